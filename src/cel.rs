@@ -1,0 +1,5 @@
+//! CEL exactly as Kubernetes and Kyverno configure cel-go: parse, check, plan, evaluate, cost, libraries.
+//!
+//! Upstream counterpart: github.com/google/cel-go with k8s.io/apiserver/pkg/cel and Kyverno's `pkg/cel`.
+
+pub mod ast;

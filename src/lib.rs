@@ -1,0 +1,13 @@
+//! kyvtest: a Kyverno-compatible policy test harness.
+//!
+//! It loads `kyverno-test.yaml` suites, asks two engines the same admission question (what Kyverno decides, and what the
+//! Kubernetes API server decides with the ValidatingAdmissionPolicy that Kyverno would generate), checks both answers
+//! against the expectation and diffs them. The crate is a library first; the binary is a thin shell over [`cli`].
+
+pub mod cel;
+pub mod cli;
+pub mod diagnostic;
+pub mod regex;
+pub mod text;
+pub mod value;
+pub mod yaml;

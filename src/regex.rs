@@ -1,0 +1,1 @@
+//! Go's `regexp/syntax` dialect on linear-time automata.

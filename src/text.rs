@@ -1,0 +1,1 @@
+//! Leaf helpers on strings and numbers: Kubernetes quantity, Kyverno wildcard, Go duration, Go number formatting.

@@ -1,0 +1,1 @@
+//! YAML as Kubernetes reads it: events to a located tree with Go's scalar rules, and back.

@@ -1,0 +1,5 @@
+//! The golden gates: every row of the reference data, compared through the library's own entry points.
+//!
+//! `support` is the one helper that all of them use; each gate is a module beside it.
+
+mod support;
