@@ -1,0 +1,128 @@
+//! The world outside of an expression, as the libraries that reach for it see it.
+//!
+//! A plain run answers from a suite's mocks; without a mock each question is an error that says so. Nothing here
+//! touches a network, a cluster or a clock.
+
+use super::time::Timestamp;
+use crate::value::{Document, Value};
+
+/// An answer from outside, or the text of the error.
+pub type Answer = Result<Document, String>;
+
+/// One question to an authorizer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attributes {
+    /// The user; `None` is the user of the request.
+    pub service_account: Option<(String, String)>,
+    /// A non-resource path; the resource fields are empty then.
+    pub path: Option<String>,
+    /// The verb asked for.
+    pub verb: String,
+    /// The API group.
+    pub group: String,
+    /// The resource.
+    pub resource: String,
+    /// The subresource.
+    pub subresource: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// A field selector as written.
+    pub field_selector: String,
+    /// A label selector as written.
+    pub label_selector: String,
+}
+
+/// What an authorizer decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether access is allowed explicitly.
+    pub allowed: bool,
+    /// Why.
+    pub reason: String,
+    /// The error's text, if deciding failed.
+    pub error: Option<String>,
+}
+
+/// An HTTP call of the `http` library.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpRequest<'a> {
+    /// `GET` or `POST`.
+    pub method: &'a str,
+    /// The address.
+    pub url: &'a str,
+    /// The body of a `POST`.
+    pub body: Option<Value<'a>>,
+    /// Additional headers.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The questions that libraries ask. Every method has a default answer: an error that names what is missing.
+pub trait Host {
+    /// `resource.Get`; a missing object is a document that is `null`.
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+        Err(format!(
+            "no mock for resource `{resource}` of `{api_version}`: {namespace}/{name}"
+        ))
+    }
+
+    /// `resource.List`; the answer has `items`.
+    fn resource_list(
+        &self,
+        api_version: &str,
+        resource: &str,
+        namespace: &str,
+        _labels: &[(String, String)],
+    ) -> Answer {
+        Err(format!(
+            "no mock for the list of resource `{resource}` of `{api_version}` in `{namespace}`"
+        ))
+    }
+
+    /// `resource.Post`.
+    fn resource_post(&self, api_version: &str, resource: &str, _namespace: &str, _body: Value<'_>) -> Answer {
+        Err(format!("no mock for creating resource `{resource}` of `{api_version}`"))
+    }
+
+    /// `resource.ToGVR`: the plural resource of a kind.
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<String, String> {
+        Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`"))
+    }
+
+    /// `globalContext.Get`.
+    fn global_context(&self, name: &str, _projection: &str) -> Answer {
+        Err(format!("no mock for global context entry `{name}`"))
+    }
+
+    /// `http.Get` and `http.Post`.
+    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+        Err(format!("no mock for {} {}", request.method, request.url))
+    }
+
+    /// `image.GetMetadata`.
+    fn image_metadata(&self, reference: &str) -> Answer {
+        Err(format!("no mock for the metadata of image `{reference}`"))
+    }
+
+    /// `authorizer…check(verb)`; the default is no opinion.
+    fn authorize(&self, _attributes: &Attributes) -> Decision {
+        Decision::default()
+    }
+
+    /// The clock; `None` where none was given.
+    fn now(&self) -> Option<Timestamp> {
+        None
+    }
+
+    /// A source of random numbers; `None` where none was given.
+    fn random(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The host of an expression that has nothing but its variables.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoHost;
+
+impl Host for NoHost {}

@@ -1,0 +1,12 @@
+//! The function libraries, one module each; a profile says which are there and at which version.
+
+use super::{
+    decl::Library,
+    profile::{Behaviour, Libraries},
+};
+
+/// Puts an environment's functions together.
+pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
+    let _ = (libraries, behaviour);
+    Library::default()
+}

@@ -1,0 +1,201 @@
+//! Named CEL environments: which libraries at which version, which rules, which limits. All differences between
+//! Kubernetes releases and Kyverno are fields here, so that no `if` elsewhere names a release.
+
+use std::sync::LazyLock;
+
+use super::{decl::Library, library};
+
+/// Where functions behave differently from one cel-go or library release to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Behaviour {
+    /// `or` and `orValue` on a receiver that is no optional value at run time: `no such overload` (cel-go ≥ 0.28), or the
+    /// receiver itself.
+    pub or_value_needs_optional: bool,
+    /// `s.indexOf('', offset)` checks and clamps the offset (cel-go ≥ 0.29), or returns it as it is.
+    pub index_of_empty_is_clamped: bool,
+    /// The minutes of a time-zone offset must lie between 0 and 59 (cel-go ≥ 0.29).
+    pub zone_minutes_are_checked: bool,
+    /// `lists.range` refuses negative and huge sizes (cel-go ≥ 0.29).
+    pub range_is_limited: bool,
+    /// The cost of `startsWith` and `endsWith` follows the argument's size (cel-go ≥ 0.29), or the receiver's.
+    pub affix_cost_by_argument: bool,
+    /// The global form `matches(s, re)` costs as much as the member form (cel-go ≥ 0.29), or 1.
+    pub global_matches_has_cost: bool,
+}
+
+/// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor.
+const CEL_GO_0_26: Behaviour = Behaviour {
+    or_value_needs_optional: false,
+    index_of_empty_is_clamped: false,
+    zone_minutes_are_checked: false,
+    range_is_limited: false,
+    affix_cost_by_argument: false,
+    global_matches_has_cost: false,
+};
+
+/// cel-go 0.29 and later.
+const CEL_GO_0_29: Behaviour = Behaviour {
+    or_value_needs_optional: true,
+    index_of_empty_is_clamped: true,
+    zone_minutes_are_checked: true,
+    range_is_limited: true,
+    affix_cost_by_argument: true,
+    global_matches_has_cost: true,
+};
+
+/// Which libraries an environment has, and at which version; `None` or `false` is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Libraries {
+    /// cel-go optional types; the version.
+    pub optional: Option<u32>,
+    /// cel-go extended strings; the version.
+    pub strings: Option<u32>,
+    /// cel-go extended lists; the version.
+    pub lists: Option<u32>,
+    /// cel-go sets.
+    pub sets: bool,
+    /// cel-go math; the version.
+    pub math: Option<u32>,
+    /// cel-go encoders (base64).
+    pub encoders: bool,
+    /// cel-go regex (`regex.replace`, `regex.extract`, …).
+    pub regex: bool,
+    /// cel-go two-variable comprehensions.
+    pub two_variables: bool,
+    /// cel-go bindings (`cel.bind`).
+    pub bindings: bool,
+    /// Kubernetes' base libraries: url, regex, lists; the version of lists (1 adds `includes`).
+    pub kubernetes_lists: Option<u32>,
+    /// Kubernetes' regex and url.
+    pub kubernetes_base: bool,
+    /// Kubernetes' quantity, ip, cidr, format, semver.
+    pub kubernetes_types: bool,
+    /// Kubernetes' authorizer with selectors.
+    pub authorizer: bool,
+    /// Kubernetes' `jsonpatch.escapeKey`.
+    pub json_patch: bool,
+    /// Kyverno's own libraries.
+    pub kyverno: bool,
+}
+
+const KUBERNETES_1_34: Libraries = Libraries {
+    optional: Some(2),
+    strings: Some(2),
+    lists: Some(3),
+    sets: true,
+    math: None,
+    encoders: false,
+    regex: false,
+    two_variables: true,
+    bindings: false,
+    kubernetes_lists: Some(0),
+    kubernetes_base: true,
+    kubernetes_types: true,
+    authorizer: true,
+    json_patch: false,
+    kyverno: false,
+};
+
+/// A named environment.
+#[derive(Debug)]
+pub struct Profile {
+    /// The name, as the command line takes it.
+    pub name: &'static str,
+    /// The libraries.
+    pub libraries: Libraries,
+    /// The rules that changed between releases.
+    pub behaviour: Behaviour,
+    /// Whether all elements of a literal must have one type.
+    pub homogeneous_literals: bool,
+    /// Whether literals of durations, timestamps, regular expressions and formats are checked at compile time.
+    pub validators: bool,
+    /// Whether constants are folded when the program is made, so that their errors show there.
+    pub constant_folding: bool,
+    /// Whether cost is counted, and the limit of one evaluation.
+    pub cost_limit: Option<u64>,
+    functions: LazyLock<Library>,
+}
+
+macro_rules! profile {
+    ($id:ident, $name:literal, $libraries:expr, $behaviour:expr, { $($field:ident : $value:expr),* $(,)? }) => {
+        static $id: Profile = Profile {
+            name: $name,
+            libraries: $libraries,
+            behaviour: $behaviour,
+            functions: LazyLock::new(|| library::assemble(&$id.libraries, &$id.behaviour)),
+            $($field: $value),*
+        };
+    };
+}
+
+/// The limit of one evaluation in Kubernetes.
+///
+/// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `PerCallLimit`.
+pub const PER_CALL_LIMIT: u64 = 1_000_000;
+
+profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, CEL_GO_0_26, {
+    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+});
+profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
+    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+});
+profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
+    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+});
+profile!(K8S_1_37, "k8s-1.37", KUBERNETES_1_34, CEL_GO_0_29, {
+    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+});
+profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
+    math: Some(2), encoders: true, regex: true, bindings: true, json_patch: true, kyverno: true, ..KUBERNETES_1_34
+}, CEL_GO_0_29, {
+    homogeneous_literals: true, validators: false, constant_folding: false, cost_limit: None,
+});
+profile!(GOLDEN_CEL, "golden-cel", Libraries {
+    math: Some(2), encoders: true, bindings: true, json_patch: true, ..KUBERNETES_1_34
+}, CEL_GO_0_29, {
+    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+});
+profile!(CEL_SPEC, "cel-spec", Libraries {
+    optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
+    two_variables: true, bindings: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
+    authorizer: false, json_patch: false, kyverno: false,
+}, CEL_GO_0_29, {
+    homogeneous_literals: false, validators: false, constant_folding: false, cost_limit: None,
+});
+
+static ALL: [&Profile; 7] = [
+    &K8S_1_34,
+    &K8S_1_35,
+    &K8S_1_36,
+    &K8S_1_37,
+    &KYVERNO_1_19,
+    &GOLDEN_CEL,
+    &CEL_SPEC,
+];
+
+impl Profile {
+    /// All profiles.
+    pub fn all() -> &'static [&'static Profile] {
+        &ALL
+    }
+
+    /// A profile by its name.
+    pub fn named(name: &str) -> Option<&'static Profile> {
+        ALL.iter().copied().find(|profile| profile.name == name)
+    }
+
+    /// The default: what a Kubernetes 1.36 API server does.
+    pub fn kubernetes() -> &'static Profile {
+        &K8S_1_36
+    }
+
+    /// What Kyverno 1.19 does with its CEL policies.
+    pub fn kyverno() -> &'static Profile {
+        &KYVERNO_1_19
+    }
+
+    /// The functions and types of the environment.
+    pub fn library(&self) -> &Library {
+        &self.functions
+    }
+}

@@ -1,0 +1,193 @@
+//! Static types of CEL expressions.
+//!
+//! Upstream counterpart: cel-go `common/types/types.go` and the printing rules of `checker/format.go`. Wrapper types and
+//! protobuf messages are left out: no Kubernetes or Kyverno environment declares any.
+
+use std::{fmt, sync::Arc};
+
+use super::ast::Name;
+
+/// The type of an expression.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Type {
+    /// Anything, decided at run time.
+    Dyn,
+    /// The type after an error was reported.
+    Error,
+    /// `null`
+    Null,
+    /// `bool`
+    Bool,
+    /// `int`
+    Int,
+    /// `uint`
+    Uint,
+    /// `double`
+    Double,
+    /// `string`
+    String,
+    /// `bytes`
+    Bytes,
+    /// `google.protobuf.Duration`
+    Duration,
+    /// `google.protobuf.Timestamp`
+    Timestamp,
+    /// A list of one element type.
+    List(Arc<Type>),
+    /// A map of one key type and one value type.
+    Map(Arc<(Type, Type)>),
+    /// A declared structure.
+    Struct(Name),
+    /// An opaque type of a library, with its parameters.
+    Opaque(Name, Arc<[Type]>),
+    /// A type parameter: of an overload before it is instantiated, a type variable of the checker after that.
+    Param(u32),
+    /// The type of a type.
+    Type(Option<Arc<Type>>),
+}
+
+/// The first type parameter of an overload.
+pub const A: Type = Type::Param(0);
+/// The second type parameter of an overload.
+pub const B: Type = Type::Param(1);
+
+/// The name of the optional type.
+pub(crate) const OPTIONAL: &str = "optional_type";
+
+impl Type {
+    /// A list of elements of a type.
+    pub fn list(element: Type) -> Type {
+        Type::List(Arc::new(element))
+    }
+
+    /// A map from keys to values.
+    pub fn map(key: Type, value: Type) -> Type {
+        Type::Map(Arc::new((key, value)))
+    }
+
+    /// An optional value of a type.
+    pub fn optional(inner: Type) -> Type {
+        Type::Opaque(OPTIONAL.into(), Arc::from([inner]))
+    }
+
+    /// A library's opaque type without parameters.
+    pub fn opaque(name: &str) -> Type {
+        Type::Opaque(name.into(), Arc::from([]))
+    }
+
+    /// A declared structure.
+    pub fn structure(name: &str) -> Type {
+        Type::Struct(name.into())
+    }
+
+    /// The type of values that are types.
+    pub fn type_of(inner: Type) -> Type {
+        Type::Type(Some(Arc::new(inner)))
+    }
+
+    /// Whether this is `dyn`.
+    pub fn is_dyn(&self) -> bool {
+        matches!(self, Type::Dyn)
+    }
+
+    /// Whether this is `dyn` or the type after an error.
+    pub(crate) fn is_dyn_or_error(&self) -> bool {
+        matches!(self, Type::Dyn | Type::Error)
+    }
+
+    /// The type inside an optional type.
+    pub(crate) fn unwrap_optional(&self) -> Option<&Type> {
+        match self {
+            Type::Opaque(name, parameters) if &**name == OPTIONAL => parameters.first(),
+            _ => None,
+        }
+    }
+
+    /// The name of the values' type at run time.
+    pub fn runtime_name(&self) -> &str {
+        match self {
+            Type::Dyn => "dyn",
+            Type::Error => "*error*",
+            Type::Null => "null_type",
+            Type::Bool => "bool",
+            Type::Int => "int",
+            Type::Uint => "uint",
+            Type::Double => "double",
+            Type::String => "string",
+            Type::Bytes => "bytes",
+            Type::Duration => "google.protobuf.Duration",
+            Type::Timestamp => "google.protobuf.Timestamp",
+            Type::List(_) => "list",
+            Type::Map(_) => "map",
+            Type::Struct(name) | Type::Opaque(name, _) => name,
+            Type::Param(_) => "",
+            Type::Type(_) => "type",
+        }
+    }
+
+    /// The type with run-time names throughout, as cel-go's `Type.String` prints it: what API validation shows for an
+    /// expression whose result has the wrong type.
+    pub fn declared_name(&self) -> String {
+        let with = |parameters: &[&Type]| {
+            let inner: Vec<String> = parameters.iter().map(|p| p.declared_name()).collect();
+            format!("{}({})", self.runtime_name(), inner.join(", "))
+        };
+        match self {
+            Type::List(element) => with(&[element]),
+            Type::Map(entry) => with(&[&entry.0, &entry.1]),
+            Type::Opaque(_, parameters) if !parameters.is_empty() => with(&parameters.iter().collect::<Vec<_>>()),
+            Type::Type(Some(inner)) => with(&[inner]),
+            Type::Param(n) => format!("<_var{n}>"),
+            Type::Dyn
+            | Type::Error
+            | Type::Null
+            | Type::Bool
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::String
+            | Type::Bytes
+            | Type::Duration
+            | Type::Timestamp
+            | Type::Struct(_)
+            | Type::Opaque(..)
+            | Type::Type(None) => self.runtime_name().to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    /// The type as the checker's messages print it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Error => f.write_str("!error!"),
+            Type::Null => f.write_str("null"),
+            Type::Duration => f.write_str("duration"),
+            Type::Timestamp => f.write_str("timestamp"),
+            Type::Param(n) => write!(f, "_var{n}"),
+            Type::List(element) => write!(f, "list({element})"),
+            Type::Map(entry) => write!(f, "map({}, {})", entry.0, entry.1),
+            Type::Type(Some(inner)) => write!(f, "type({inner})"),
+            Type::Opaque(name, parameters) if !parameters.is_empty() => {
+                write!(f, "{name}(")?;
+                for (i, parameter) in parameters.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str(", ")?;
+                    }
+                    parameter.fmt(f)?;
+                }
+                f.write_str(")")
+            }
+            Type::Dyn
+            | Type::Bool
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::String
+            | Type::Bytes
+            | Type::Struct(_)
+            | Type::Opaque(..)
+            | Type::Type(None) => f.write_str(self.runtime_name()),
+        }
+    }
+}

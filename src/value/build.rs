@@ -1,0 +1,246 @@
+//! Builds a [`Document`] from events: begin, key, scalar, end.
+
+use rustc_hash::FxHashMap;
+
+use super::{Document, Entry, Key, Node, SCAN_LIMIT, Value};
+
+/// Takes a value's parts in order and lays them out as a [`Document`].
+///
+/// Children are gathered on a stack and moved into the arena when their parent ends, so that each list and each map lies
+/// in one piece.
+#[derive(Debug, Default)]
+pub struct Builder {
+    text: String,
+    nodes: Vec<Node>,
+    entries: Vec<Entry>,
+    large: Vec<(u32, Box<[u32]>)>,
+    /// Finished children of open lists, and the values waiting to become the root.
+    items: Vec<Node>,
+    /// Finished entries of open maps.
+    pairs: Vec<Entry>,
+    open: Vec<Open>,
+    /// Where equal keys already stand in the text.
+    keys: FxHashMap<u32, (u32, u32)>,
+}
+
+#[derive(Debug)]
+enum Open {
+    List { items: usize },
+    Map { pairs: usize, key: Option<(u32, u32, u32)> },
+}
+
+/// A number as Kubernetes' JSON decoder delivers it after Go has written the float as JSON: whole doubles that fit int64
+/// become integers.
+pub fn decode_number(number: f64) -> Value<'static> {
+    // 2^63 itself does not fit; Go prints whole floats below 1e21 without exponent.
+    if number.fract() == 0.0 && number >= -9_223_372_036_854_775_808.0 && number < 9_223_372_036_854_775_808.0 {
+        Value::Int(number as i64)
+    } else {
+        Value::Double(number)
+    }
+}
+
+impl Builder {
+    /// An empty builder.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn push(&mut self, node: Node) {
+        match self.open.last_mut() {
+            Some(Open::Map { key, .. }) => {
+                let (key_start, key_len, hash) = key.take().expect("a key before each value of a map");
+                self.pairs.push(Entry {
+                    key_start,
+                    key_len,
+                    hash,
+                    value: node,
+                });
+            }
+            Some(Open::List { .. }) | None => self.items.push(node),
+        }
+    }
+
+    fn append(&mut self, text: &str) -> (u32, u32) {
+        let start = u32::try_from(self.text.len()).expect("a document's text is below 4 GiB");
+        self.text.push_str(text);
+        (start, text.len() as u32)
+    }
+
+    /// Adds `null`.
+    pub fn null(&mut self) {
+        self.push(Node::Null);
+    }
+
+    /// Adds a truth value.
+    pub fn bool(&mut self, value: bool) {
+        self.push(Node::Bool(value));
+    }
+
+    /// Adds an integer.
+    pub fn int(&mut self, value: i64) {
+        self.push(Node::Int(value));
+    }
+
+    /// Adds an unsigned integer as it is.
+    pub fn uint(&mut self, value: u64) {
+        self.push(Node::Uint(value));
+    }
+
+    /// Adds a double as it is.
+    pub fn double(&mut self, value: f64) {
+        self.push(Node::Double(value));
+    }
+
+    /// Adds text.
+    pub fn string(&mut self, value: &str) {
+        let (start, len) = self.append(value);
+        self.push(Node::Text { start, len });
+    }
+
+    /// Opens a list.
+    pub fn begin_list(&mut self) {
+        self.open.push(Open::List {
+            items: self.items.len(),
+        });
+    }
+
+    /// Opens a map.
+    pub fn begin_map(&mut self) {
+        self.open.push(Open::Map {
+            pairs: self.pairs.len(),
+            key: None,
+        });
+    }
+
+    /// Names the next value of the open map.
+    ///
+    /// # Panics
+    /// If no map is open.
+    pub fn key(&mut self, text: &str) {
+        let hash = Key::new(text).hash();
+        let known = self.keys.get(&hash).copied().filter(|&(start, len)| {
+            self.text
+                .get(start as usize..start as usize + len as usize)
+                .is_some_and(|known| known == text)
+        });
+        let (start, len) = known.unwrap_or_else(|| {
+            let place = self.append(text);
+            self.keys.insert(hash, place);
+            place
+        });
+        match self.open.last_mut() {
+            Some(Open::Map { key, .. }) => *key = Some((start, len, hash)),
+            _ => panic!("a key outside of a map"),
+        }
+    }
+
+    /// Closes the list or map that was opened last.
+    ///
+    /// # Panics
+    /// If none is open.
+    pub fn end(&mut self) {
+        match self.open.pop().expect("something is open") {
+            Open::List { items } => {
+                let start = self.nodes.len() as u32;
+                self.nodes.extend(self.items.drain(items..));
+                let len = self.nodes.len() as u32 - start;
+                self.push(Node::List { start, len });
+            }
+            Open::Map { pairs, .. } => {
+                self.replace_duplicates(pairs);
+                let start = self.entries.len() as u32;
+                self.entries.extend(self.pairs.drain(pairs..));
+                let len = self.entries.len() as u32 - start;
+                if len > SCAN_LIMIT {
+                    let mut index: Box<[u32]> = (0..len).collect();
+                    index.sort_by_key(|&i| self.entries[(start + i) as usize].hash);
+                    self.large.push((start, index));
+                }
+                self.push(Node::Map { start, len });
+            }
+        }
+    }
+
+    /// Keeps the last value of each key at the place of the first, as a Go map that is filled in order does.
+    fn replace_duplicates(&mut self, from: usize) {
+        let pairs = &self.pairs[from..];
+        let text =
+            |entry: &Entry| &self.text[entry.key_start as usize..entry.key_start as usize + entry.key_len as usize];
+        let mut replaced = Vec::new();
+        if pairs.len() <= 16 {
+            for (i, pair) in pairs.iter().enumerate() {
+                if let Some(earlier) = pairs[..i]
+                    .iter()
+                    .position(|other| other.hash == pair.hash && text(other) == text(pair))
+                {
+                    replaced.push((earlier, i));
+                }
+            }
+        } else {
+            let mut first: FxHashMap<&str, usize> = FxHashMap::default();
+            for (i, pair) in pairs.iter().enumerate() {
+                let earlier = *first.entry(text(pair)).or_insert(i);
+                if earlier != i {
+                    replaced.push((earlier, i));
+                }
+            }
+        }
+        for &(earlier, later) in &replaced {
+            self.pairs[from + earlier].value = self.pairs[from + later].value;
+        }
+        if !replaced.is_empty() {
+            let mut later = replaced.iter().map(|&(_, later)| from + later).peekable();
+            let mut i = 0;
+            self.pairs.retain(|_| {
+                let gone = later.next_if_eq(&i).is_some();
+                i += 1;
+                !gone
+            });
+        }
+    }
+
+    /// Adds a copy of a value with everything below it.
+    pub fn value(&mut self, value: Value<'_>) {
+        match value {
+            Value::Null => self.null(),
+            Value::Bool(b) => self.bool(b),
+            Value::Int(i) => self.int(i),
+            Value::Uint(u) => self.uint(u),
+            Value::Double(d) => self.double(d),
+            Value::String(s) => self.string(s),
+            Value::List(list) => {
+                self.begin_list();
+                for item in list.iter() {
+                    self.value(item);
+                }
+                self.end();
+            }
+            Value::Map(map) => {
+                self.begin_map();
+                for (key, item) in map.iter() {
+                    self.key(key.text());
+                    self.value(item);
+                }
+                self.end();
+            }
+        }
+    }
+
+    /// The document; `null` if nothing was added.
+    ///
+    /// # Panics
+    /// If a list or map is still open.
+    pub fn finish(mut self) -> Document {
+        assert!(self.open.is_empty(), "everything opened is closed");
+        let root = self.items.pop().unwrap_or(Node::Null);
+        self.large.sort_by_key(|(start, _)| *start);
+        Document {
+            text: self.text,
+            nodes: self.nodes,
+            entries: self.entries,
+            large: self.large,
+            root,
+        }
+    }
+}
