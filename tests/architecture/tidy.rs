@@ -19,8 +19,8 @@ fn lines_with(text: &str, words: &[&str]) -> Vec<usize> {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     let has = |line: &str, word: &str| {
         line.match_indices(word).any(|(at, _)| {
-            let inner = word.ends_with(part);
-            !line[..at].ends_with(part) && !(inner && line[at + word.len()..].starts_with(part))
+            let longer = word.ends_with(part) && line[at + word.len()..].starts_with(part);
+            !line[..at].ends_with(part) && !longer
         })
     };
     let numbered = text.lines().enumerate();
