@@ -1,7 +1,7 @@
 //! Arguments, configuration and exit codes; the only room that prints or exits.
 //!
-//! A subcommand is one file beside this one, with its arguments and a `run`, and one variant of [`Command`]. Commands
-//! write through the one [`Output`] handle and end with an [`Exit`] or a [`Failure`].
+//! A subcommand is one file beside this one, with its arguments and a `run`, and one variant of `Command`. Commands
+//! write through the one `Output` handle and end with an [`Exit`] or a `Failure`.
 
 mod color;
 mod completions;
