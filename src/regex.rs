@@ -25,8 +25,10 @@ pub use error::{Error, ErrorCode};
 
 /// How much memory the automaton of one pattern may take.
 const AUTOMATON_LIMIT: usize = 64 << 20;
+/// How many states it may have, by a rough count beforehand that saves building what would be refused anyway.
+const STATE_LIMIT: u64 = 2 << 20;
 /// States times group slots: the scratch memory of a search that reports groups, in words.
-const SLOT_LIMIT: u64 = 8 << 20;
+const SLOT_LIMIT: u64 = 16 << 20;
 /// From this height on the recursive compiler gets a stack of its own.
 const TALL: u32 = 100;
 /// The size of that stack.
@@ -80,7 +82,7 @@ impl Regex {
         let parsed = parser::parse(pattern)?;
         let large = || Error::new(ErrorCode::Large, pattern);
         let slots = 2 * parsed.names.len() as u64;
-        if parsed.names.len() > 1 && parsed.states.saturating_mul(slots) > SLOT_LIMIT {
+        if parsed.states > STATE_LIMIT || parsed.names.len() > 1 && parsed.states.saturating_mul(slots) > SLOT_LIMIT {
             return Err(large());
         }
         let plain = build(
@@ -128,7 +130,7 @@ impl Regex {
     /// All matches that do not overlap, at most `limit` of them. An empty match right after another match does not count.
     pub fn find_all(&self, text: &str, limit: Option<usize>) -> Vec<Span> {
         let mut found = Vec::new();
-        self.each(
+        each(
             text,
             limit,
             |at| self.find_at(text, at),
@@ -149,7 +151,7 @@ impl Regex {
     pub fn captures_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<Captures<'t>> {
         let mut found = Vec::new();
         let whole = |captures: &Captures<'t>| captures.span(0).unwrap_or(0..0);
-        self.each(
+        each(
             text,
             limit,
             |at| self.captures_at(text, at),
@@ -242,36 +244,6 @@ impl Regex {
             .collect();
         Some(Captures { text, spans })
     }
-
-    /// Go's walk over all matches.
-    fn each<M>(
-        &self,
-        text: &str,
-        limit: Option<usize>,
-        search: impl Fn(usize) -> Option<M>,
-        whole: impl Fn(&M) -> Span,
-        mut deliver: impl FnMut(M),
-    ) {
-        let mut at = 0;
-        let mut delivered = 0;
-        let mut previous_end = None;
-        while limit.is_none_or(|limit| delivered < limit) && at <= text.len() {
-            let Some(found) = search(at) else { break };
-            let span = whole(&found);
-            let mut accept = true;
-            if span.end == at {
-                accept = previous_end != Some(span.start);
-                at += width(text, at).max(1);
-            } else {
-                at = span.end;
-            }
-            previous_end = Some(span.end);
-            if accept {
-                deliver(found);
-                delivered += 1;
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Regex {
@@ -312,6 +284,35 @@ pub fn exercise(pattern: &str, text: &str) -> bool {
     regex.replace_all(text, "<$0:$1>");
     regex.split(text, None);
     true
+}
+
+/// Go's walk over all matches.
+fn each<M>(
+    text: &str,
+    limit: Option<usize>,
+    search: impl Fn(usize) -> Option<M>,
+    whole: impl Fn(&M) -> Span,
+    mut deliver: impl FnMut(M),
+) {
+    let mut at = 0;
+    let mut delivered = 0;
+    let mut previous_end = None;
+    while limit.is_none_or(|limit| delivered < limit) && at <= text.len() {
+        let Some(found) = search(at) else { break };
+        let span = whole(&found);
+        let mut accept = true;
+        if span.end == at {
+            accept = previous_end != Some(span.start);
+            at += width(text, at).max(1);
+        } else {
+            at = span.end;
+        }
+        previous_end = Some(span.end);
+        if accept {
+            deliver(found);
+            delivered += 1;
+        }
+    }
 }
 
 /// The width of the character at a byte position, 0 at the end.

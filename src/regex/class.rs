@@ -43,7 +43,7 @@ const CATEGORIES: &[(&str, &str)] = &[
     ("M", "Combiningmark"), ("Cc", "Cntrl"), ("Nd", "Digit"), ("P", "Punct"),
 ];
 
-/// U+1171E was a spacing mark until 15.0 and is a nonspacing one since.
+/// U+1171E was a nonspacing mark in 15.0 and is a spacing one in 16.0.
 const MOVED: char = '\u{1171e}';
 
 /// Pairs that fold into each other since Unicode 15.1.
@@ -100,8 +100,8 @@ fn category(name: &str) -> Set {
     }
     set.intersect(known());
     match name {
-        "Mn" => set.difference(&range(MOVED.into(), MOVED.into())),
-        "Mc" => set.union(&range(MOVED.into(), MOVED.into())),
+        "Mc" => set.difference(&range(MOVED.into(), MOVED.into())),
+        "Mn" => set.union(&range(MOVED.into(), MOVED.into())),
         _ => {}
     }
     set

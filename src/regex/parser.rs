@@ -23,6 +23,9 @@ const MAX_REPEAT: u32 = 1000;
 /// Ranges of all classes together. Go's limit is 16 Mi; ours is lower to bound the memory of the automata.
 const MAX_RANGES: usize = 2 << 20;
 
+/// From this many ranges on, those of a class under construction are merged.
+const COMPACT: usize = 1 << 16;
+
 /// A parsed pattern.
 pub(super) struct Parsed {
     pub(super) hir: Hir,
@@ -107,6 +110,14 @@ impl Frame {
     }
 }
 
+/// How a group opens.
+enum Group<'n> {
+    /// It does not capture.
+    Plain,
+    Numbered,
+    Named(&'n str),
+}
+
 struct Parser<'p> {
     pattern: &'p str,
     /// What is left to read.
@@ -157,7 +168,7 @@ impl<'p> Parser<'p> {
                         self.perl_group()?;
                     } else {
                         self.advance(1);
-                        self.open(Some(None));
+                        self.open(Group::Numbered);
                     }
                 }
                 '|' => {
@@ -325,7 +336,7 @@ impl<'p> Parser<'p> {
         };
         let wide = set.ranges().iter().filter(|range| !range.end().is_ascii()).count() as u64;
         let mut node = Node::leaf(Hir::class(Class::Unicode(set)), shape);
-        node.states = 2 + 4 * wide;
+        node.states = 2 + 2 * wide;
         self.push(node)
     }
 
@@ -388,11 +399,16 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Opens a group: `None` does not capture, `Some(name)` does.
-    fn open(&mut self, capture: Option<Option<&str>>) {
+    /// Opens a group.
+    fn open(&mut self, group: Group<'_>) {
         self.nodes += 1;
-        let index = capture.map(|name| {
-            self.names.push(name.map(Into::into));
+        let name = match group {
+            Group::Plain => None,
+            Group::Numbered => Some(None),
+            Group::Named(name) => Some(Some(name.into())),
+        };
+        let index = name.map(|name| {
+            self.names.push(name);
             (self.names.len() - 1) as u32
         });
         let frame = Frame::new(self.flags, index);
@@ -512,7 +528,7 @@ impl<'p> Parser<'p> {
             if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
                 return Err(self.error(ErrorCode::InvalidNamedCapture, start));
             }
-            self.open(Some(Some(name)));
+            self.open(Group::Named(name));
             return Ok(());
         }
         self.advance(2);
@@ -533,7 +549,7 @@ impl<'p> Parser<'p> {
                 }
                 ':' | ')' if on || saw_flag => {
                     if c == ':' {
-                        self.open(None);
+                        self.open(Group::Plain);
                     }
                     self.flags = flags;
                     return Ok(());
@@ -713,8 +729,8 @@ impl<'p> Parser<'p> {
             };
             if let Some(set) = group {
                 groups.extend(set.ranges());
-                if groups.len() > MAX_RANGES {
-                    return Err(self.large());
+                if groups.len() > COMPACT {
+                    groups = Set::new(groups).ranges().to_vec();
                 }
                 continue;
             }

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use super::{Captures, Span, class, width};
 
 /// Go's walk of `ReplaceAll`: copies what is between the matches and lets `write` append the replacement of each.
-pub(super) fn all<'t, M>(
-    text: &'t str,
+pub(super) fn all<M>(
+    text: &str,
     search: impl Fn(usize) -> Option<M>,
     whole: impl Fn(&M) -> Span,
     mut write: impl FnMut(&mut String, &M),
-) -> Cow<'t, str> {
+) -> Cow<'_, str> {
     let mut out = String::new();
     let mut last_end = 0;
     let mut at = 0;
