@@ -3,3 +3,5 @@
 //! Upstream counterpart: github.com/google/cel-go with k8s.io/apiserver/pkg/cel and Kyverno's `pkg/cel`.
 
 pub mod ast;
+pub mod issue;
+pub mod syntax;
