@@ -23,3 +23,4 @@ pub mod time;
 mod trace;
 pub mod types;
 pub mod val;
+pub mod syntax;
