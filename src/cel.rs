@@ -7,6 +7,7 @@ pub mod context;
 pub mod decl;
 pub mod host;
 pub mod library;
+pub(crate) mod ops;
 pub mod print;
 pub mod profile;
 pub mod time;
