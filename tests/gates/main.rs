@@ -2,4 +2,5 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
+mod regex;
 mod support;
