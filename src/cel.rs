@@ -4,6 +4,7 @@
 
 pub mod ast;
 pub mod check;
+pub mod compile;
 pub mod context;
 mod cost;
 pub mod decl;
@@ -24,3 +25,4 @@ pub mod time;
 mod trace;
 pub mod types;
 pub mod val;
+mod validate;

@@ -8,7 +8,7 @@ use super::{
     decl::Function,
     env::{Env, Global},
     infer::{Inference, most_general},
-    issue::{Issue, Issues, Source},
+    issue::{IssueSink, Issues, Source},
     types::Type,
 };
 
@@ -64,14 +64,8 @@ pub fn check(ast: Ast, source: &str, env: &Env) -> Result<Checked, Issues> {
         issues: Vec::new(),
     };
     checker.check(ast.root());
-    let issues = std::mem::take(&mut checker.issues);
-    if !issues.is_empty() {
-        let lines = Source::new(source);
-        let issues = issues
-            .into_iter()
-            .map(|(offset, message)| Issue { location: lines.location(offset as i32), message })
-            .collect();
-        return Err(Issues::new(source, issues));
+    if let Some(issues) = located(&checker.issues, source) {
+        return Err(issues);
     }
     let inference = checker.inference;
     let types = checker
@@ -80,6 +74,19 @@ pub fn check(ast: Ast, source: &str, env: &Env) -> Result<Checked, Issues> {
         .map(|t| t.map_or(Type::Dyn, |t| inference.substitute(&t, true)))
         .collect();
     Ok(Checked { types, references: checker.references, ast })
+}
+
+/// Problems at code-point offsets as a list in order of place.
+pub(super) fn located(issues: &[(u32, String)], source: &str) -> Option<Issues> {
+    if issues.is_empty() {
+        return None;
+    }
+    let lines = Source::new(source);
+    let mut sink = IssueSink::default();
+    for (offset, message) in issues {
+        sink.report(lines.location(*offset as i32), message.clone());
+    }
+    sink.into_issues(source)
 }
 
 struct Checker<'e> {

@@ -724,7 +724,8 @@ pub(super) fn invoke<'a>(context: &Context<'a>, call: &'a Call, args: &[Val<'a>]
 }
 
 fn find_all<'a>(context: &Context<'a>, regex: &crate::regex::Regex, text: &'a str, n: i64) -> Val<'a> {
-    let found: Vec<Val<'a>> = regex.find_all(text, n).into_iter().map(|range| Val::String(&text[range])).collect();
+    let limit = usize::try_from(n).ok();
+    let found: Vec<Val<'a>> = regex.find_all(text, limit).into_iter().map(|range| Val::String(&text[range])).collect();
     context.list(&found)
 }
 

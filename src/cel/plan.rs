@@ -41,6 +41,25 @@ pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
     })
 }
 
+/// Plans and evaluates one call whose arguments are literals, for the check of literals.
+pub(super) fn plan_literal_call(checked: &Checked, call: ExprId, env: &Env) -> Result<(), ProgramError> {
+    let mut planner = Planner { checked, env, nodes: Vec::new(), scopes: Vec::new(), slots: 0, has_fold: false };
+    let root = planner.plan(call)?;
+    match planner.node(root) {
+        Node::Call(call) => {
+            let scratch = Scratch::new();
+            let context = Context::new(&scratch, env.profile(), &NoHost);
+            let args: Vec<Val<'_>> =
+                call.args.iter().filter_map(|&arg| Some(planner.as_constant(arg)?.value(&context))).collect();
+            match eval::invoke(&context, call, &args) {
+                Val::Error(text) => Err(ProgramError(text.to_owned())),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
 struct Planner<'c> {
     checked: &'c Checked,
     env: &'c Env,

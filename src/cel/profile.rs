@@ -3,7 +3,11 @@
 
 use std::sync::LazyLock;
 
-use super::{decl::Library, library};
+use super::{
+    decl::Library,
+    library,
+    syntax::{Macros, ParseOptions},
+};
 
 /// Where functions behave differently from one cel-go or library release to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +109,8 @@ pub struct Profile {
     pub libraries: Libraries,
     /// The rules that changed between releases.
     pub behaviour: Behaviour,
+    /// The syntax: macros, switches, limits.
+    pub syntax: ParseOptions,
     /// Whether all elements of a literal must have one type.
     pub homogeneous_literals: bool,
     /// Whether literals of durations, timestamps, regular expressions and formats are checked at compile time.
@@ -134,25 +140,33 @@ macro_rules! profile {
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
 profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, CEL_GO_0_26, {
+    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
     homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
+    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
     homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
+    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
     homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_37, "k8s-1.37", KUBERNETES_1_34, CEL_GO_0_29, {
+    syntax: ParseOptions::cel_go_0_29(Macros::KUBERNETES),
     homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     math: Some(2), encoders: true, regex: true, bindings: true, json_patch: true, kyverno: true, ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
     homogeneous_literals: true, validators: false, constant_folding: false, cost_limit: None,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
     math: Some(2), encoders: true, bindings: true, json_patch: true, ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
+    syntax: ParseOptions::cel_go_0_29(Macros { bind: true, math: true, ..Macros::KUBERNETES }),
     homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(CEL_SPEC, "cel-spec", Libraries {
@@ -160,6 +174,9 @@ profile!(CEL_SPEC, "cel-spec", Libraries {
     two_variables: true, bindings: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
     authorizer: false, json_patch: false, kyverno: false,
 }, CEL_GO_0_29, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        exists_one_camel: true, bind: true, math: true, protos: true, ..Macros::KUBERNETES
+    }),
     homogeneous_literals: false, validators: false, constant_folding: false, cost_limit: None,
 });
 

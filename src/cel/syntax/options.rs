@@ -95,7 +95,7 @@ pub struct ParseOptions {
 
 impl ParseOptions {
     /// The limits and switches of cel-go 0.26.0 with optional syntax.
-    pub fn cel_go_0_26(macros: Macros) -> Self {
+    pub const fn cel_go_0_26(macros: Macros) -> Self {
         Self {
             macros,
             optional_syntax: true,
@@ -112,7 +112,7 @@ impl ParseOptions {
     }
 
     /// The limits and switches of cel-go 0.29.2 with optional syntax.
-    pub fn cel_go_0_29(macros: Macros) -> Self {
+    pub const fn cel_go_0_29(macros: Macros) -> Self {
         Self {
             escaped_identifiers: true,
             ..Self::cel_go_0_26(macros)
@@ -120,7 +120,7 @@ impl ParseOptions {
     }
 
     /// The limits and switches of cel-go 0.30.0 with optional syntax.
-    pub fn cel_go_0_30(macros: Macros) -> Self {
+    pub const fn cel_go_0_30(macros: Macros) -> Self {
         Self {
             node_limit: 100_000,
             ..Self::cel_go_0_29(macros)
