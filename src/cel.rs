@@ -5,6 +5,7 @@
 pub mod ast;
 pub mod check;
 pub mod compile;
+pub mod composite;
 pub mod context;
 mod cost;
 pub mod decl;
@@ -20,6 +21,7 @@ pub mod plan;
 pub mod print;
 pub mod profile;
 pub mod program;
+pub mod query;
 pub mod syntax;
 pub mod time;
 mod trace;

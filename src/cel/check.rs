@@ -25,7 +25,11 @@ pub(crate) enum Reference {
     /// A type, by its run-time name.
     Type(Name),
     /// A function: its name, the overloads that fit, and whether the receiver is part of the name.
-    Function { name: Name, overloads: Vec<u16>, namespaced: bool },
+    Function {
+        name: Name,
+        overloads: Vec<u16>,
+        namespaced: bool,
+    },
 }
 
 /// A checked expression.
@@ -73,7 +77,11 @@ pub fn check(ast: Ast, source: &str, env: &Env) -> Result<Checked, Issues> {
         .into_iter()
         .map(|t| t.map_or(Type::Dyn, |t| inference.substitute(&t, true)))
         .collect();
-    Ok(Checked { types, references: checker.references, ast })
+    Ok(Checked {
+        types,
+        references: checker.references,
+        ast,
+    })
 }
 
 /// Problems at code-point offsets as a list in order of place.
@@ -115,7 +123,10 @@ impl<'e> Checker<'e> {
 
     fn undeclared(&mut self, id: ExprId, name: &str) {
         let container = self.env.container();
-        self.report(id, format!("undeclared reference to '{name}' (in container '{container}')"));
+        self.report(
+            id,
+            format!("undeclared reference to '{name}' (in container '{container}')"),
+        );
         self.set(id, Type::Error);
     }
 
@@ -128,7 +139,11 @@ impl<'e> Checker<'e> {
         match ast.expr(id) {
             Expr::Literal(literal) => self.set(id, literal_type(literal)),
             Expr::Ident(name) => self.check_ident(id, name),
-            Expr::Select { operand, field, test_only } => self.check_select(id, *operand, field, *test_only),
+            Expr::Select {
+                operand,
+                field,
+                test_only,
+            } => self.check_select(id, *operand, field, *test_only),
             Expr::Call { function, target, args } => self.check_call(id, function, *target, args),
             Expr::List { elements, optional } => self.check_list(id, elements, optional),
             Expr::Map(entries) => self.check_map(id, entries),
@@ -184,7 +199,10 @@ impl<'e> Checker<'e> {
             let kind = if member { " member call with" } else { "" };
             self.report(
                 id,
-                format!("unsupported optional field selection: incorrect signature.{kind} argument count: {}", args.len()),
+                format!(
+                    "unsupported optional field selection: incorrect signature.{kind} argument count: {}",
+                    args.len()
+                ),
             );
             return;
         };
@@ -219,12 +237,17 @@ impl<'e> Checker<'e> {
                 Type::Dyn
             }
         };
-        if was_optional || optional { Type::optional(result) } else { result }
+        if was_optional || optional {
+            Type::optional(result)
+        } else {
+            result
+        }
     }
 
     fn check_declared_field(&mut self, offset: u32, structure: &str, field: &str) -> Type {
         let Some(fields) = self.env.fields(structure) else {
-            self.issues.push((offset, format!("unexpected failed resolution of '{structure}'")));
+            self.issues
+                .push((offset, format!("unexpected failed resolution of '{structure}'")));
             return Type::Error;
         };
         if let Some((_, t)) = fields.iter().find(|(name, _)| &**name == field) {
@@ -284,12 +307,17 @@ impl<'e> Checker<'e> {
                 if arg_types.len() != overload.parameters.len() {
                     continue;
                 }
-                let parameters: Vec<Type> =
-                    overload.parameters.iter().map(|p| Inference::instantiate(p, base)).collect();
+                let parameters: Vec<Type> = overload
+                    .parameters
+                    .iter()
+                    .map(|p| Inference::instantiate(p, base))
+                    .collect();
                 if !self.inference.assignable_list(&arg_types, &parameters) {
                     continue;
                 }
-                declared_result = self.inference.substitute(&Inference::instantiate(&overload.result, base), false);
+                declared_result = self
+                    .inference
+                    .substitute(&Inference::instantiate(&overload.result, base), false);
             }
             overloads.push(i as u16);
             match &result {
@@ -301,18 +329,26 @@ impl<'e> Checker<'e> {
         match result {
             Some(result) => {
                 self.set(id, result);
-                self.references[id.index()] =
-                    Reference::Function { name: function.name.into(), overloads, namespaced };
+                self.references[id.index()] = Reference::Function {
+                    name: function.name.into(),
+                    overloads,
+                    namespaced,
+                };
             }
             None => {
-                let types: Vec<String> =
-                    arg_types.iter().map(|t| self.inference.substitute(t, true).to_string()).collect();
+                let types: Vec<String> = arg_types
+                    .iter()
+                    .map(|t| self.inference.substitute(t, true).to_string())
+                    .collect();
                 let signature = match (target, types.split_first()) {
                     (Some(_), Some((receiver, rest))) => format!("{receiver}.({})", rest.join(", ")),
                     _ => format!("({})", types.join(", ")),
                 };
                 let name = function.name;
-                self.report(id, format!("found no matching overload for '{name}' applied to '{signature}'"));
+                self.report(
+                    id,
+                    format!("found no matching overload for '{name}' applied to '{signature}'"),
+                );
                 self.set(id, Type::Error);
             }
         }
@@ -332,8 +368,11 @@ impl<'e> Checker<'e> {
             return;
         }
         self.set(id, Type::Bool);
-        self.references[id.index()] =
-            Reference::Function { name: function.name.into(), overloads: vec![0], namespaced: false };
+        self.references[id.index()] = Reference::Function {
+            name: function.name.into(),
+            overloads: vec![0],
+            namespaced: false,
+        };
     }
 
     /// The type of an optional element, entry or field: what is inside of the optional.
@@ -430,7 +469,10 @@ impl<'e> Checker<'e> {
             if !self.inference.assignable(&declared, &t) {
                 self.issues.push((
                     field.offset,
-                    format!("expected type of field '{}' is '{declared}' but provided type is '{t}'", field.name),
+                    format!(
+                        "expected type of field '{}' is '{declared}' but provided type is '{t}'",
+                        field.name
+                    ),
                 ));
             }
         }
@@ -499,7 +541,11 @@ fn literal_type(literal: &Literal) -> Type {
 pub(crate) fn qualified_name(ast: &Ast, id: ExprId) -> Option<String> {
     match ast.expr(id) {
         Expr::Ident(name) => Some(name.to_string()),
-        Expr::Select { operand, field, test_only: false } => {
+        Expr::Select {
+            operand,
+            field,
+            test_only: false,
+        } => {
             let mut name = qualified_name(ast, *operand)?;
             name.push('.');
             name.push_str(field);

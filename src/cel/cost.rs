@@ -40,7 +40,11 @@ pub(crate) enum CallCost {
     /// The overload's own function.
     Overload(CostFunction),
     /// The function's estimator, asked with an overload id; another answer where it has none.
-    Function(for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>, &'static str, Builtin),
+    Function(
+        for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>,
+        &'static str,
+        Builtin,
+    ),
 }
 
 /// The defaults, for an estimator that has no answer.
@@ -61,8 +65,16 @@ fn builtin(id: &str, behaviour: &Behaviour) -> Builtin {
         "starts_with_string" | "ends_with_string" => Builtin::Text(usize::from(behaviour.affix_cost_by_argument)),
         "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => Builtin::Text(0),
         "in_list" => Builtin::InList,
-        "less_string" | "greater_string" | "less_equals_string" | "greater_equals_string" | "less_bytes"
-        | "greater_bytes" | "less_equals_bytes" | "greater_equals_bytes" | "equals" | "not_equals" => Builtin::Shorter,
+        "less_string"
+        | "greater_string"
+        | "less_equals_string"
+        | "greater_equals_string"
+        | "less_bytes"
+        | "greater_bytes"
+        | "less_equals_bytes"
+        | "greater_equals_bytes"
+        | "equals"
+        | "not_equals" => Builtin::Shorter,
         "add_string" | "add_bytes" => Builtin::Both,
         "matches_string" => Builtin::Matches,
         "matches" if behaviour.global_matches_has_cost => Builtin::Matches,

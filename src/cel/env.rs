@@ -63,7 +63,10 @@ impl Env {
             self.variables[i].declared = declared;
             return i as u32;
         }
-        self.variables.push(Variable { name: name.into(), declared });
+        self.variables.push(Variable {
+            name: name.into(),
+            declared,
+        });
         self.variables.len() as u32 - 1
     }
 

@@ -34,14 +34,16 @@ pub struct Activation<'a> {
 
 impl std::fmt::Debug for Activation<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Activation").field("values", &self.values).finish_non_exhaustive()
+        f.debug_struct("Activation")
+            .field("values", &self.values)
+            .finish_non_exhaustive()
     }
 }
 
 /// The composited `variables` of a policy: evaluated on first use.
 pub trait Variables<'a> {
     /// The value of a variable, or the error that it ended in; `None` if there is no such variable.
-    fn get(&self, name: &str) -> Option<Val<'a>>;
+    fn get(&'a self, name: &str) -> Option<Val<'a>>;
 }
 
 /// What an evaluation came to.
@@ -86,7 +88,10 @@ pub fn evaluate<'a>(
     if machine.cancelled {
         value = Val::Error(COST_LIMIT_EXCEEDED);
     }
-    Outcome { value, cost: if machine.counting { machine.cost } else { 0 } }
+    Outcome {
+        value,
+        cost: if machine.counting { machine.cost } else { 0 },
+    }
 }
 
 pub(super) struct Machine<'a> {
@@ -145,7 +150,11 @@ impl<'a> Machine<'a> {
                 };
                 if self.counting {
                     // kubernetes: pkg/cel/library/cost.go prices the equality of its own types at 1.
-                    let price = if matches!(left, Val::Opaque(_)) { 1 } else { cost::shorter(&left, &right) };
+                    let price = if matches!(left, Val::Opaque(_)) {
+                        1
+                    } else {
+                        cost::shorter(&left, &right)
+                    };
                     self.charge_call(id, &[*a, *b], price);
                 }
                 self.observe_value(id, value);
@@ -210,7 +219,9 @@ impl<'a> Machine<'a> {
                 let value = match self.eval(*needle) {
                     error @ Val::Error(_) => error,
                     value => Val::Bool(
-                        elements.iter().any(|element| element.value(&self.context).equals(&value) == Some(true)),
+                        elements
+                            .iter()
+                            .any(|element| element.value(&self.context).equals(&value) == Some(true)),
                     ),
                 };
                 self.observe_value(id, value);
@@ -360,9 +371,12 @@ impl<'a> Machine<'a> {
         }
         for (i, qualifier) in attribute.qualifiers.iter().enumerate() {
             let (found, is_optional, test_only) = match qualifier {
-                Qualifier::Field { name, hash, optional, test_only } => {
-                    (self.field(object, name, *hash), *optional, *test_only)
-                }
+                Qualifier::Field {
+                    name,
+                    hash,
+                    optional,
+                    test_only,
+                } => (self.field(object, name, *hash), *optional, *test_only),
                 Qualifier::Constant { key, optional } => (self.index(object, *key), *optional, false),
                 Qualifier::Computed { index, optional } => {
                     let key = match &self.program.nodes[index.0 as usize] {
@@ -429,12 +443,14 @@ impl<'a> Machine<'a> {
 
     #[cold]
     fn missing_key(&self, key: Val<'a>) -> Val<'a> {
-        self.context.error(format_args!("no such key: {}", super::print::go_display(key)))
+        self.context
+            .error(format_args!("no such key: {}", super::print::go_display(key)))
     }
 
     #[cold]
     fn missing_index(&self, index: Val<'a>) -> Val<'a> {
-        self.context.error(format_args!("index out of bounds: {}", super::print::go_display(index)))
+        self.context
+            .error(format_args!("index out of bounds: {}", super::print::go_display(index)))
     }
 
     /// A field of an object by its name.
@@ -456,8 +472,15 @@ impl<'a> Machine<'a> {
 
     /// An element of a container by any key.
     fn index(&self, object: Val<'a>, key: Val<'a>) -> Found<'a> {
-        if !matches!(key, Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Bool(_)) {
-            let kind = if matches!(key, Val::Null) { "<nil>" } else { key.go_type() };
+        if !matches!(
+            key,
+            Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Bool(_)
+        ) {
+            let kind = if matches!(key, Val::Null) {
+                "<nil>"
+            } else {
+                key.go_type()
+            };
             return Found::Error(self.context.error(format_args!("invalid qualifier type: {kind}")));
         }
         match object {
@@ -725,7 +748,11 @@ pub(super) fn invoke<'a>(context: &Context<'a>, call: &'a Call, args: &[Val<'a>]
 
 fn find_all<'a>(context: &Context<'a>, regex: &crate::regex::Regex, text: &'a str, n: i64) -> Val<'a> {
     let limit = usize::try_from(n).ok();
-    let found: Vec<Val<'a>> = regex.find_all(text, limit).into_iter().map(|range| Val::String(&text[range])).collect();
+    let found: Vec<Val<'a>> = regex
+        .find_all(text, limit)
+        .into_iter()
+        .map(|range| Val::String(&text[range]))
+        .collect();
     context.list(&found)
 }
 

@@ -24,10 +24,13 @@ impl<'a> Machine<'a> {
         let value = match range {
             Val::Error(_) => range,
             Val::List(_) | Val::DocumentList(_) | Val::Map(_) | Val::DocumentMap(_) => self.run_fold(fold, range),
-            other if fold.second.is_some() => {
-                self.context.error(format_args!("unsupported comprehension range type: {}", other.go_type()))
-            }
-            other => self.context.error(format_args!("got '{}', expected iterable type", other.go_type())),
+            other if fold.second.is_some() => self.context.error(format_args!(
+                "unsupported comprehension range type: {}",
+                other.go_type()
+            )),
+            other => self
+                .context
+                .error(format_args!("got '{}', expected iterable type", other.go_type())),
         };
         if let Some(trace) = &mut self.trace {
             trace.drop_to(fold.range);
@@ -55,12 +58,18 @@ impl<'a> Machine<'a> {
             FoldKind::All(predicate) => self.fold_logical(fold, range, *predicate, false, ALL_CONDITION),
             FoldKind::Exists(predicate) => self.fold_logical(fold, range, *predicate, true, EXISTS_CONDITION),
             FoldKind::ExistsOne(predicate) => self.fold_exists_one(fold, range, *predicate),
-            FoldKind::Map { transform, filter, list_cost } => {
-                self.fold_map(fold, range, *transform, *filter, *list_cost)
-            }
-            FoldKind::General { accumulator, init, condition, step, result } => {
-                self.fold_general(fold, range, *accumulator, *init, *condition, *step, *result)
-            }
+            FoldKind::Map {
+                transform,
+                filter,
+                list_cost,
+            } => self.fold_map(fold, range, *transform, *filter, *list_cost),
+            FoldKind::General {
+                accumulator,
+                init,
+                condition,
+                step,
+                result,
+            } => self.fold_general(fold, range, *accumulator, *init, *condition, *step, *result),
         }
     }
 

@@ -27,9 +27,10 @@ impl Inference {
             Type::Param(n) => Type::Param(base + n),
             Type::List(element) => Type::list(Self::instantiate(element, base)),
             Type::Map(entry) => Type::map(Self::instantiate(&entry.0, base), Self::instantiate(&entry.1, base)),
-            Type::Opaque(name, parameters) => {
-                Type::Opaque(name.clone(), parameters.iter().map(|p| Self::instantiate(p, base)).collect())
-            }
+            Type::Opaque(name, parameters) => Type::Opaque(
+                name.clone(),
+                parameters.iter().map(|p| Self::instantiate(p, base)).collect(),
+            ),
             Type::Type(Some(inner)) => Type::type_of(Self::instantiate(inner, base)),
             other => other.clone(),
         }
@@ -155,9 +156,10 @@ impl Inference {
         match t {
             Type::Param(_) if free_to_dyn => Type::Dyn,
             Type::List(element) => Type::list(self.substitute(element, free_to_dyn)),
-            Type::Map(entry) => {
-                Type::map(self.substitute(&entry.0, free_to_dyn), self.substitute(&entry.1, free_to_dyn))
-            }
+            Type::Map(entry) => Type::map(
+                self.substitute(&entry.0, free_to_dyn),
+                self.substitute(&entry.1, free_to_dyn),
+            ),
             Type::Opaque(name, parameters) if !parameters.is_empty() => Type::Opaque(
                 name.clone(),
                 parameters.iter().map(|p| self.substitute(p, free_to_dyn)).collect(),
@@ -170,7 +172,10 @@ impl Inference {
 
 /// Types that take `null` although they are not dynamic.
 fn nullable(t: &Type) -> bool {
-    matches!(t, Type::Null | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp)
+    matches!(
+        t,
+        Type::Null | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp
+    )
 }
 
 /// The more general of two compatible types.
@@ -189,7 +194,10 @@ fn equal_or_less_specific(a: &Type, b: &Type) -> bool {
         (Type::Opaque(a, a_parameters), Type::Opaque(b, b_parameters)) => {
             a == b
                 && a_parameters.len() == b_parameters.len()
-                && a_parameters.iter().zip(b_parameters.iter()).all(|(a, b)| equal_or_less_specific(a, b))
+                && a_parameters
+                    .iter()
+                    .zip(b_parameters.iter())
+                    .all(|(a, b)| equal_or_less_specific(a, b))
         }
         (Type::List(a), Type::List(b)) => equal_or_less_specific(a, b),
         (Type::Map(a), Type::Map(b)) => equal_or_less_specific(&a.0, &b.0) && equal_or_less_specific(&a.1, &b.1),

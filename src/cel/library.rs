@@ -2,6 +2,7 @@
 
 use super::{
     decl::Library,
+    env::Env,
     profile::{Behaviour, Libraries},
 };
 
@@ -9,4 +10,9 @@ use super::{
 pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
     let _ = (libraries, behaviour);
     Library::default()
+}
+
+/// Declares what the libraries need in an environment besides functions: structures, receivers, the authorizer.
+pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
+    let _ = (env, authorizer);
 }

@@ -180,13 +180,7 @@ pub(crate) fn compare<'a>(a: Val<'a>, b: Val<'a>) -> Result<Ordering, Val<'a>> {
     })
 }
 
-fn relation<'a>(
-    context: &Context<'a>,
-    a: Val<'a>,
-    b: Val<'a>,
-    operator: &str,
-    holds: fn(Ordering) -> bool,
-) -> Val<'a> {
+fn relation<'a>(context: &Context<'a>, a: Val<'a>, b: Val<'a>, operator: &str, holds: fn(Ordering) -> bool) -> Val<'a> {
     if a.is_error() {
         return a;
     }
@@ -267,12 +261,7 @@ pub(crate) fn list_index<'a>(context: &Context<'a>, index: Val<'a>) -> Result<i6
             return Err(context.error(format_args!("unsupported index type '{name}' in list")));
         }
     };
-    position.ok_or_else(|| {
-        context.error(format_args!(
-            "unsupported index value {} in list",
-            go_display(index)
-        ))
-    })
+    position.ok_or_else(|| context.error(format_args!("unsupported index value {} in list", go_display(index))))
 }
 
 /// `container[key]`, with the texts of an attribute's qualifier, which is what cel-go plans an index as.
@@ -287,9 +276,7 @@ pub(crate) fn index<'a>(context: &Context<'a>, container: Val<'a>, key: Val<'a>)
     }
     match find(context, container, key) {
         Ok(Some(value)) => value,
-        Ok(None) if container.is_list() => {
-            context.error(format_args!("index out of bounds: {}", go_display(key)))
-        }
+        Ok(None) if container.is_list() => context.error(format_args!("index out of bounds: {}", go_display(key))),
         Ok(None) => context.error(format_args!("no such key: {}", go_display(key))),
         Err(error) => error,
     }

@@ -28,7 +28,14 @@ pub struct ProgramError(pub(crate) String);
 /// Where a constant part cannot be evaluated, a constant regular expression is invalid, or a function has no
 /// implementation.
 pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
-    let mut planner = Planner { checked, env, nodes: Vec::new(), scopes: Vec::new(), slots: 0, has_fold: false };
+    let mut planner = Planner {
+        checked,
+        env,
+        nodes: Vec::new(),
+        scopes: Vec::new(),
+        slots: 0,
+        has_fold: false,
+    };
     let root = planner.plan(checked.ast.root())?;
     Ok(Program {
         profile: env.profile(),
@@ -43,14 +50,24 @@ pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
 
 /// Plans and evaluates one call whose arguments are literals, for the check of literals.
 pub(super) fn plan_literal_call(checked: &Checked, call: ExprId, env: &Env) -> Result<(), ProgramError> {
-    let mut planner = Planner { checked, env, nodes: Vec::new(), scopes: Vec::new(), slots: 0, has_fold: false };
+    let mut planner = Planner {
+        checked,
+        env,
+        nodes: Vec::new(),
+        scopes: Vec::new(),
+        slots: 0,
+        has_fold: false,
+    };
     let root = planner.plan(call)?;
     match planner.node(root) {
         Node::Call(call) => {
             let scratch = Scratch::new();
             let context = Context::new(&scratch, env.profile(), &NoHost);
-            let args: Vec<Val<'_>> =
-                call.args.iter().filter_map(|&arg| Some(planner.as_constant(arg)?.value(&context))).collect();
+            let args: Vec<Val<'_>> = call
+                .args
+                .iter()
+                .filter_map(|&arg| Some(planner.as_constant(arg)?.value(&context)))
+                .collect();
             match eval::invoke(&context, call, &args) {
                 Val::Error(text) => Err(ProgramError(text.to_owned())),
                 _ => Ok(()),
@@ -113,7 +130,11 @@ impl<'c> Planner<'c> {
         match checked.ast.expr(id) {
             Expr::Literal(literal) => Ok(self.constant(literal_constant(literal))),
             Expr::Ident(name) => self.plan_ident(id, name),
-            Expr::Select { operand, field, test_only } => self.plan_select(id, *operand, field, *test_only),
+            Expr::Select {
+                operand,
+                field,
+                test_only,
+            } => self.plan_select(id, *operand, field, *test_only),
             Expr::Call { function, target, args } => self.plan_call(id, function, *target, args),
             Expr::List { elements, optional } => self.plan_list(elements, optional),
             Expr::Map(entries) => self.plan_map(entries),
@@ -122,7 +143,10 @@ impl<'c> Planner<'c> {
                 for field in fields {
                     planned.push((field.name.clone(), self.plan(field.value)?, field.optional));
                 }
-                Ok(self.push(Node::Struct { name: type_name.clone(), fields: planned.into() }))
+                Ok(self.push(Node::Struct {
+                    name: type_name.clone(),
+                    fields: planned.into(),
+                }))
             }
             Expr::Comprehension(comprehension) => self.plan_comprehension(comprehension),
         }
@@ -153,7 +177,12 @@ impl<'c> Planner<'c> {
 
     fn attribute(&mut self, root: Root) -> NodeId {
         let id = self.nodes.len() as u32;
-        self.push(Node::Attribute(Attribute { id, root, qualifiers: Vec::new(), test_only: false }))
+        self.push(Node::Attribute(Attribute {
+            id,
+            root,
+            qualifiers: Vec::new(),
+            test_only: false,
+        }))
     }
 
     /// The node of an attribute to which a step was added.
@@ -184,14 +213,24 @@ impl<'c> Planner<'c> {
                 return attribute;
             }
         }
-        Attribute { id: id.0, root: Root::Value(id), qualifiers: Vec::new(), test_only: false }
+        Attribute {
+            id: id.0,
+            root: Root::Value(id),
+            qualifiers: Vec::new(),
+            test_only: false,
+        }
     }
 
     fn plan_call(&mut self, id: ExprId, function: &str, target: Option<ExprId>, args: &[ExprId]) -> Planned {
         if function == "_?._" {
             return self.plan_index(args, true);
         }
-        let Reference::Function { name, overloads, namespaced } = &self.checked.references[id.index()] else {
+        let Reference::Function {
+            name,
+            overloads,
+            namespaced,
+        } = &self.checked.references[id.index()]
+        else {
             return Err(ProgramError(format!("no such overload: {function}()")));
         };
         let receiver = if *namespaced { None } else { target };
@@ -313,7 +352,9 @@ impl<'c> Planner<'c> {
         let elements: Option<Box<[Constant]>> = list
             .list_iter()
             .map(|element| match element {
-                Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_) => Constant::from_value(element),
+                Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_) => {
+                    Constant::from_value(element)
+                }
                 _ => None,
             })
             .collect();
@@ -350,7 +391,13 @@ impl<'c> Planner<'c> {
                 cost,
             });
         }
-        let implemented = || function.overloads.iter().enumerate().filter(|(_, o)| o.implementation.is_some());
+        let implemented = || {
+            function
+                .overloads
+                .iter()
+                .enumerate()
+                .filter(|(_, o)| o.implementation.is_some())
+        };
         let (binding, non_strict, dispatch) = if let Some(singleton) = &function.singleton {
             (singleton.binding, false, Dispatch::Singleton)
         } else if let Some((i, binding, implementation)) = only
@@ -364,13 +411,28 @@ impl<'c> Planner<'c> {
                 }
             })
         {
-            (binding, function.overloads[i].non_strict, Dispatch::Overload(i as u16, implementation))
+            (
+                binding,
+                function.overloads[i].non_strict,
+                Dispatch::Overload(i as u16, implementation),
+            )
         } else if implemented().next().is_some() {
-            (Binding::Variadic, implemented().any(|(_, o)| o.non_strict), Dispatch::Function)
+            (
+                Binding::Variadic,
+                implemented().any(|(_, o)| o.non_strict),
+                Dispatch::Function,
+            )
         } else {
             return Err(ProgramError(format!("no such overload: {name}")));
         };
-        Ok(Call { function, args: args.into(), binding, non_strict, dispatch, cost })
+        Ok(Call {
+            function,
+            args: args.into(),
+            binding,
+            non_strict,
+            dispatch,
+            cost,
+        })
     }
 
     fn plan_list(&mut self, elements: &[ExprId], optional: &[u32]) -> Planned {
@@ -384,11 +446,17 @@ impl<'c> Planner<'c> {
             return Ok(self.constant(folded));
         }
         let optional = (0..planned.len() as u32).map(|i| optional.contains(&i)).collect();
-        Ok(self.push(Node::List { elements: planned.into(), optional }))
+        Ok(self.push(Node::List {
+            elements: planned.into(),
+            optional,
+        }))
     }
 
     fn take_constant(&mut self, id: NodeId) -> Constant {
-        match std::mem::replace(&mut self.nodes[id.0 as usize], Node::Constant(Constant::Plain(Val::Null))) {
+        match std::mem::replace(
+            &mut self.nodes[id.0 as usize],
+            Node::Constant(Constant::Plain(Val::Null)),
+        ) {
             Node::Constant(constant) => constant,
             _ => Constant::Plain(Val::Null),
         }
@@ -403,12 +471,16 @@ impl<'c> Planner<'c> {
             !optional && self.as_constant(key).is_some() && self.as_constant(value).is_some()
         });
         if self.folding() && constant {
-            let items: Vec<(Constant, Constant)> =
-                planned.iter().map(|&(key, value, _)| (self.take_constant(key), self.take_constant(value))).collect();
+            let items: Vec<(Constant, Constant)> = planned
+                .iter()
+                .map(|&(key, value, _)| (self.take_constant(key), self.take_constant(value)))
+                .collect();
             let folded = Constant::map(items);
             return Ok(self.constant(folded));
         }
-        Ok(self.push(Node::Map { entries: planned.into() }))
+        Ok(self.push(Node::Map {
+            entries: planned.into(),
+        }))
     }
 
     fn plan_comprehension(&mut self, comprehension: &Comprehension) -> Planned {
@@ -419,15 +491,21 @@ impl<'c> Planner<'c> {
             self.scopes.push((accumulator.clone(), Local::Accumulator(slot, init)));
             let body = self.plan(comprehension.result);
             self.scopes.pop();
-            return Ok(self.push(Node::Bind { slot, init, body: body? }));
+            return Ok(self.push(Node::Bind {
+                slot,
+                init,
+                body: body?,
+            }));
         }
         self.has_fold = true;
         let range = self.plan(comprehension.iter_range)?;
         let depth = self.scopes.len();
         let accumulator_slot = self.slot();
-        self.scopes.push((accumulator.clone(), Local::Accumulator(accumulator_slot, init)));
+        self.scopes
+            .push((accumulator.clone(), Local::Accumulator(accumulator_slot, init)));
         let variable = self.slot();
-        self.scopes.push((comprehension.iter_var.clone(), Local::Iterated(variable)));
+        self.scopes
+            .push((comprehension.iter_var.clone(), Local::Iterated(variable)));
         let second = comprehension.iter_var2.as_ref().map(|name| {
             let slot = self.slot();
             self.scopes.push((name.clone(), Local::Iterated(slot)));
@@ -440,11 +518,22 @@ impl<'c> Planner<'c> {
                 let step = self.plan(comprehension.loop_step)?;
                 self.scopes.truncate(depth + 1);
                 let result = self.plan(comprehension.result)?;
-                FoldKind::General { accumulator: accumulator_slot, init, condition, step, result }
+                FoldKind::General {
+                    accumulator: accumulator_slot,
+                    init,
+                    condition,
+                    step,
+                    result,
+                }
             }
         };
         self.scopes.truncate(depth);
-        Ok(self.push(Node::Fold(Box::new(Fold { range, variable, second, kind }))))
+        Ok(self.push(Node::Fold(Box::new(Fold {
+            range,
+            variable,
+            second,
+            kind,
+        }))))
     }
 
     /// `cel.bind` and the macros built like it fold over an empty list with a condition that is false.
@@ -465,7 +554,11 @@ impl<'c> Planner<'c> {
         let is_accumulator = |id: ExprId| matches!(ast.expr(id), Expr::Ident(name) if &**name == accumulator);
         let is_int = |id: ExprId, n: i64| *ast.expr(id) == Expr::Literal(Literal::Int(n));
         let call = |id: ExprId| match ast.expr(id) {
-            Expr::Call { function, target: None, args } => Some((&**function, &args[..])),
+            Expr::Call {
+                function,
+                target: None,
+                args,
+            } => Some((&**function, &args[..])),
             _ => None,
         };
         let always = *ast.expr(comprehension.loop_condition) == Expr::Literal(Literal::Bool(true));
@@ -474,7 +567,9 @@ impl<'c> Planner<'c> {
         };
         let plain_result = is_accumulator(comprehension.result);
         match (ast.expr(comprehension.accu_init), step) {
-            (Expr::Literal(Literal::Bool(true)), ("_&&_", &[acc, predicate])) if plain_result && is_accumulator(acc) => {
+            (Expr::Literal(Literal::Bool(true)), ("_&&_", &[acc, predicate]))
+                if plain_result && is_accumulator(acc) =>
+            {
                 match call(comprehension.loop_condition) {
                     Some(("@not_strictly_false", &[inner])) if is_accumulator(inner) => {
                         Ok(Some(FoldKind::All(self.plan(predicate)?)))
@@ -486,9 +581,7 @@ impl<'c> Planner<'c> {
                 if plain_result && is_accumulator(acc) =>
             {
                 match call(comprehension.loop_condition) {
-                    Some(("@not_strictly_false", &[inner]))
-                        if matches!(call(inner), Some(("!_", &[negated])) if is_accumulator(negated)) =>
-                    {
+                    Some(("@not_strictly_false", &[inner])) if matches!(call(inner), Some(("!_", &[negated])) if is_accumulator(negated)) => {
                         Ok(Some(FoldKind::Exists(self.plan(predicate)?)))
                     }
                     _ => Ok(None),
@@ -500,11 +593,17 @@ impl<'c> Planner<'c> {
                 let counts = matches!(call(then), Some(("_+_", &[acc, one])) if is_accumulator(acc) && is_int(one, 1));
                 let single = matches!(call(comprehension.result),
                     Some(("_==_", &[acc, one])) if is_accumulator(acc) && is_int(one, 1));
-                if counts && single { Ok(Some(FoldKind::ExistsOne(self.plan(predicate)?))) } else { Ok(None) }
+                if counts && single {
+                    Ok(Some(FoldKind::ExistsOne(self.plan(predicate)?)))
+                } else {
+                    Ok(None)
+                }
             }
             (Expr::List { elements, .. }, (function, args)) if always && plain_result && elements.is_empty() => {
                 let (predicate, append) = match (function, args) {
-                    ("_?_:_", &[predicate, then, otherwise]) if is_accumulator(otherwise) => (Some(predicate), call(then)),
+                    ("_?_:_", &[predicate, then, otherwise]) if is_accumulator(otherwise) => {
+                        (Some(predicate), call(then))
+                    }
                     ("_+_", _) => (None, Some(step)),
                     _ => return Ok(None),
                 };
@@ -524,7 +623,11 @@ impl<'c> Planner<'c> {
                 let transform = self.plan(element)?;
                 let folded = self.folding() && self.as_constant(transform).is_some();
                 let list_cost = if folded { 0 } else { cost::LIST };
-                Ok(Some(FoldKind::Map { transform, filter, list_cost }))
+                Ok(Some(FoldKind::Map {
+                    transform,
+                    filter,
+                    list_cost,
+                }))
             }
             _ => Ok(None),
         }
@@ -588,8 +691,10 @@ impl Constant {
                 context.list(&items)
             }
             Constant::Map(entries) => {
-                let entries: Vec<(Val<'a>, Val<'a>)> =
-                    entries.iter().map(|(key, value)| (key.value(context), value.value(context))).collect();
+                let entries: Vec<(Val<'a>, Val<'a>)> = entries
+                    .iter()
+                    .map(|(key, value)| (key.value(context), value.value(context)))
+                    .collect();
                 context.map(&entries)
             }
         }
@@ -610,9 +715,12 @@ impl Constant {
             Val::Type(name) => Constant::Type(name.into()),
             Val::DocumentList(list) => Constant::Document(crate::value::Value::List(list).to_document()),
             Val::DocumentMap(map) => Constant::Document(crate::value::Value::Map(map).to_document()),
-            Val::List(items) => {
-                Constant::list(items.iter().map(|item| Constant::from_value(*item)).collect::<Option<_>>()?)
-            }
+            Val::List(items) => Constant::list(
+                items
+                    .iter()
+                    .map(|item| Constant::from_value(*item))
+                    .collect::<Option<_>>()?,
+            ),
             Val::Map(entries) => Constant::map(
                 entries
                     .iter()
@@ -637,7 +745,10 @@ impl Constant {
     }
 
     fn map(entries: Vec<(Constant, Constant)>) -> Self {
-        if entries.iter().all(|(key, value)| matches!(key, Constant::Text(_)) && value.is_json()) {
+        if entries
+            .iter()
+            .all(|(key, value)| matches!(key, Constant::Text(_)) && value.is_json())
+        {
             let mut builder = Builder::new();
             builder.begin_map();
             for (key, value) in &entries {

@@ -117,6 +117,8 @@ pub struct Profile {
     pub validators: bool,
     /// Whether constants are folded when the program is made, so that their errors show there.
     pub constant_folding: bool,
+    /// Whether the variables of an expression are all dyn and failed ones absent, as in the reference data.
+    pub dynamic_variables: bool,
     /// Whether cost is counted, and the limit of one evaluation.
     pub cost_limit: Option<u64>,
     functions: LazyLock<Library>,
@@ -141,19 +143,19 @@ pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
 profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_37, "k8s-1.37", KUBERNETES_1_34, CEL_GO_0_29, {
     syntax: ParseOptions::cel_go_0_29(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     math: Some(2), encoders: true, regex: true, bindings: true, json_patch: true, kyverno: true, ..KUBERNETES_1_34
@@ -161,13 +163,13 @@ profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     syntax: ParseOptions::cel_go_0_30(Macros {
         exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
     }),
-    homogeneous_literals: true, validators: false, constant_folding: false, cost_limit: None,
+    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
     math: Some(2), encoders: true, bindings: true, json_patch: true, ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
     syntax: ParseOptions::cel_go_0_29(Macros { bind: true, math: true, ..Macros::KUBERNETES }),
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
@@ -177,7 +179,7 @@ profile!(CEL_SPEC, "cel-spec", Libraries {
     syntax: ParseOptions::cel_go_0_30(Macros {
         exists_one_camel: true, bind: true, math: true, protos: true, ..Macros::KUBERNETES
     }),
-    homogeneous_literals: false, validators: false, constant_folding: false, cost_limit: None,
+    homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
 });
 
 static ALL: [&Profile; 7] = [

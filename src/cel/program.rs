@@ -82,13 +82,25 @@ pub(crate) enum Node {
     /// `x in [constants]`
     Member(NodeId, Box<[Constant]>),
     Call(Box<Call>),
-    List { elements: Box<[NodeId]>, optional: Box<[bool]> },
-    Map { entries: Box<[(NodeId, NodeId, bool)]> },
+    List {
+        elements: Box<[NodeId]>,
+        optional: Box<[bool]>,
+    },
+    Map {
+        entries: Box<[(NodeId, NodeId, bool)]>,
+    },
     /// A message literal; only the fields are evaluated, messages have no other use in these environments.
-    Struct { name: Name, fields: Box<[(Name, NodeId, bool)]> },
+    Struct {
+        name: Name,
+        fields: Box<[(Name, NodeId, bool)]>,
+    },
     Fold(Box<Fold>),
     /// `cel.bind` and its like: `init` is evaluated when the slot is first read, if ever.
-    Bind { slot: Slot, init: NodeId, body: NodeId },
+    Bind {
+        slot: Slot,
+        init: NodeId,
+        body: NodeId,
+    },
     /// `o.or(p)`
     OptionalOr(NodeId, NodeId),
     /// `o.orValue(v)`
@@ -133,7 +145,12 @@ pub(crate) enum Root {
 #[derive(Debug, Clone)]
 pub(crate) enum Qualifier {
     /// `.name`, `['name']`
-    Field { name: Name, hash: u32, optional: bool, test_only: bool },
+    Field {
+        name: Name,
+        hash: u32,
+        optional: bool,
+        test_only: bool,
+    },
     /// `[0]` and other constants that are no text.
     Constant { key: Val<'static>, optional: bool },
     /// `[e]`: the value of a node; an attribute's own root is free of cost there.
@@ -143,7 +160,12 @@ pub(crate) enum Qualifier {
 impl Qualifier {
     pub(crate) fn field(name: Name, optional: bool, test_only: bool) -> Self {
         let hash = Key::new(&name).hash();
-        Qualifier::Field { name, hash, optional, test_only }
+        Qualifier::Field {
+            name,
+            hash,
+            optional,
+            test_only,
+        }
     }
 }
 
@@ -193,6 +215,16 @@ pub(crate) enum FoldKind {
     ExistsOne(NodeId),
     /// `map` and `filter`: the element that is kept, the condition if there is one, and what making the one-element list
     /// costs.
-    Map { transform: NodeId, filter: Option<NodeId>, list_cost: u64 },
-    General { accumulator: Slot, init: NodeId, condition: NodeId, step: NodeId, result: NodeId },
+    Map {
+        transform: NodeId,
+        filter: Option<NodeId>,
+        list_cost: u64,
+    },
+    General {
+        accumulator: Slot,
+        init: NodeId,
+        condition: NodeId,
+        step: NodeId,
+        result: NodeId,
+    },
 }

@@ -229,8 +229,9 @@ fn literal(rest: &mut &[u8], wanted: u8) -> Option<()> {
 fn digits(rest: &mut &[u8], count: usize) -> Option<i64> {
     let (head, tail) = rest.split_at_checked(count)?;
     *rest = tail;
-    head.iter()
-        .try_fold(0, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
+    head.iter().try_fold(0, |number, byte| {
+        byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0'))
+    })
 }
 
 /// The digits after `.` or `,`; what follows the ninth is dropped.

@@ -16,7 +16,11 @@ use crate::regex::Regex;
 
 /// Runs the checks that the environment asks for.
 pub(super) fn validate(checked: &Checked, source: &str, env: &Env) -> Result<(), Issues> {
-    let mut validator = Validator { checked, env, issues: Vec::new() };
+    let mut validator = Validator {
+        checked,
+        env,
+        issues: Vec::new(),
+    };
     if env.profile().validators {
         validator.walk(checked.ast.root(), false);
     }
@@ -51,8 +55,10 @@ impl Validator<'_> {
             Expr::Call { function, target, args } => {
                 self.validate_call(id, function, *target, args);
                 let inside = in_format || &**function == "format";
-                let namespaced =
-                    matches!(checked.references[id.index()], Reference::Function { namespaced: true, .. });
+                let namespaced = matches!(
+                    checked.references[id.index()],
+                    Reference::Function { namespaced: true, .. }
+                );
                 for &part in target.iter().filter(|_| !namespaced).chain(args) {
                     self.walk(part, inside);
                 }

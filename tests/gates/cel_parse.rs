@@ -60,8 +60,13 @@ fn trees() {
         &rows,
         |row| row.id.clone(),
         |row| {
-            let actual = parse(&row.expr, &options()).map_or_else(|_| "ERR".to_owned(), |ast| format!("OK {}", print(&ast)));
-            let expected = if row.answer.starts_with("ERR ") { "ERR" } else { &row.answer };
+            let actual =
+                parse(&row.expr, &options()).map_or_else(|_| "ERR".to_owned(), |ast| format!("OK {}", print(&ast)));
+            let expected = if row.answer.starts_with("ERR ") {
+                "ERR"
+            } else {
+                &row.answer
+            };
             compare(expected, &actual, &row.expr)
         },
     );

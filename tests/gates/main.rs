@@ -2,6 +2,7 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
-mod regex;
+mod cel;
 mod cel_parse;
+mod regex;
 mod support;

@@ -251,8 +251,8 @@ impl Predictor {
             } else {
                 let subsets = reach.subsets();
                 let all_stopped = reach.list.iter().all(|config| self.is_stop(config.state));
-                let conflict = all_stopped
-                    || (subsets.iter().any(|alts| alts.count_ones() > 1) && !reach.has_state_of_one_alt());
+                let conflict =
+                    all_stopped || (subsets.iter().any(|alts| alts.count_ones() > 1) && !reach.has_state_of_one_alt());
                 let alts = subsets.iter().fold(0, |all, alts| all | alts);
                 (conflict.then(|| alts.trailing_zeros() as u8), conflict)
             };
@@ -385,9 +385,8 @@ impl Predictor {
                 }
             }
         }
-        let settled = stopped.is_empty()
-            && symbol != EOF
-            && (intermediate.list.len() == 1 || intermediate.unique().is_some());
+        let settled =
+            stopped.is_empty() && symbol != EOF && (intermediate.list.len() == 1 || intermediate.unique().is_some());
         let mut reach = if settled {
             intermediate
         } else {
@@ -538,7 +537,10 @@ impl Predictor {
             return false;
         }
         let branches = self.stacks.branches(config.stack);
-        if branches.iter().any(|branch| self.atn.state(branch.1).rule != entry.rule) {
+        if branches
+            .iter()
+            .any(|branch| self.atn.state(branch.1).rule != entry.rule)
+        {
             return false;
         }
         let block = entry.transitions[0].target();
@@ -561,7 +563,8 @@ impl Predictor {
 /// The lowest alternative that completed the rule of the decision; one whose precedence is allowed goes first.
 fn finished(configs: &Configs, precedence: i32, atn: &Atn, stacks: &Stacks) -> Option<u8> {
     let done = |config: &&Config| {
-        config.outer || (atn.state(config.state).kind == StateKind::RuleStop && stacks.branches(config.stack).is_empty())
+        config.outer
+            || (atn.state(config.state).kind == StateKind::RuleStop && stacks.branches(config.stack).is_empty())
     };
     let lowest = |valid: bool| {
         configs
