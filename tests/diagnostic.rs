@@ -3,6 +3,7 @@
 use std::{fs, path::Path, time::Instant};
 
 use kyvtest::diagnostic::{Code, Diagnostic, Severity, Sources, Span, render};
+use proptest::{collection::vec, prelude::*, sample::select};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -149,3 +150,48 @@ fn large_files_and_long_lines_are_drawn_in_no_time() {
         assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_and_no_span_make_the_renderer_panic(
+        parts in vec(select(PARTS), 0..24),
+        message in vec(select(PARTS), 0..4),
+        spans in vec((0_usize..2, 0_u32..80, 0_u32..80), 1..5),
+        color in any::<bool>(),
+    ) {
+        let mut sources = Sources::new();
+        let files = [sources.add("a\nb.yaml", parts.concat()), sources.add("b.yaml", "one\r\ntwo\r\n")];
+        let span = |(file, start, end): (usize, u32, u32)| Span::new(files[file], start, end);
+        let mut diagnostic = Diagnostic::at(Code::YamlSyntax, span(spans[0]), message.concat());
+        for place in &spans[1..] {
+            diagnostic = diagnostic.with_label(span(*place), message.concat());
+        }
+        let full = render::full(&diagnostic, &sources, color);
+        let begin = if color { "\u{1b}" } else { "error[KT001]" };
+        prop_assert!(full.starts_with(begin));
+        prop_assert!(!render::concise(&diagnostic, &sources).contains('\n'));
+    }
+}
+
+/// Pieces of text that have tripped renderers: line ends, tabs, wide, joined and invisible characters, escapes.
+const PARTS: &[&str] = &[
+    "a",
+    "key: value",
+    " ",
+    "\n",
+    "\r\n",
+    "\r",
+    "\t",
+    "漢",
+    "é",
+    "e\u{301}",
+    "👩\u{200d}👧",
+    "\u{feff}",
+    "\u{1b}[31m",
+    "\0",
+    "\u{202e}",
+    "\u{2028}",
+    "\u{85}",
+];

@@ -57,9 +57,9 @@ pub fn concise(diagnostic: &Diagnostic, sources: &Sources) -> String {
     line
 }
 
-/// A text without line breaks and other control characters.
+/// A text without line breaks and other characters that change how the rest of the line looks.
 fn one_line(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    if !text.contains(misleading) {
         return Cow::Borrowed(text);
     }
     let mut line = String::with_capacity(text.len());
@@ -67,11 +67,16 @@ fn one_line(text: &str) -> Cow<'_, str> {
         match c {
             '\n' | '\t' => line.push(' '),
             '\r' => {}
-            c if c.is_control() => line.extend(c.escape_default()),
+            c if misleading(c) => line.extend(c.escape_default()),
             c => line.push(c),
         }
     }
     Cow::Owned(line)
+}
+
+/// Control characters, line separators and the marks that turn the direction of writing.
+fn misleading(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn level(severity: Severity) -> Level<'static> {
