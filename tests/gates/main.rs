@@ -6,3 +6,4 @@ mod cel;
 mod cel_parse;
 mod regex;
 mod support;
+mod text;
