@@ -5,8 +5,12 @@ use super::{
     profile::{Behaviour, Libraries},
 };
 
+pub(crate) mod kubernetes;
+
 /// Puts an environment's functions together.
 pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
-    let _ = (libraries, behaviour);
-    Library::default()
+    let mut library = Library::default();
+    let _ = behaviour;
+    kubernetes::declare(&mut library, libraries);
+    library
 }
