@@ -25,9 +25,14 @@ pub struct Behaviour {
     pub affix_cost_by_argument: bool,
     /// The global form `matches(s, re)` costs as much as the member form (cel-go ≥ 0.29), or 1.
     pub global_matches_has_cost: bool,
+    /// `format.qualifiedName()` speaks of label keys (Kubernetes ≥ 1.35), or of qualified names.
+    pub qualified_names_are_label_keys: bool,
+    /// `add` and `sub` leave the quantity that they are called on alone (Kubernetes ≥ 1.37); before that, a quantity that
+    /// does not fit 64 bits changes along with the result.
+    pub quantity_sums_are_copies: bool,
 }
 
-/// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor.
+/// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor, and the libraries of Kubernetes 1.35 and 1.36.
 const CEL_GO_0_26: Behaviour = Behaviour {
     or_value_needs_optional: false,
     index_of_empty_is_clamped: false,
@@ -35,9 +40,11 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     range_is_limited: false,
     affix_cost_by_argument: false,
     global_matches_has_cost: false,
+    qualified_names_are_label_keys: true,
+    quantity_sums_are_copies: false,
 };
 
-/// cel-go 0.29 and later.
+/// cel-go 0.29 and later, and the libraries of Kubernetes 1.37.
 const CEL_GO_0_29: Behaviour = Behaviour {
     or_value_needs_optional: true,
     index_of_empty_is_clamped: true,
@@ -45,6 +52,8 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     range_is_limited: true,
     affix_cost_by_argument: true,
     global_matches_has_cost: true,
+    qualified_names_are_label_keys: true,
+    quantity_sums_are_copies: true,
 };
 
 /// Which libraries an environment has, and at which version; `None` or `false` is absent.
@@ -144,6 +153,10 @@ pub const PER_CALL_LIMIT: u64 = 1_000_000;
 profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, Behaviour {
+    qualified_names_are_label_keys: false, ..CEL_GO_0_26
+}, {
+    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
@@ -164,6 +177,11 @@ profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
         exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
     }),
     homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
+}, Behaviour {
+    // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
+    quantity_sums_are_copies: false, ..CEL_GO_0_29
+}, {
+    homogeneous_literals: true, validators: false, constant_folding: false, cost_limit: None,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
     math: Some(2), encoders: true, bindings: true, json_patch: true, ..KUBERNETES_1_34
