@@ -3,3 +3,4 @@
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
 mod support;
+mod yaml;
