@@ -79,7 +79,11 @@ pub(super) fn format_float(float: f64) -> String {
     if float.is_infinite() {
         return if float > 0.0 { ".inf" } else { "-.inf" }.to_owned();
     }
-    let scientific = format!("{float:e}");
+    let shortest = format!("{float:e}");
+    let places = shortest.find('e').unwrap_or(1).saturating_sub(if float < 0.0 { 3 } else { 2 });
+    // Of two equally close texts Go takes the one with the even last digit.
+    let even = format!("{float:.places$e}");
+    let scientific = if even.parse() == Ok(float) { even } else { shortest };
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if !(-4..6).contains(&exponent) {
@@ -88,7 +92,13 @@ pub(super) fn format_float(float: f64) -> String {
         let _ = write!(out, "e{sign}{:02}", exponent.abs());
         return out;
     }
-    format!("{float}")
+    if exponent < 0 {
+        let zeros = "0".repeat((-exponent - 1) as usize);
+        let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
+        return format!("{sign}0.{zeros}{}", digits.replace('.', ""));
+    }
+    let decimals = (places as i32 - exponent).max(0) as usize;
+    format!("{float:.decimals$}")
 }
 
 /// Whether the text is one of the four forms of a timestamp that the reference knows.
@@ -229,6 +239,8 @@ mod tests {
             (0.00001, "1e-05"),
             (0.1, "0.1"),
             (123456.789, "123456.79"),
+            (156_789.123, "156789.12"),
+            (-0.012, "-0.012"),
             (1e40, ".inf"),
             (1e21, "1e+21"),
         ] {

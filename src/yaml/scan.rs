@@ -107,7 +107,7 @@ impl<'a> Scanner<'a> {
 
     /// Makes the head of the queue definite: while it may turn out to be the start of a key, more has to be read.
     fn fill(&mut self) -> Result<()> {
-        while self.tokens.is_empty() || !self.ended && self.head_may_be_key()? {
+        while self.tokens.is_empty() || self.head_may_be_key()? && !self.ended {
             self.fetch()?;
         }
         Ok(())

@@ -73,7 +73,9 @@ fn same(left: &Value, right: &Value) -> bool {
         (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
             (Some(left), Some(right)) => left == right,
             (None, None) => left.as_f64() == right.as_f64(),
-            _ => false,
+            // Go writes `-0`, which its own decoder takes for an integer and serde_json for a float.
+            (Some(left), None) => left == 0 && right.as_f64() == Some(0.0),
+            (None, Some(_)) => false,
         },
         (Value::Array(left), Value::Array(right)) => {
             left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
@@ -122,7 +124,8 @@ fn check(row: &Row) -> Result<(), String> {
         let span = document.span();
         let text = &stream.source()[span.start as usize..span.end as usize];
         let expected = doc.text.as_ref().unwrap_or(&row.yaml);
-        if text.replace("\r\n", "\n").trim_end() != expected.replace("\r\n", "\n").trim_end() {
+        // The splitter takes the carriage returns away; ours leaves the text alone.
+        if text.replace('\r', "").trim_end() != expected.replace('\r', "").trim_end() {
             return Err(format!("document {text:?}, expected {expected:?}"));
         }
         match (document.tree(), &doc.json, &doc.error) {
