@@ -181,22 +181,24 @@ fn to_text(bytes: &[u8]) -> (String, Vec<u32>) {
     (text, invalid)
 }
 
-fn document(
-    source: &Arc<str>,
-    span: Span,
-    invalid: &[u32],
-    mode: Mode,
-    limits: &Limits,
-) -> Result<Tree, Box<Error>> {
+fn document(source: &Arc<str>, span: Span, invalid: &[u32], mode: Mode, limits: &Limits) -> Result<Tree, Box<Error>> {
     let next = invalid.partition_point(|at| *at < span.start);
     if let Some(&at) = invalid.get(next).filter(|at| **at < span.end) {
-        return Err(Error::new(ErrorKind::Encoding, Span::new(at, at + 1), "this is not UTF-8"));
+        return Err(Error::new(
+            ErrorKind::Encoding,
+            Span::new(at, at + 1),
+            "this is not UTF-8",
+        ));
     }
     if let Some(at) = chars::forbidden(&source[span.start as usize..span.end as usize]) {
         let at = span.start as usize + at;
         let found = source[at..].chars().next().unwrap_or_default();
         let message = format!("the character U+{:04X} is not allowed", found as u32);
-        return Err(Error::new(ErrorKind::Encoding, Span::of(at, at + found.len_utf8()), message));
+        return Err(Error::new(
+            ErrorKind::Encoding,
+            Span::of(at, at + found.len_utf8()),
+            message,
+        ));
     }
     let syntax = parse::parse(source, span, limits.depth)?;
     compose::compose(source, syntax, mode, limits, span.start)

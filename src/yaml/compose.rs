@@ -9,6 +9,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use rustc_hash::FxHashSet;
+
 use super::{
     Limits, Mode,
     error::{Error, ErrorKind, Result},
@@ -61,7 +63,7 @@ struct Composer<'a> {
     duplicate: Option<Box<Error>>,
     /// Whether there is anything that the later passes may refuse.
     doubtful: bool,
-    bad_keys: Vec<Span>,
+    bad_keys: FxHashSet<Span>,
 }
 
 /// The map that entries are being added to.
@@ -97,7 +99,7 @@ pub(super) fn compose(source: &Arc<str>, syntax: Syntax, mode: Mode, limits: &Li
         alias_decodes: 0,
         duplicate: None,
         doubtful: false,
-        bad_keys: Vec::new(),
+        bad_keys: FxHashSet::default(),
     };
     let root = if syntax.is_empty() {
         composer.push(Data::Null, Span::at(start), Text::Source { start, end: start })
@@ -108,7 +110,15 @@ pub(super) fn compose(source: &Arc<str>, syntax: Syntax, mode: Mode, limits: &Li
         return Err(error);
     }
     let (doubtful, bad_keys) = (composer.doubtful, composer.bad_keys);
-    let tree = tree(source, composer.nodes, composer.items, composer.entries, composer.decoded, shapes, root);
+    let tree = tree(
+        source,
+        composer.nodes,
+        composer.items,
+        composer.entries,
+        composer.decoded,
+        shapes,
+        root,
+    );
     if doubtful {
         judge(&tree, &bad_keys)?;
     }
@@ -136,7 +146,7 @@ fn tree(
 }
 
 /// The passes after decoding, over what is left of the document.
-fn judge(tree: &Tree, bad_keys: &[Span]) -> Result<()> {
+fn judge(tree: &Tree, bad_keys: &FxHashSet<Span>) -> Result<()> {
     let mut number = None;
     let mut todo = vec![tree.root];
     while let Some(id) = todo.pop() {
@@ -253,11 +263,12 @@ impl Composer<'_> {
                 };
                 self.fill(&mut map, number, depth)?;
                 let start = self.entries.len() as u32;
-                self.entries.extend(self.pending.drain(map.base..).map(|entry| EntryData {
-                    key: entry.key.text,
-                    key_span: entry.key.span,
-                    value: entry.value,
-                }));
+                self.entries
+                    .extend(self.pending.drain(map.base..).map(|entry| EntryData {
+                        key: entry.key.text,
+                        key_span: entry.key.span,
+                        value: entry.value,
+                    }));
                 let end = self.entries.len() as u32;
                 Ok(self.push(Data::Map { start, end }, syn.span, empty(syn.span)))
             }
@@ -267,7 +278,11 @@ impl Composer<'_> {
     /// Follows an alias, unless that is already being done.
     fn enter(&mut self, alias: u32, span: Span) -> Result<()> {
         if self.following.contains(&alias) {
-            return Err(Error::new(ErrorKind::Alias, span, "this alias stands inside of its own anchor"));
+            return Err(Error::new(
+                ErrorKind::Alias,
+                span,
+                "this alias stands inside of its own anchor",
+            ));
         }
         // Each alias on the way nests at least once, or is directly the target of the one before.
         self.check_depth(self.following.len(), span)?;
@@ -311,7 +326,10 @@ impl Composer<'_> {
                 parts.push(part);
                 part = self.syntax[part as usize].next;
             }
-            return parts.into_iter().rev().try_for_each(|part| self.merge_one(map, part, depth));
+            return parts
+                .into_iter()
+                .rev()
+                .try_for_each(|part| self.merge_one(map, part, depth));
         }
         self.merge_one(map, number, depth)
     }
@@ -323,7 +341,11 @@ impl Composer<'_> {
             _ => number,
         };
         if !matches!(self.syntax[target as usize].kind, SynKind::Mapping) {
-            return Err(Error::new(ErrorKind::Merge, syn.span, "only a map, or a list of maps, can be merged"));
+            return Err(Error::new(
+                ErrorKind::Merge,
+                syn.span,
+                "only a map, or a list of maps, can be merged",
+            ));
         }
         self.check_depth(depth, syn.span)?;
         self.count(syn.span)?;
@@ -365,12 +387,12 @@ impl Composer<'_> {
             Data::Float(float) => (self.make(&format_float(float)), Scalar::Float(float)),
             Data::Uint(uint) => {
                 self.doubtful = true;
-                self.bad_keys.push(site.span);
+                self.bad_keys.insert(site.span);
                 (self.make(&uint.to_string()), Scalar::Uint(uint))
             }
             Data::Null | Data::Seq { .. } | Data::Map { .. } => {
                 self.doubtful = true;
-                self.bad_keys.push(site.span);
+                self.bad_keys.insert(site.span);
                 (self.make("null"), Scalar::Null)
             }
         };

@@ -339,7 +339,9 @@ fn is_literal(text: &str) -> bool {
     body.split('\n').all(|line| {
         !line.ends_with([' ', '\t'])
             && !line.starts_with('\t')
-            && line.chars().all(|character| character == '\t' || is_printable(character))
+            && line
+                .chars()
+                .all(|character| character == '\t' || is_printable(character))
     })
 }
 
@@ -353,7 +355,11 @@ fn is_plain(text: &str) -> bool {
         return false;
     }
     // A dash starts text such as a flag, but neither an entry nor a document marker.
-    if first == b'-' && !text.trim_start_matches('-').starts_with(|c: char| c.is_ascii_alphabetic()) {
+    if first == b'-'
+        && !text
+            .trim_start_matches('-')
+            .starts_with(|c: char| c.is_ascii_alphabetic())
+    {
         return false;
     }
     if chars::is_document_marker(bytes, 0) || text.starts_with("---") || text.starts_with("...") {

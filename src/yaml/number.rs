@@ -80,7 +80,10 @@ pub(super) fn format_float(float: f64) -> String {
         return if float > 0.0 { ".inf" } else { "-.inf" }.to_owned();
     }
     let shortest = format!("{float:e}");
-    let places = shortest.find('e').unwrap_or(1).saturating_sub(if float < 0.0 { 3 } else { 2 });
+    let places = shortest
+        .find('e')
+        .unwrap_or(1)
+        .saturating_sub(if float < 0.0 { 3 } else { 2 });
     // Of two equally close texts Go takes the one with the even last digit.
     let even = format!("{float:.places$e}");
     let scientific = if even.parse() == Ok(float) { even } else { shortest };
@@ -159,7 +162,9 @@ fn is_zone(text: &str) -> bool {
     let bytes = text.as_bytes();
     let pair = |at: usize| -> Option<u32> {
         let pair = text.get(at..at + 2)?;
-        pair.bytes().all(|byte| byte.is_ascii_digit()).then(|| pair.parse().ok())?
+        pair.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| pair.parse().ok())?
     };
     match bytes {
         [b'Z'] => true,
@@ -250,10 +255,23 @@ mod tests {
 
     #[test]
     fn timestamps() {
-        for text in ["2001-1-2", "2001-01-02T3:4:5Z", "2001-01-02t03:04:05.5+01:00", "2001-01-02 3:4:5.123"] {
+        for text in [
+            "2001-1-2",
+            "2001-01-02T3:4:5Z",
+            "2001-01-02t03:04:05.5+01:00",
+            "2001-01-02 3:4:5.123",
+        ] {
             assert!(is_timestamp(text), "{text}");
         }
-        for text in ["2001-1", "2001-13-1", "2001-2-29", "2001-1-2T3:4:5", "2001-1-2 3:4:5Z", "2001-1-2 24:0:0", ""] {
+        for text in [
+            "2001-1",
+            "2001-13-1",
+            "2001-2-29",
+            "2001-1-2T3:4:5",
+            "2001-1-2 3:4:5Z",
+            "2001-1-2 24:0:0",
+            "",
+        ] {
             assert!(!is_timestamp(text), "{text}");
         }
     }

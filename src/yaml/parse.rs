@@ -39,23 +39,50 @@ pub(super) struct Syn {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SynKind {
     /// `implicit`: the text alone decides what the scalar is.
-    Scalar { text: Text, tag: Option<u32>, implicit: bool },
+    Scalar {
+        text: Text,
+        tag: Option<u32>,
+        implicit: bool,
+    },
     Sequence,
     /// Keys and values in turn.
     Mapping,
-    Alias { target: u32 },
+    Alias {
+        target: u32,
+    },
 }
 
 /// An open collection.
 #[derive(Debug, Clone, Copy)]
 enum Frame {
-    BlockSequence { node: u32, start: Mark },
-    Indentless { node: u32 },
-    BlockMapping { node: u32, start: Mark, value: bool },
-    FlowSequence { node: u32, start: Mark, first: bool },
+    BlockSequence {
+        node: u32,
+        start: Mark,
+    },
+    Indentless {
+        node: u32,
+    },
+    BlockMapping {
+        node: u32,
+        start: Mark,
+        value: bool,
+    },
+    FlowSequence {
+        node: u32,
+        start: Mark,
+        first: bool,
+    },
     /// A `key: value` that is an entry of a flow sequence.
-    Pair { node: u32, stage: Stage },
-    FlowMapping { node: u32, start: Mark, first: bool, stage: Stage },
+    Pair {
+        node: u32,
+        stage: Stage,
+    },
+    FlowMapping {
+        node: u32,
+        start: Mark,
+        first: bool,
+        stage: Stage,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +211,11 @@ impl<'a> Parser<'a> {
 
     fn error(&self, at: Mark, message: impl Into<std::borrow::Cow<'static, str>>, context: Option<Mark>) -> Box<Error> {
         let rest = &self.scanner.text[at.at as usize..];
-        let width = rest.chars().next().filter(|c| !matches!(c, '\n' | '\r')).map_or(0, char::len_utf8);
+        let width = rest
+            .chars()
+            .next()
+            .filter(|c| !matches!(c, '\n' | '\r'))
+            .map_or(0, char::len_utf8);
         let span = Span::of(at.at as usize, at.at as usize + width);
         let error = Error::new(ErrorKind::Structure, span, message).with_go_line((at.line > 0).then_some(at.line));
         match context {
@@ -347,7 +378,11 @@ impl<'a> Parser<'a> {
         let name = self.name(&token);
         let span = Span::new(token.start.at, token.end.at);
         let Some(&target) = self.anchors.get(name) else {
-            return Err(Error::new(ErrorKind::Alias, span, format!("there is no anchor `{name}` before this")));
+            return Err(Error::new(
+                ErrorKind::Alias,
+                span,
+                format!("there is no anchor `{name}` before this"),
+            ));
         };
         self.push(SynKind::Alias { target }, span, token.start.line);
         Ok(())

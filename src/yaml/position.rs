@@ -119,7 +119,10 @@ impl LineIndex {
     /// The bytes of a line (counted from 0) without its end.
     fn line_span(&self, line: usize) -> Option<Span> {
         let start = *self.starts.get(line)?;
-        let end = self.starts.get(line + 1).map_or(self.text.len() as u32, |next| next - 1);
+        let end = self
+            .starts
+            .get(line + 1)
+            .map_or(self.text.len() as u32, |next| next - 1);
         let bytes = &self.text.as_bytes()[start as usize..end as usize];
         let end = if bytes.last() == Some(&b'\r') { end - 1 } else { end };
         Some(Span { start, end })

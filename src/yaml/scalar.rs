@@ -304,15 +304,7 @@ fn make_break(source: &[u8], at: usize, sink: &mut impl Sink) {
 }
 
 /// Block scalars.
-fn block(
-    source: &[u8],
-    start: usize,
-    end: usize,
-    indent: usize,
-    literal: bool,
-    chomp: Chomp,
-    sink: &mut impl Sink,
-) {
+fn block(source: &[u8], start: usize, end: usize, indent: usize, literal: bool, chomp: Chomp, sink: &mut impl Sink) {
     let mut at = start;
     let mut pending: Option<usize> = None;
     let mut empty = Vec::new();

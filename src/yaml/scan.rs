@@ -256,13 +256,13 @@ impl<'a> Scanner<'a> {
         context: Option<(Mark, &'static str)>,
     ) -> Box<Error> {
         let width = self.text[self.at..].chars().next().map_or(0, char::len_utf8);
-        let width = if is_break_or_end(self.source, self.at) { 0 } else { width };
-        let error = Error::new(ErrorKind::Token, Span::of(self.at, self.at + width), message);
-        let go_line = if self.line > 0 {
-            Some(self.line + 1)
+        let width = if is_break_or_end(self.source, self.at) {
+            0
         } else {
-            None
+            width
         };
+        let error = Error::new(ErrorKind::Token, Span::of(self.at, self.at + width), message);
+        let go_line = if self.line > 0 { Some(self.line + 1) } else { None };
         let error = error.with_go_line(go_line);
         match context {
             Some((mark, label)) => error.with_related(Span::at(mark.at), label),
@@ -355,7 +355,12 @@ impl<'a> Scanner<'a> {
         let start = key.mark.at as usize;
         let end = start + self.text[start..end].trim_end().len();
         let go_line = (self.line > 0).then_some(self.line + 1);
-        Error::new(ErrorKind::Token, Span::of(start, end), "this line needs a `:` after its key").with_go_line(go_line)
+        Error::new(
+            ErrorKind::Token,
+            Span::of(start, end),
+            "this line needs a `:` after its key",
+        )
+        .with_go_line(go_line)
     }
 
     fn top_key(&mut self) -> &mut SimpleKey {

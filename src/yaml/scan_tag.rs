@@ -89,7 +89,11 @@ impl Scanner<'_> {
         }
         let ends = is_gap(self.source, self.at) || b"?:,]}%@`".contains(&byte(self.source, self.at));
         if self.at == name || !ends {
-            let what = if kind == TokenKind::Alias { "an alias" } else { "an anchor" };
+            let what = if kind == TokenKind::Alias {
+                "an alias"
+            } else {
+                "an anchor"
+            };
             return Err(self.error(format!("the name of {what} has letters, digits, `-` and `_`"), None));
         }
         self.push(kind, start);
@@ -116,7 +120,11 @@ impl Scanner<'_> {
                 TagParts { handle, rest }
             } else {
                 let rest = self.tag_uri(&handle)?;
-                let (handle, rest) = if rest.is_empty() { ("", "!".to_owned()) } else { ("!", rest) };
+                let (handle, rest) = if rest.is_empty() {
+                    ("", "!".to_owned())
+                } else {
+                    ("!", rest)
+                };
                 TagParts {
                     handle: handle.to_owned(),
                     rest,

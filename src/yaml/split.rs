@@ -20,7 +20,10 @@ pub(super) fn split(text: &[u8]) -> (Vec<Span>, Option<Box<Error>>) {
     let mut start = 0;
     let mut at = 0;
     while at < text.len() {
-        let end = text[at..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |n| at + n + 1);
+        let end = text[at..]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(text.len(), |n| at + n + 1);
         let line = &text[at..end];
         if let Some(rest) = line.strip_prefix(SEPARATOR) {
             let rest = trim(rest);
@@ -76,7 +79,10 @@ mod tests {
     fn texts(text: &str) -> Vec<&str> {
         let (documents, error) = split(text.as_bytes());
         assert_eq!(error, None);
-        documents.iter().map(|span| &text[span.start as usize..span.end as usize]).collect()
+        documents
+            .iter()
+            .map(|span| &text[span.start as usize..span.end as usize])
+            .collect()
     }
 
     #[test]

@@ -21,7 +21,10 @@ pub(super) struct Token {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TokenKind {
     StreamEnd,
-    Version { major: u8, minor: u8 },
+    Version {
+        major: u8,
+        minor: u8,
+    },
     TagDirective(Box<TagParts>),
     DocumentStart,
     DocumentEnd,
@@ -41,7 +44,10 @@ pub(super) enum TokenKind {
     /// As for an alias.
     Anchor,
     Tag(Box<TagParts>),
-    Scalar { text: Text, plain: bool },
+    Scalar {
+        text: Text,
+        plain: bool,
+    },
 }
 
 /// A tag's handle and suffix, or a tag directive's handle and prefix.

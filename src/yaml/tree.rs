@@ -43,8 +43,14 @@ pub(super) enum Data {
     Str,
     /// Text that was decoded from base64.
     Bytes(Text),
-    Seq { start: u32, end: u32 },
-    Map { start: u32, end: u32 },
+    Seq {
+        start: u32,
+        end: u32,
+    },
+    Map {
+        start: u32,
+        end: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -63,7 +63,10 @@ fn json(node: Node<'_>) -> Value {
         },
         Kind::Str(text) => text.into(),
         Kind::Seq(items) => items.iter().map(json).collect(),
-        Kind::Map(entries) => entries.iter().map(|entry| (entry.key.to_owned(), json(entry.value))).collect(),
+        Kind::Map(entries) => entries
+            .iter()
+            .map(|entry| (entry.key.to_owned(), json(entry.value)))
+            .collect(),
     }
 }
 
@@ -82,7 +85,9 @@ fn same(left: &Value, right: &Value) -> bool {
         }
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
-                && left.iter().all(|(key, left)| right.get(key).is_some_and(|right| same(left, right)))
+                && left
+                    .iter()
+                    .all(|(key, left)| right.get(key).is_some_and(|right| same(left, right)))
         }
         _ => left == right,
     }
@@ -118,7 +123,11 @@ fn check(row: &Row) -> Result<(), String> {
     let stream = lax(&row.yaml);
     let strict = read(&row.yaml, Mode::Strict, &Limits::default());
     if stream.documents().len() != row.docs.len() {
-        return Err(format!("{} documents, expected {}", stream.documents().len(), row.docs.len()));
+        return Err(format!(
+            "{} documents, expected {}",
+            stream.documents().len(),
+            row.docs.len()
+        ));
     }
     for ((document, strict), doc) in stream.documents().iter().zip(strict.documents()).zip(&row.docs) {
         let span = document.span();
@@ -147,7 +156,10 @@ fn check(row: &Row) -> Result<(), String> {
             }
             (Err(found), None, Some(expected)) => {
                 if found.go_line() != go_line(expected) {
-                    return Err(format!("{found} in Go's line {:?}, expected {expected}", found.go_line()));
+                    return Err(format!(
+                        "{found} in Go's line {:?}, expected {expected}",
+                        found.go_line()
+                    ));
                 }
             }
             (found, expected, error) => {
@@ -171,7 +183,10 @@ fn check(row: &Row) -> Result<(), String> {
 #[test]
 fn yaml() {
     let own: Vec<Row> = rows(&fixture("yaml/vectors.jsonl"));
-    let gate = Gate { name: "yaml", rows: 663 };
+    let gate = Gate {
+        name: "yaml",
+        rows: 663,
+    };
     gate.run(&own, |row| row.id.clone(), check);
     if let Some(path) = shared("golden/yaml/vectors.jsonl") {
         gate.run(&rows::<Row>(&path), |row| row.id.clone(), check);
