@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use kyvtest::yaml::{Kind, Limits, Mode, Node, Number, Stream, read};
-use serde::Deserialize;
+use kyvtest::yaml::{Kind, Limits, Mode, Node, Number, Span, Stream, read};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::support::{self, Gate, fixture, shared};
+use crate::support::{self, Gate, fixture, jsonl, shared};
 
 #[derive(Deserialize)]
 struct Row {
@@ -191,4 +191,94 @@ fn yaml() {
     if let Some(path) = shared("golden/yaml/vectors.jsonl") {
         gate.run(&rows::<Row>(&path), |row| row.id.clone(), check);
     }
+}
+
+/// Where things are in one row, as `line:column` (from 1, in code points; the end is behind the last character).
+#[derive(Deserialize, Serialize)]
+struct Places {
+    id: String,
+    docs: Vec<DocPlaces>,
+}
+
+#[derive(Deserialize, Serialize, PartialEq, Debug)]
+#[serde(rename_all = "lowercase")]
+enum DocPlaces {
+    /// Each node by its path, `#key` for the key of an entry.
+    Nodes(Vec<(String, String)>),
+    /// Where the error is, and the second place that it names.
+    Error(String, Option<String>),
+}
+
+fn place(stream: &Stream, span: Span) -> String {
+    let (start, end) = (stream.lines().position(span.start), stream.lines().position(span.end));
+    format!("{}:{}-{}:{}", start.line, start.column, end.line, end.column)
+}
+
+fn nodes(stream: &Stream, node: Node<'_>, path: &str, out: &mut Vec<(String, String)>) {
+    out.push((path.to_owned(), place(stream, node.span())));
+    match node.kind() {
+        Kind::Seq(items) => {
+            for (n, item) in items.iter().enumerate() {
+                nodes(stream, item, &format!("{path}/{n}"), out);
+            }
+        }
+        Kind::Map(entries) => {
+            for entry in entries.iter() {
+                let path = format!("{path}/{}", entry.key);
+                out.push((format!("{path}#key"), place(stream, entry.key_span)));
+                nodes(stream, entry.value, &path, out);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The places of a row. A row that only strict mode refuses shows the strict error.
+fn places(row: &Row) -> Places {
+    let strict = row.docs.iter().any(|doc| doc.strict_error.is_some());
+    let mode = if strict { Mode::Strict } else { Mode::Lax };
+    let stream = read(&row.yaml, mode, &Limits::default());
+    let docs = stream.documents().iter().map(|document| match document.tree() {
+        Ok(tree) => {
+            let mut found = Vec::new();
+            nodes(&stream, tree.root(), "", &mut found);
+            DocPlaces::Nodes(found)
+        }
+        Err(error) => {
+            let related = error.related().map(|(span, _)| place(&stream, span));
+            DocPlaces::Error(place(&stream, error.span()), related)
+        }
+    });
+    Places {
+        id: row.id.clone(),
+        docs: docs.collect(),
+    }
+}
+
+#[test]
+fn yaml_places() {
+    let path = fixture("yaml/places.jsonl");
+    let vectors: Vec<Row> = rows(&fixture("yaml/vectors.jsonl"));
+    let expected: Vec<Places> = jsonl(&path);
+    let row = |id: &str| vectors.iter().find(|row| row.id == id).unwrap_or_else(|| panic!("no row {id}"));
+    if std::env::var_os("KYVTEST_UPDATE").is_some_and(|v| v == "1") {
+        let lines = expected.iter().map(|old| serde_json::to_string(&places(row(&old.id))).expect("JSON") + "\n");
+        std::fs::write(&path, lines.collect::<String>()).expect("the fixture can be written");
+        return;
+    }
+    let gate = Gate {
+        name: "yaml-places",
+        rows: 190,
+    };
+    gate.run(
+        &expected,
+        |places| places.id.clone(),
+        |expected| {
+            let found = places(row(&expected.id));
+            if found.docs == expected.docs {
+                return Ok(());
+            }
+            Err(format!("{:?}, expected {:?}", found.docs, expected.docs))
+        },
+    );
 }
