@@ -7,3 +7,4 @@ mod cel_parse;
 mod regex;
 mod support;
 mod text;
+mod yaml;
