@@ -325,6 +325,13 @@ impl<'a> Val<'a> {
         match (self, other) {
             (Val::String(a), Val::String(b)) => a == b,
             (Val::Bool(a), Val::Bool(b)) => a == b,
+            // A double finds a key only where it is that very number; 2⁶³ as a double equals the largest integer.
+            (Val::Int(i), Val::Double(d)) | (Val::Double(d), Val::Int(i)) => {
+                super::ops::double_to_int(*d).is_some_and(|whole| whole == *i && whole as f64 == *d)
+            }
+            (Val::Uint(u), Val::Double(d)) | (Val::Double(d), Val::Uint(u)) => {
+                super::ops::double_to_uint(*d).is_some_and(|whole| whole == *u && whole as f64 == *d)
+            }
             _ => self.compare_numbers(other) == Some(Some(Ordering::Equal)),
         }
     }
@@ -418,7 +425,8 @@ fn compare_int_double(a: i64, b: f64) -> Option<Ordering> {
     if b < -9_223_372_036_854_775_808.0 {
         return Some(Ordering::Greater);
     }
-    if b >= 9_223_372_036_854_775_808.0 {
+    // Upstream compares with the largest integer, which rounds up to 2⁶³ as a double.
+    if b > 9_223_372_036_854_775_808.0 {
         return Some(Ordering::Less);
     }
     // Upstream compares as doubles within the range.
@@ -432,7 +440,7 @@ fn compare_uint_double(a: u64, b: f64) -> Option<Ordering> {
     if b < 0.0 {
         return Some(Ordering::Greater);
     }
-    if b >= 18_446_744_073_709_551_616.0 {
+    if b > 18_446_744_073_709_551_616.0 {
         return Some(Ordering::Less);
     }
     (a as f64).partial_cmp(&b)

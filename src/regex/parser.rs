@@ -1,0 +1,824 @@
+//! The parser of Go's `regexp/syntax` (1.26) with the flags that `regexp.Compile` sets, straight into `regex-syntax`'s HIR.
+//!
+//! Upstream keeps one stack of tree nodes with markers for `(` and `|`; here each open group is a [`Frame`] with its finished
+//! alternatives and the sequence under construction. Beside its HIR a [`Node`] carries what Go's limits are about: the size
+//! that Go's program would have, the height of its tree, the largest product of nested repeat counts.
+//!
+//! Deviation: Go factors common prefixes out of alternations before it measures size and height; here they are measured
+//! unfactored, so patterns within a hair of those limits may be judged otherwise.
+
+use regex_syntax::hir::{Capture, Class, ClassUnicodeRange, Dot, Hir, Look, Repetition};
+
+use super::{
+    class::{self, Set},
+    error::{Error, ErrorCode},
+};
+
+/// The tallest tree that Go accepts.
+const MAX_HEIGHT: u32 = 1000;
+/// The largest program that Go accepts, in instructions (128 MiB of 40 bytes each).
+const MAX_SIZE: u64 = (128 << 20) / 40;
+/// The highest repeat count, also as a product of nested ones.
+const MAX_REPEAT: u32 = 1000;
+/// Ranges of all classes together. Go's limit is 16 Mi; ours is lower to bound the memory of the automata.
+const MAX_RANGES: usize = 2 << 20;
+
+/// From this many ranges on, those of a class under construction are merged.
+const COMPACT: usize = 1 << 16;
+
+/// A parsed pattern.
+pub(super) struct Parsed {
+    pub(super) hir: Hir,
+    /// The names of the groups; the first is that of the whole match, which has none.
+    pub(super) names: Vec<Option<Box<str>>>,
+    pub(super) height: u32,
+    /// About how many states the automaton has, groups included.
+    pub(super) states: u64,
+}
+
+/// Parses a pattern.
+pub(super) fn parse(pattern: &str) -> Result<Parsed, Error> {
+    Parser::new(pattern).run()
+}
+
+#[derive(Clone, Copy)]
+struct Flags {
+    fold_case: bool,
+    multi_line: bool,
+    dot_all: bool,
+    swap_greed: bool,
+}
+
+/// What a node is for the rules by which Go merges neighbours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// A string, and whether it is matched without regard to case.
+    Literal {
+        fold_case: bool,
+        single: bool,
+    },
+    /// Exactly one character out of many.
+    Class,
+    Concat,
+    Alternate,
+    Other,
+}
+
+struct Node {
+    hir: Hir,
+    shape: Shape,
+    /// Instructions in Go's program.
+    size: u64,
+    /// States in our automaton, roughly.
+    states: u64,
+    height: u32,
+    /// The largest product of repeat counts on a path down from here.
+    repeats: u32,
+}
+
+impl Node {
+    fn leaf(hir: Hir, shape: Shape) -> Self {
+        Self {
+            hir,
+            shape,
+            size: 1,
+            states: 2,
+            height: 1,
+            repeats: 1,
+        }
+    }
+}
+
+/// An open group: what precedes the last `|`, and what follows it.
+struct Frame {
+    alternatives: Vec<Node>,
+    sequence: Vec<Node>,
+    /// The flags to restore when the group closes.
+    outer: Flags,
+    /// The number of the group; `None` if it does not capture.
+    capture: Option<u32>,
+}
+
+impl Frame {
+    fn new(outer: Flags, capture: Option<u32>) -> Self {
+        Self {
+            alternatives: Vec::new(),
+            sequence: Vec::new(),
+            outer,
+            capture,
+        }
+    }
+}
+
+/// How a group opens.
+enum Group<'n> {
+    /// It does not capture.
+    Plain,
+    Numbered,
+    Named(&'n str),
+}
+
+struct Parser<'p> {
+    pattern: &'p str,
+    /// What is left to read.
+    rest: &'p str,
+    flags: Flags,
+    /// Open groups below the innermost one.
+    outer: Vec<Frame>,
+    frame: Frame,
+    names: Vec<Option<Box<str>>>,
+    /// Tree nodes that Go would have allocated; with the repeat product it decides when Go starts to measure sizes.
+    nodes: u64,
+    repeat_product: u64,
+    measuring: bool,
+    ranges: usize,
+}
+
+impl<'p> Parser<'p> {
+    fn new(pattern: &'p str) -> Self {
+        let flags = Flags {
+            fold_case: false,
+            multi_line: false,
+            dot_all: false,
+            swap_greed: false,
+        };
+        Self {
+            pattern,
+            rest: pattern,
+            flags,
+            outer: Vec::new(),
+            frame: Frame::new(flags, None),
+            names: vec![None],
+            nodes: 0,
+            repeat_product: 1,
+            measuring: false,
+            ranges: 0,
+        }
+    }
+
+    fn run(mut self) -> Result<Parsed, Error> {
+        // Where the repetition operator that was just read began: a second one right after it is an error.
+        let mut last_repeat: Option<&str> = None;
+        while let Some(c) = self.rest.chars().next() {
+            let before = self.rest;
+            let mut repeat = None;
+            match c {
+                '(' => {
+                    if before.as_bytes().get(1) == Some(&b'?') {
+                        self.perl_group()?;
+                    } else {
+                        self.advance(1);
+                        self.open(Group::Numbered);
+                    }
+                }
+                '|' => {
+                    self.advance(1);
+                    self.bar()?;
+                }
+                ')' => {
+                    self.advance(1);
+                    self.close()?;
+                }
+                '^' => {
+                    self.advance(1);
+                    self.look(if self.flags.multi_line {
+                        Look::StartLF
+                    } else {
+                        Look::Start
+                    })?;
+                }
+                '$' => {
+                    self.advance(1);
+                    self.look(if self.flags.multi_line { Look::EndLF } else { Look::End })?;
+                }
+                '.' => {
+                    self.advance(1);
+                    let dot = if self.flags.dot_all {
+                        Dot::AnyChar
+                    } else {
+                        Dot::AnyCharExceptLF
+                    };
+                    let mut node = Node::leaf(Hir::dot(dot), Shape::Class);
+                    node.states = 12;
+                    self.push(node)?;
+                }
+                '[' => self.bracket_class()?,
+                '*' | '+' | '?' => {
+                    let (min, max) = match c {
+                        '*' => (0, None),
+                        '+' => (1, None),
+                        _ => (0, Some(1)),
+                    };
+                    self.advance(1);
+                    self.repeat(min, max, false, before, last_repeat)?;
+                    repeat = Some(before);
+                }
+                '{' => match repeat_counts(before) {
+                    None => {
+                        self.advance(1);
+                        self.literal('{')?;
+                    }
+                    Some((counts, after)) => {
+                        self.rest = after;
+                        let (min, max) = counts
+                            .filter(|(min, max)| max.is_none_or(|max| *min <= max))
+                            .ok_or_else(|| self.error(ErrorCode::InvalidRepeatSize, before))?;
+                        self.repeat(min, max, true, before, last_repeat)?;
+                        repeat = Some(before);
+                    }
+                },
+                '\\' => self.escape()?,
+                _ => {
+                    self.advance(c.len_utf8());
+                    self.literal(c)?;
+                }
+            }
+            last_repeat = repeat;
+        }
+        self.finish_sequence()?;
+        let node = self.finish_alternatives()?;
+        if !self.outer.is_empty() {
+            return Err(Error::new(ErrorCode::MissingParen, self.pattern));
+        }
+        Ok(Parsed {
+            hir: node.hir,
+            names: self.names,
+            height: node.height,
+            states: node.states,
+        })
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.rest = self.rest.get(bytes..).unwrap_or("");
+    }
+
+    /// An error about the text from `start` up to what is left.
+    fn error(&self, code: ErrorCode, start: &str) -> Error {
+        let len = start.len().saturating_sub(self.rest.len());
+        Error::new(code, start.get(..len).unwrap_or(start))
+    }
+
+    fn large(&self) -> Error {
+        Error::new(ErrorCode::Large, self.pattern)
+    }
+
+    /// Adds a node to the sequence under construction.
+    fn push(&mut self, node: Node) -> Result<(), Error> {
+        self.check(&node)?;
+        // Go has a node less once a third part joins two literals.
+        let joins = matches!(self.frame.sequence.as_slice(), [.., a, b] if merges_in_sequence(a, b));
+        if !joins {
+            self.nodes += 1;
+        }
+        self.frame.sequence.push(node);
+        Ok(())
+    }
+
+    /// Go's limits on size and height.
+    fn check(&mut self, node: &Node) -> Result<(), Error> {
+        if !self.measuring && self.nodes >= MAX_SIZE / self.repeat_product {
+            self.measuring = true;
+            let frames = self.outer.iter().chain([&self.frame]);
+            if frames
+                .flat_map(|frame| frame.alternatives.iter().chain(&frame.sequence))
+                .any(|node| node.size > MAX_SIZE)
+            {
+                return Err(self.large());
+            }
+        }
+        if self.measuring && node.size > MAX_SIZE {
+            return Err(self.large());
+        }
+        if node.height > MAX_HEIGHT {
+            return Err(Error::new(ErrorCode::NestingDepth, self.pattern));
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, look: Look) -> Result<(), Error> {
+        self.push(Node::leaf(Hir::look(look), Shape::Other))
+    }
+
+    fn literal(&mut self, c: char) -> Result<(), Error> {
+        let fold_case = self.flags.fold_case;
+        let shape = Shape::Literal {
+            fold_case,
+            single: true,
+        };
+        let hir = if fold_case {
+            Hir::class(Class::Unicode(class::fold(&class::set(&[(c, c)]))))
+        } else {
+            let mut bytes = [0; 4];
+            Hir::literal(c.encode_utf8(&mut bytes).as_bytes())
+        };
+        let mut node = Node::leaf(hir, shape);
+        node.states = c.len_utf8() as u64 + 1;
+        self.push(node)
+    }
+
+    fn class(&mut self, set: Set) -> Result<(), Error> {
+        let ranges = set.ranges().len();
+        self.ranges += ranges;
+        if self.ranges > MAX_RANGES {
+            return Err(self.large());
+        }
+        let one = match set.ranges() {
+            [only] if only.start() == only.end() => Some(only.start()),
+            _ => None,
+        };
+        let shape = if one.is_some() {
+            Shape::Literal {
+                fold_case: false,
+                single: true,
+            }
+        } else {
+            Shape::Class
+        };
+        let wide = set.ranges().iter().filter(|range| !range.end().is_ascii()).count() as u64;
+        let mut node = Node::leaf(Hir::class(Class::Unicode(set)), shape);
+        node.states = 2 + 2 * wide;
+        self.push(node)
+    }
+
+    /// Repeats the last part of the sequence; `before` starts at the operator, which has been read but for a `?` after it.
+    fn repeat(
+        &mut self,
+        min: u32,
+        max: Option<u32>,
+        counted: bool,
+        before: &str,
+        last_repeat: Option<&str>,
+    ) -> Result<(), Error> {
+        let mut greedy = !self.flags.swap_greed;
+        if self.rest.starts_with('?') {
+            self.advance(1);
+            greedy = !greedy;
+        }
+        if let Some(last) = last_repeat {
+            return Err(self.error(ErrorCode::InvalidRepeatOp, last));
+        }
+        let Some(sub) = self.frame.sequence.pop() else {
+            return Err(self.error(ErrorCode::MissingRepeatArgument, before));
+        };
+        self.nodes += 1;
+        let copies = max.unwrap_or(min);
+        if counted && !self.measuring {
+            self.repeat_product = self.repeat_product.saturating_mul(copies.max(1).into()).min(MAX_SIZE);
+        }
+        let (min64, copies64) = (u64::from(min), u64::from(copies));
+        let size = match (counted, max) {
+            (false, None) if min == 0 => 2 + sub.size,
+            (false, _) => 1 + sub.size,
+            (true, None) if min == 0 => 2 + sub.size,
+            (true, None) => 1 + min64.saturating_mul(sub.size),
+            (true, Some(_)) => copies64.saturating_mul(sub.size) + copies64.saturating_sub(min64),
+        };
+        let node = Node {
+            shape: Shape::Other,
+            size: size.max(1),
+            states: (sub.states + 2).saturating_mul(copies64.max(1)),
+            height: sub.height + 1,
+            // A count of zero drops what it repeats, counts of one do not multiply.
+            repeats: if max == Some(0) {
+                1
+            } else {
+                sub.repeats.saturating_mul(copies.max(1))
+            },
+            hir: Hir::repetition(Repetition {
+                min,
+                max,
+                greedy,
+                sub: Box::new(sub.hir),
+            }),
+        };
+        self.check(&node)?;
+        if counted && copies.max(min) >= 2 && node.repeats > MAX_REPEAT {
+            return Err(self.error(ErrorCode::InvalidRepeatSize, before));
+        }
+        self.frame.sequence.push(node);
+        Ok(())
+    }
+
+    /// Opens a group.
+    fn open(&mut self, group: Group<'_>) {
+        self.nodes += 1;
+        let name = match group {
+            Group::Plain => None,
+            Group::Numbered => Some(None),
+            Group::Named(name) => Some(Some(name.into())),
+        };
+        let index = name.map(|name| {
+            self.names.push(name);
+            (self.names.len() - 1) as u32
+        });
+        let frame = Frame::new(self.flags, index);
+        self.outer.push(std::mem::replace(&mut self.frame, frame));
+    }
+
+    fn bar(&mut self) -> Result<(), Error> {
+        if self.frame.alternatives.is_empty() {
+            self.nodes += 1;
+        }
+        self.finish_sequence()
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        self.finish_sequence()?;
+        let mut node = self.finish_alternatives()?;
+        let Some(outer) = self.outer.pop() else {
+            return Err(Error::new(ErrorCode::UnexpectedParen, self.pattern));
+        };
+        let inner = std::mem::replace(&mut self.frame, outer);
+        self.flags = inner.outer;
+        if let Some(index) = inner.capture {
+            node = Node {
+                shape: Shape::Other,
+                size: node.size + 2,
+                states: node.states + 2,
+                height: node.height + 1,
+                repeats: node.repeats,
+                // Names stay on our side: Go allows the same name twice, the automata do not.
+                hir: Hir::capture(Capture {
+                    index,
+                    name: None,
+                    sub: Box::new(node.hir),
+                }),
+            };
+        }
+        self.push(node)
+    }
+
+    /// Turns the sequence into one node and files it as an alternative.
+    fn finish_sequence(&mut self) -> Result<(), Error> {
+        let parts = std::mem::take(&mut self.frame.sequence);
+        let node = self.combine(parts, Shape::Concat, merges_in_sequence, Hir::concat)?;
+        self.frame.alternatives.push(node);
+        Ok(())
+    }
+
+    /// Turns the alternatives into one node.
+    fn finish_alternatives(&mut self) -> Result<Node, Error> {
+        let parts = std::mem::take(&mut self.frame.alternatives);
+        self.combine(parts, Shape::Alternate, merges_in_alternation, Hir::alternation)
+    }
+
+    fn combine(
+        &mut self,
+        mut parts: Vec<Node>,
+        shape: Shape,
+        merges: fn(&Node, &Node) -> bool,
+        build: fn(Vec<Hir>) -> Hir,
+    ) -> Result<Node, Error> {
+        if parts.len() <= 1 {
+            return Ok(parts.pop().unwrap_or_else(|| Node::leaf(Hir::empty(), Shape::Other)));
+        }
+        // Go merges neighbours and hoists the parts of a nested node of the same kind.
+        let merged = parts.windows(2).filter(|pair| merges(&pair[0], &pair[1])).count();
+        let single = merged + 1 == parts.len();
+        let height = parts
+            .iter()
+            .map(|part| part.height + u32::from(part.shape != shape && !single))
+            .max()
+            .unwrap_or(1);
+        let mut size = parts.iter().map(|part| part.size).sum::<u64>();
+        if shape == Shape::Alternate {
+            size = (size - merged as u64) + (parts.len() - merged - 1) as u64;
+        }
+        let node = Node {
+            shape: match (single, shape) {
+                (false, shape) => shape,
+                (true, Shape::Alternate) => Shape::Class,
+                (true, _) => match parts[0].shape {
+                    Shape::Literal { fold_case, .. } => Shape::Literal {
+                        fold_case,
+                        single: false,
+                    },
+                    other => other,
+                },
+            },
+            size,
+            states: parts.iter().map(|part| part.states).sum::<u64>() + 2,
+            height,
+            repeats: parts.iter().map(|part| part.repeats).max().unwrap_or(1),
+            hir: build(parts.into_iter().map(|part| part.hir).collect()),
+        };
+        if !single {
+            self.nodes += 1;
+        }
+        self.check(&node)?;
+        Ok(node)
+    }
+
+    /// Reads what starts with `(?`: a named group, flags, or both flags and a group.
+    fn perl_group(&mut self) -> Result<(), Error> {
+        let start = self.rest;
+        let name_at = if start.len() > 4 && start.starts_with("(?P<") {
+            Some(4)
+        } else if start.len() > 3 && start.starts_with("(?<") {
+            Some(3)
+        } else {
+            None
+        };
+        if let Some(name_at) = name_at {
+            let Some(end) = start.find('>') else {
+                return Err(Error::new(ErrorCode::InvalidNamedCapture, start));
+            };
+            self.advance(end + 1);
+            let name = start.get(name_at..end).unwrap_or("");
+            if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                return Err(self.error(ErrorCode::InvalidNamedCapture, start));
+            }
+            self.open(Group::Named(name));
+            return Ok(());
+        }
+        self.advance(2);
+        let mut flags = self.flags;
+        let mut on = true;
+        let mut saw_flag = false;
+        while let Some(c) = self.rest.chars().next() {
+            self.advance(c.len_utf8());
+            match c {
+                'i' => flags.fold_case = on,
+                'm' => flags.multi_line = on,
+                's' => flags.dot_all = on,
+                'U' => flags.swap_greed = on,
+                '-' if on => {
+                    on = false;
+                    saw_flag = false;
+                    continue;
+                }
+                ':' | ')' if on || saw_flag => {
+                    if c == ':' {
+                        self.open(Group::Plain);
+                    }
+                    self.flags = flags;
+                    return Ok(());
+                }
+                _ => break,
+            }
+            saw_flag = true;
+        }
+        Err(self.error(ErrorCode::InvalidPerlOp, start))
+    }
+
+    /// Reads what starts with a backslash outside a class.
+    fn escape(&mut self) -> Result<(), Error> {
+        let start = self.rest;
+        match start.as_bytes().get(1).copied() {
+            Some(b'A') => {
+                self.advance(2);
+                self.look(Look::Start)
+            }
+            Some(b'z') => {
+                self.advance(2);
+                self.look(Look::End)
+            }
+            Some(b'b') => {
+                self.advance(2);
+                self.look(Look::WordAscii)
+            }
+            Some(b'B') => {
+                self.advance(2);
+                self.look(Look::WordAsciiNegate)
+            }
+            Some(b'C') => {
+                self.advance(2);
+                Err(self.error(ErrorCode::InvalidEscape, start))
+            }
+            Some(b'Q') => {
+                let quoted = start.get(2..).unwrap_or("");
+                let (literal, rest) = quoted.split_once(r"\E").unwrap_or((quoted, ""));
+                for c in literal.chars() {
+                    self.literal(c)?;
+                }
+                self.rest = rest;
+                Ok(())
+            }
+            _ => match self.group_escape()? {
+                Some(set) => self.class(set),
+                None => match self.char_escape()? {
+                    Ok(c) => self.literal(c),
+                    // A surrogate: never in a text, but Go takes it.
+                    Err(_) => self.class(Set::empty()),
+                },
+            },
+        }
+    }
+
+    /// Reads `\pN`, `\p{Name}`, `\d` and their kin, if one is next.
+    fn group_escape(&mut self) -> Result<Option<Set>, Error> {
+        let start = self.rest;
+        let &[b'\\', letter, ..] = start.as_bytes() else {
+            return Ok(None);
+        };
+        if !matches!(letter, b'p' | b'P') {
+            let set = class::perl(letter, self.flags.fold_case);
+            if set.is_some() {
+                self.advance(2);
+            }
+            return Ok(set);
+        }
+        let name = match start.get(2..).and_then(|rest| rest.chars().next()) {
+            Some('{') => {
+                let Some(end) = start.find('}') else {
+                    return Err(Error::new(ErrorCode::InvalidCharRange, start));
+                };
+                self.advance(end + 1);
+                start.get(3..end).unwrap_or("")
+            }
+            next => {
+                let width = next.map_or(0, char::len_utf8);
+                self.advance(2 + width);
+                start.get(2..2 + width).unwrap_or("")
+            }
+        };
+        let (caret, name) = name.strip_prefix('^').map_or((false, name), |rest| (true, rest));
+        let Some(mut set) = class::unicode(name, self.flags.fold_case) else {
+            return Err(self.error(ErrorCode::InvalidCharRange, start));
+        };
+        if caret != (letter == b'P') {
+            set.negate();
+        }
+        Ok(Some(set))
+    }
+
+    /// Reads an escaped character; the inner error is a surrogate, which is no `char`.
+    fn char_escape(&mut self) -> Result<Result<char, u32>, Error> {
+        let start = self.rest;
+        self.advance(1);
+        let Some(c) = self.next() else {
+            return Err(Error::new(ErrorCode::TrailingBackslash, ""));
+        };
+        let value = match c {
+            '1'..='7' if !self.rest.starts_with(|c: char| matches!(c, '0'..='7')) => None,
+            '0'..='7' => {
+                let mut value = c as u32 - '0' as u32;
+                for _ in 0..2 {
+                    let Some(digit) = self.rest.chars().next().and_then(|c| c.to_digit(8)) else {
+                        break;
+                    };
+                    self.advance(1);
+                    value = value * 8 + digit;
+                }
+                Some(value)
+            }
+            'x' => self.hex(),
+            'a' => Some(7),
+            'f' => Some(12),
+            'n' => Some(10),
+            'r' => Some(13),
+            't' => Some(9),
+            'v' => Some(11),
+            _ if c.is_ascii() && !c.is_ascii_alphanumeric() => Some(c.into()),
+            _ => None,
+        };
+        match value {
+            Some(value) => Ok(char::from_u32(value).ok_or(value)),
+            None => Err(self.error(ErrorCode::InvalidEscape, start)),
+        }
+    }
+
+    /// Reads what follows `\x`: two digits, or any number of them in braces.
+    fn hex(&mut self) -> Option<u32> {
+        let first = self.next()?;
+        if first != '{' {
+            // Go reads the second character before it judges the first.
+            let second = self.next();
+            return Some(first.to_digit(16)? * 16 + second?.to_digit(16)?);
+        }
+        let mut value = 0;
+        let mut digits = 0;
+        loop {
+            match self.next()? {
+                '}' if digits > 0 => return Some(value),
+                c => {
+                    value = value * 16 + c.to_digit(16)?;
+                    digits += 1;
+                    if value > char::MAX as u32 {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.advance(c.len_utf8());
+        Some(c)
+    }
+
+    /// Reads a class in brackets.
+    fn bracket_class(&mut self) -> Result<(), Error> {
+        let whole = self.rest;
+        self.advance(1);
+        let negated = self.rest.starts_with('^');
+        if negated {
+            self.advance(1);
+        }
+        // Groups bring their own folding, single characters and ranges are folded together at the end.
+        let mut groups: Vec<ClassUnicodeRange> = Vec::new();
+        let mut plain: Vec<ClassUnicodeRange> = Vec::new();
+        let mut first = true;
+        while first || !self.rest.starts_with(']') {
+            first = false;
+            let start = self.rest;
+            let group = match self.posix_group()? {
+                None => self.group_escape()?,
+                group => group,
+            };
+            if let Some(set) = group {
+                groups.extend(set.ranges());
+                if groups.len() > COMPACT {
+                    groups = Set::new(groups).ranges().to_vec();
+                }
+                continue;
+            }
+            let lo = self.class_char(whole)?;
+            let mut hi = lo;
+            if self.rest.len() >= 2 && self.rest.starts_with('-') && !self.rest.starts_with("-]") {
+                self.advance(1);
+                hi = self.class_char(whole)?;
+                if hi < lo {
+                    return Err(self.error(ErrorCode::InvalidCharRange, start));
+                }
+            }
+            plain.extend(class::range(lo, hi).ranges());
+        }
+        self.advance(1);
+        let mut set = Set::new(plain);
+        if self.flags.fold_case {
+            set = class::fold(&set);
+        }
+        set.union(&Set::new(groups));
+        if negated {
+            set.negate();
+        }
+        self.class(set)
+    }
+
+    /// Reads `[:name:]`, if one is next.
+    fn posix_group(&mut self) -> Result<Option<Set>, Error> {
+        let start = self.rest;
+        let Some((name, after)) = start.strip_prefix("[:").and_then(|rest| rest.split_once(":]")) else {
+            return Ok(None);
+        };
+        self.rest = after;
+        match class::posix(name, self.flags.fold_case) {
+            Some(set) => Ok(Some(set)),
+            None => Err(self.error(ErrorCode::InvalidCharRange, start)),
+        }
+    }
+
+    fn class_char(&mut self, whole: &str) -> Result<u32, Error> {
+        if self.rest.starts_with('\\') {
+            return Ok(self.char_escape()?.map_or_else(|surrogate| surrogate, u32::from));
+        }
+        match self.next() {
+            Some(c) => Ok(c.into()),
+            None => Err(Error::new(ErrorCode::MissingBracket, whole)),
+        }
+    }
+}
+
+/// Whether Go makes one string of two neighbours.
+fn merges_in_sequence(a: &Node, b: &Node) -> bool {
+    matches!(
+        (a.shape, b.shape),
+        (Shape::Literal { fold_case: x, .. }, Shape::Literal { fold_case: y, .. }) if x == y
+    )
+}
+
+/// Whether Go makes one class of two alternatives.
+fn merges_in_alternation(a: &Node, b: &Node) -> bool {
+    let one = |node: &Node| matches!(node.shape, Shape::Class | Shape::Literal { single: true, .. });
+    one(a) && one(b)
+}
+
+/// A repeat operator at the start of the text: its counts (`None` if they are out of bounds) and the text after it.
+type Counts = Option<(u32, Option<u32>)>;
+
+/// Reads `{n}`, `{n,}` or `{n,m}`; `None` if the text is none of them, which makes the brace a literal.
+fn repeat_counts(text: &str) -> Option<(Counts, &str)> {
+    let (min, rest) = count(text.strip_prefix('{')?)?;
+    if let Some(rest) = rest.strip_prefix('}') {
+        return Some((min.map(|min| (min, Some(min))), rest));
+    }
+    let rest = rest.strip_prefix(',')?;
+    if let Some(rest) = rest.strip_prefix('}') {
+        return Some((min.map(|min| (min, None)), rest));
+    }
+    let (max, rest) = count(rest)?;
+    let rest = rest.strip_prefix('}')?;
+    Some((min.zip(max).map(|(min, max)| (min, Some(max))), rest))
+}
+
+/// Reads a decimal number without leading zeros; the inner `None` is a number that is too large.
+fn count(text: &str) -> Option<(Option<u32>, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, rest) = text.split_at(end);
+    if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
+        return None;
+    }
+    Some((digits.parse().ok().filter(|n| *n <= MAX_REPEAT), rest))
+}
