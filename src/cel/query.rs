@@ -118,7 +118,7 @@ pub fn with_value<T>(
     let null = Document::null();
     let scratch = Scratch::new();
     let values: Vec<Option<Val<'_>>> = {
-        let mut values = vec![None; env.variables().len()];
+        let mut values = env.initial_values();
         let roots = [
             query.object,
             query.old_object,

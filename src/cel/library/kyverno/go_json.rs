@@ -166,14 +166,12 @@ impl Reader<'_> {
 
     fn literal(&mut self, word: &str) -> Result<(), String> {
         for expected in word.bytes() {
-            match self.bytes.get(self.at) {
-                None => return Err(end()),
-                Some(&c) if c == expected => self.at += 1,
-                Some(&c) => {
-                    let expected = char::from(expected);
-                    return Err(invalid(c, &format!("in literal {word} (expecting '{expected}')")));
-                }
+            let c = self.byte_or_space();
+            if c != expected {
+                let expected = char::from(expected);
+                return Err(invalid(c, &format!("in literal {word} (expecting '{expected}')")));
             }
+            self.at += 1;
         }
         Ok(())
     }
@@ -190,7 +188,12 @@ impl Reader<'_> {
         if self.digits() > 0 {
             return Ok(());
         }
-        Err(self.bytes.get(self.at).map_or_else(end, |&c| invalid(c, place)))
+        Err(invalid(self.byte_or_space(), place))
+    }
+
+    /// The next byte; upstream tells its scanner of the end by a space, which shows in what needs another byte.
+    fn byte_or_space(&self) -> u8 {
+        self.bytes.get(self.at).copied().unwrap_or(b' ')
     }
 
     fn number(&mut self, first: u8) -> Result<(), String> {
@@ -250,7 +253,7 @@ impl Reader<'_> {
     }
 
     fn escape(&mut self) -> Result<char, String> {
-        let Some(&c) = self.bytes.get(self.at) else { return Err(end()) };
+        let c = self.byte_or_space();
         self.at += 1;
         Ok(match c {
             b'"' | b'\\' | b'/' => char::from(c),
@@ -283,7 +286,7 @@ impl Reader<'_> {
     fn hex(&mut self) -> Result<u32, String> {
         let mut unit = 0;
         for _ in 0..4 {
-            let Some(&c) = self.bytes.get(self.at) else { return Err(end()) };
+            let c = self.byte_or_space();
             let Some(digit) = char::from(c).to_digit(16) else {
                 return Err(invalid(c, "in \\u hexadecimal character escape"));
             };

@@ -128,7 +128,7 @@ fn write_inner<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> W
         Val::Double(d) => failed(context, go_json::write_double(out, d))?,
         Val::String(text) => go_json::write_string(out, text),
         Val::Bytes(bytes) => go_json::write_string(out, &go_json::base64(bytes)),
-        Val::Timestamp(timestamp) => go_json::write_string(out, &super::time::timestamp_text(timestamp)),
+        Val::Timestamp(timestamp) => go_json::write_string(out, &timestamp.to_string()),
         Val::DocumentList(list) => failed(context, go_json::write_value(out, crate::value::Value::List(list)))?,
         Val::List(items) => {
             out.push('[');

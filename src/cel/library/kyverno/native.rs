@@ -4,7 +4,7 @@
 
 use super::image::Image;
 use crate::{
-    cel::{context::Context, val::Val},
+    cel::{context::Context, time::duration_text, val::Val},
     value::{Builder, Document},
 };
 
@@ -14,11 +14,17 @@ pub(super) fn string<'a>(context: &Context<'a>, value: Val<'a>) -> Result<&'a st
         Val::String(text) => Ok(text),
         Val::Optional(Some(inner)) => string(context, *inner),
         Val::Error(_) => Err(value),
-        _ => match value.downcast::<Image>() {
-            Some(image) => Ok(image.original()),
-            None => Err(mismatch(context, value, "string")),
-        },
+        Val::Opaque(opaque) if is_textual(value) => Ok(context.text(&opaque.display())),
+        _ => Err(mismatch(context, value, "string")),
     }
+}
+
+/// Whether an opaque value converts to Go's string, which is then its display.
+pub(super) fn is_textual(value: Val<'_>) -> bool {
+    matches!(
+        value.type_name(),
+        "kyverno.image" | "kubernetes.Quantity" | "kubernetes.URL" | "net.IP" | "net.CIDR"
+    )
 }
 
 /// The error of a conversion that a type does not have.
@@ -39,7 +45,10 @@ pub(super) fn mismatch<'a>(context: &Context<'a>, value: Val<'a>, wanted: &str) 
         Val::Duration(_) => plain(context, "'Duration'", wanted),
         Val::Timestamp(_) => plain(context, "'Timestamp'", wanted),
         Val::Null | Val::Opaque(_) => {
-            let name = value.type_name();
+            let name = match value.downcast::<Image>() {
+                Some(_) => "Image",
+                None => value.type_name(),
+            };
             context.error(format_args!("type conversion error from '{name}' to '{wanted}'"))
         }
     }
@@ -74,8 +83,8 @@ fn add<'a>(context: &Context<'a>, builder: &mut Builder, value: Val<'a>, depth: 
         Val::Double(d) => builder.double(d),
         Val::String(text) => builder.string(text),
         Val::Bytes(bytes) => builder.string(&super::go_json::base64(bytes)),
-        Val::Duration(nanos) => builder.string(&super::time::duration_text(nanos)),
-        Val::Timestamp(timestamp) => builder.string(&super::time::timestamp_text(timestamp)),
+        Val::Duration(nanos) => builder.string(&duration_text(nanos)),
+        Val::Timestamp(timestamp) => builder.string(&timestamp.to_string()),
         Val::Optional(Some(inner)) => add(context, builder, *inner, depth + 1)?,
         Val::List(_) | Val::DocumentList(_) => {
             builder.begin_list();

@@ -459,11 +459,29 @@ fn call<'a>(context: &Context<'a>, method: &str, url: &str, body: Option<&Docume
     }
 }
 
-/// `http.Client(ca)`: the same receiver, since a host does not look at certificates; a bundle that has none is an error.
-fn http_client<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [client, Val::String(bundle)] = args else { return NO_SUCH_OVERLOAD };
-    if bundle.is_empty() || super::x509::has_certificate(bundle) {
-        return *client;
+/// What `http.Client(ca)` answers. Kyverno 1.19 hands out a value of another type than the one it declares, so that no
+/// method can be called on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Client;
+
+impl Opaque for Client {
+    fn type_name(&self) -> &'static str {
+        "libs.mockAwareHTTPContext"
     }
-    context.error(format_args!("request failed: failed to parse PEM CA bundle for APICall"))
+
+    fn equals(&self, other: &dyn Opaque) -> Option<bool> {
+        Some(other.type_name() == self.type_name())
+    }
+
+    fn equals_plain(&self) -> Option<bool> {
+        Some(false)
+    }
+}
+
+fn http_client<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
+    let [_, Val::String(bundle)] = args else { return NO_SUCH_OVERLOAD };
+    if bundle.is_empty() || super::x509::has_certificate(bundle) {
+        return Val::Opaque(&Client);
+    }
+    Val::Error("request failed: failed to parse PEM CA bundle for APICall")
 }
