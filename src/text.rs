@@ -1,4 +1,6 @@
-//! Leaf helpers on strings and numbers: Kubernetes quantity, Kyverno wildcard, Go duration, Go number formatting and quoting.
+//! Leaf helpers on strings and numbers: Kubernetes quantity, Kyverno wildcard, Go durations, numbers, quoting, URLs and
+//! addresses, semantic versions.
+
 pub mod decimal;
 pub mod duration;
 pub mod float;

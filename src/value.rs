@@ -9,6 +9,7 @@
 mod build;
 mod diff;
 mod json;
+mod yaml;
 
 pub use build::{Builder, decode_number};
 pub use diff::{Change, diff};

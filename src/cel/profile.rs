@@ -150,13 +150,11 @@ macro_rules! profile {
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `PerCallLimit`.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
-profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, CEL_GO_0_26, {
-    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, Behaviour {
     qualified_names_are_label_keys: false, ..CEL_GO_0_26
 }, {
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
@@ -172,16 +170,14 @@ profile!(K8S_1_37, "k8s-1.37", KUBERNETES_1_34, CEL_GO_0_29, {
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     math: Some(2), encoders: true, regex: true, bindings: true, json_patch: true, kyverno: true, ..KUBERNETES_1_34
-}, CEL_GO_0_29, {
-    syntax: ParseOptions::cel_go_0_30(Macros {
-        exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
-    }),
-    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
     quantity_sums_are_copies: false, ..CEL_GO_0_29
 }, {
-    homogeneous_literals: true, validators: false, constant_folding: false, cost_limit: None,
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
     math: Some(2), encoders: true, bindings: true, json_patch: true, ..KUBERNETES_1_34

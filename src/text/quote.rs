@@ -1,32 +1,35 @@
 //! Go's `strconv.Quote`, which `%q` prints too: most of upstream's error texts quote their input with it.
+
 use std::{fmt::Write, sync::OnceLock};
+
 use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
+
 /// A text in double quotes, with escapes where a character is not printable.
 pub fn quote(text: &str) -> String {
     quote_with(text, '"', true)
 }
+
 /// [`quote`] with escapes for everything outside ASCII (`%+q`).
 pub fn quote_ascii(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
         push(&mut out, c, '"', c.is_ascii());
-//! Text in double quotes as Go writes it.
-//!
-//! Upstream counterpart: Go `strconv.Quote`, which `%q` uses for strings. Takes bytes, because error texts quote pieces
-//! of input that may end inside of a character.
-use std::{fmt::Write, sync::LazyLock};
-use regex_syntax::hir::{Class, HirKind};
-/// Quotes bytes that are text for the most part: control and unprintable characters and invalid bytes are escaped.
-pub(crate) fn quote_bytes(bytes: &[u8]) -> String {
+    }
+    out.push('"');
+    out
+}
+
+/// [`quote`] of bytes that are text for the most part: error texts quote pieces that may end inside of a character.
+pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
+    out.push('"');
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            push(&mut out, c);
+            push(&mut out, c, '"', c.is_ascii() || is_print(c));
         }
         for byte in chunk.invalid() {
-            // Writing into a string cannot fail.
-            let _ = write!(out, "\\x{byte:02x}");
+            let _ = write!(out, r"\x{byte:02x}");
         }
     }
     out.push('"');
@@ -37,6 +40,7 @@ pub(crate) fn quote_bytes(bytes: &[u8]) -> String {
 pub fn quote_char(c: char) -> String {
     quote_with(c.encode_utf8(&mut [0; 4]), '\'', true)
 }
+
 fn quote_with(text: &str, mark: char, wide: bool) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(mark);
@@ -46,6 +50,7 @@ fn quote_with(text: &str, mark: char, wide: bool) -> String {
     out.push(mark);
     out
 }
+
 /// Appends one character; `plain` says that it may stand for itself if it is not a control character.
 fn push(out: &mut String, c: char, mark: char, plain: bool) {
     match c {
@@ -70,24 +75,6 @@ fn push(out: &mut String, c: char, mark: char, plain: bool) {
         }
         _ => {
             let _ = write!(out, r"\U{:08x}", c as u32);
-fn push(out: &mut String, c: char) {
-        '"' => out.push_str("\\\""),
-        '\\' => out.push_str("\\\\"),
-        '\x07' => out.push_str("\\a"),
-        '\x08' => out.push_str("\\b"),
-        '\x0c' => out.push_str("\\f"),
-        '\n' => out.push_str("\\n"),
-        '\r' => out.push_str("\\r"),
-        '\t' => out.push_str("\\t"),
-        '\x0b' => out.push_str("\\v"),
-        _ if is_print(c) => out.push(c),
-            let code = u32::from(c);
-            // Writing into a string cannot fail.
-            let _ = match code {
-                0..0x20 | 0x7f => write!(out, "\\x{code:02x}"),
-                0..0x1_0000 => write!(out, "\\u{code:04x}"),
-                _ => write!(out, "\\U{code:08x}"),
-            };
         }
     }
 }
@@ -110,38 +97,4 @@ pub fn is_print(c: char) -> bool {
     let ranges = table.ranges();
     let at = ranges.partition_point(|range| range.end() < c);
     ranges.get(at).is_some_and(|range| range.start() <= c)
-/// Whether Go prints the character as it is: letters, marks, numbers, punctuation, symbols, and the ASCII space.
-///
-/// Upstream: `strconv.IsPrint`, with the Unicode 15 tables of Go 1.21 and later.
-pub(crate) fn is_print(c: char) -> bool {
-        return (' '..='~').contains(&c);
-    PRINTABLE
-        .binary_search_by(|&(start, end)| {
-            if end < c {
-                std::cmp::Ordering::Less
-            } else if start > c {
-                std::cmp::Ordering::Greater
-            } else {
-                std::cmp::Ordering::Equal
-            }
-        })
-        .is_ok()
-}
-static PRINTABLE: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
-    let class = regex_syntax::parse(r"[[\pL\pM\pN\pP\pS]&&\p{Age=15.0}]").expect("the class is a constant");
-    match class.kind() {
-        HirKind::Class(Class::Unicode(class)) => class.iter().map(|range| (range.start(), range.end())).collect(),
-        _ => Vec::new(),
-});
-#[cfg(test)]
-mod tests {
-    use super::quote_bytes;
-    #[test]
-    fn quotes_like_go() {
-        assert_eq!(quote_bytes(b"a\"\\\n\x01\x7f"), r#""a\"\\\n\x01\x7f""#);
-        assert_eq!(
-            quote_bytes("é\u{a0}\u{200b}\u{1f600}\u{e0001}".as_bytes()),
-            "\"é\\u00a0\\u200b\u{1f600}\\U000e0001\""
-        );
-        assert_eq!(quote_bytes(b"%a\xc3"), r#""%a\xc3""#);
 }

@@ -10,7 +10,7 @@
 //! limited to 64 MiB, generated random text to 1 MiB, and bytes that are not UTF-8 become U+FFFD where upstream's strings
 //! keep them.
 
-mod pem;
+mod certificate;
 mod deflate;
 mod der;
 mod go_json;
@@ -22,6 +22,7 @@ mod json;
 mod math;
 mod native;
 mod outside;
+mod pem;
 mod random;
 mod time;
 mod transform;
@@ -92,6 +93,3 @@ fn declare_receiver(library: &mut Library, name: &'static str, receiver: &'stati
     library.add_constant(name, Type::opaque(receiver.0), Val::Opaque(receiver));
     library.add_structure(receiver.0, &[]);
 }
-
-#[cfg(test)]
-mod tests;

@@ -91,7 +91,7 @@ fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written
             Ok(())
         }
         Val::Optional(Some(Val::Map(_))) => Err(Val::Error("json: unsupported type: map[ref.Val]ref.Val")),
-        Val::Optional(Some(inner)) => write(context, out, **inner),
+        Val::Optional(Some(inner)) => write(context, out, *inner),
         _ => write_inner(context, out, value),
     }
 }

@@ -300,7 +300,7 @@ fn target<'a, 'v>(args: &'v [Val<'a>]) -> Option<(String, &'a str, &'v [Val<'a>]
         [_, gvr, rest @ ..] => gvr
             .downcast::<Gvr>()
             .map(|gvr| (gvr.api_version(), gvr.resource.as_str(), rest)),
-        [] => None,
+        _ => None,
     }
 }
 
