@@ -40,6 +40,8 @@ fn words(message: &str) -> String {
         | "only a comment may follow a directive on its line" => "did not find expected comment or line break",
         "a tab cannot indent a block" => "found a tab character where an indentation space is expected",
         "a space must follow the tag" => "did not find expected whitespace or line break",
+        "`%` starts a directive, which needs a name" => "could not find expected directive name",
+        "a directive's name has letters only" => "found unexpected non-alphabetical character",
         "this tag needs a `>`" => "did not find the expected '>'",
         "only a map, or a list of maps, can be merged" => "map merge requires map or sequence of maps as the value",
         "this `!!binary` is not base64" => "!!binary value contains invalid base64 data",

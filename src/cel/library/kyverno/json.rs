@@ -61,7 +61,7 @@ fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written
             let mut named = Vec::with_capacity(entries.len());
             for (key, item) in entries {
                 let key = native::string(context, *key)?;
-                convertible(context, *item, 0)?;
+                native::convertible(context, *item, 0)?;
                 named.push((key, *item));
             }
             named.sort_by_key(|(key, _)| *key);
@@ -78,7 +78,7 @@ fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written
             Ok(())
         }
         Val::List(_) => {
-            convertible(context, value, 0)?;
+            native::convertible(context, value, 0)?;
             write_inner(context, out, value)
         }
         Val::DocumentMap(map) => failed(context, go_json::write_value(out, crate::value::Value::Map(map))),
@@ -93,28 +93,6 @@ fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written
         Val::Optional(Some(Val::Map(_))) => Err(Val::Error("json: unsupported type: map[ref.Val]ref.Val")),
         Val::Optional(Some(inner)) => write(context, out, *inner),
         _ => write_inner(context, out, value),
-    }
-}
-
-/// Whether a value below the top can be converted to a Go value, whatever its JSON is then.
-fn convertible<'a>(context: &Context<'a>, value: Val<'a>, depth: usize) -> Written<'a> {
-    if depth > go_json::DEPTH_LIMIT {
-        return Err(Val::Error("value is nested too deeply"));
-    }
-    match value {
-        Val::List(items) => items.iter().try_for_each(|item| convertible(context, *item, depth + 1)),
-        Val::Map(entries) => entries.iter().try_for_each(|(key, item)| {
-            convertible(context, *key, depth + 1)?;
-            convertible(context, *item, depth + 1)
-        }),
-        Val::Optional(Some(inner)) => convertible(context, *inner, depth + 1),
-        Val::Type(_) | Val::Optional(None) | Val::Error(_) | Val::Variables => {
-            Err(native::mismatch(context, value, "interface {}"))
-        }
-        Val::Opaque(_) if value.downcast::<super::image::Image>().is_none() => {
-            Err(native::mismatch(context, value, "interface {}"))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -146,6 +124,9 @@ fn write_inner<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> W
         Val::Optional(Some(inner)) => write_inner(context, out, *inner)?,
         Val::Opaque(opaque) => match opaque.go_json() {
             Some(json) => out.push_str(&json),
+            None if opaque.type_name() == "kubernetes.Semver" || native::is_textual(value) => {
+                go_json::write_string(out, &opaque.display());
+            }
             None => return Err(native::mismatch(context, value, "interface {}")),
         },
         Val::Type(_) | Val::Variables | Val::Optional(None) | Val::Error(_) => {

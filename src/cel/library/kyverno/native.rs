@@ -108,6 +108,30 @@ fn add<'a>(context: &Context<'a>, builder: &mut Builder, value: Val<'a>, depth: 
     Ok(())
 }
 
+/// Whether a value inside of a list or map that the expression made becomes a Go value, whatever that is good for.
+pub(super) fn convertible<'a>(context: &Context<'a>, value: Val<'a>, depth: usize) -> Result<(), Val<'a>> {
+    if depth > super::go_json::DEPTH_LIMIT {
+        return Err(Val::Error("value is nested too deeply"));
+    }
+    match value {
+        Val::List(items) => items
+            .iter()
+            .try_for_each(|item| convertible(context, *item, depth + 1)),
+        Val::Map(entries) => entries.iter().try_for_each(|(key, item)| {
+            convertible(context, *key, depth + 1)?;
+            convertible(context, *item, depth + 1)
+        }),
+        Val::Optional(Some(inner)) => convertible(context, *inner, depth + 1),
+        Val::Type(_) | Val::Optional(None) | Val::Error(_) | Val::Variables => {
+            Err(mismatch(context, value, "interface {}"))
+        }
+        Val::Opaque(_) if !is_textual(value) && value.type_name() != "kubernetes.Semver" => {
+            Err(mismatch(context, value, "interface {}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The labels of a list call. The checker and the guards have seen only the first entry.
 pub(super) fn labels<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Vec<(String, String)>, Val<'a>> {
     value

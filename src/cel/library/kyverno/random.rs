@@ -1,7 +1,9 @@
 //! `random()` and `random(pattern)`: text that matches a regular expression.
 //!
 //! Upstream counterpart: SDK `libs/random` over `github.com/zach-klippenstein/goregen`: an open repetition takes up to
-//! 4,096 turns, anchors are empty, and a dot is any of 2³¹ numbers, nearly all of which are no character.
+//! 4,096 turns, anchors are empty, and a dot is any of 2³¹ numbers, nearly all of which are no character. Patterns are
+//! POSIX's there: no groups with options, no classes like `\\d`; a repetition may be repeated. Deviation: of repeated
+//! repetitions only the first counts.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
@@ -52,7 +54,7 @@ fn from_default<'a>(context: &Context<'a>, _: &[Val<'a>]) -> Val<'a> {
 }
 
 fn generate<'a>(context: &Context<'a>, pattern: &str) -> Val<'a> {
-    let regex = match Regex::new(pattern) {
+    let regex = match plain(pattern).and_then(|pattern| Regex::new(&pattern).map_err(|error| error.to_string())) {
         Ok(regex) => regex,
         Err(error) => return context.error(format_args!("{error}")),
     };
@@ -67,6 +69,79 @@ fn generate<'a>(context: &Context<'a>, pattern: &str) -> Val<'a> {
         Some(()) => context.string(&generator.out),
         None => context.error(format_args!("random text is longer than {LIMIT} bytes")),
     }
+}
+
+/// The pattern in the dialect of our parser, or the error of what only Perl's has.
+fn plain(pattern: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    let mut in_class = false;
+    let mut after_repetition = false;
+    while let Some(c) = rest.chars().next() {
+        let mut length = c.len_utf8();
+        let mut repetition = false;
+        match c {
+            '\\' => {
+                let escaped = rest[1..].chars().next();
+                if escaped.is_some_and(|e| e.is_ascii_alphabetic() && !"xafnrtv".contains(e) || !e.is_ascii()) {
+                    // What comes first is reported first.
+                    Regex::new(&out).map_err(|error| error.to_string()).or_else(unfinished)?;
+                    let end = 1 + escaped.map_or(0, char::len_utf8);
+                    return Err(format!(
+                        "error parsing regexp: invalid escape sequence: `{}`",
+                        &rest[..end]
+                    ));
+                }
+                length += escaped.map_or(0, char::len_utf8);
+            }
+            '[' if !in_class => {
+                in_class = true;
+                // A bracket right at the start is a member.
+                for start in ["[^]", "[]", "[^"] {
+                    if rest.starts_with(start) {
+                        length = start.len();
+                        break;
+                    }
+                }
+            }
+            '[' if rest.starts_with("[:") => length = rest.find(":]").map_or(1, |end| end + 2),
+            ']' if in_class => in_class = false,
+            '(' if !in_class && rest[1..].starts_with('?') => {
+                return Err("error parsing regexp: missing argument to repetition operator: `?`".to_owned());
+            }
+            '*' | '+' | '?' if !in_class => repetition = true,
+            '{' if !in_class => {
+                if let Some(end) = counted(rest) {
+                    repetition = true;
+                    length = end;
+                }
+            }
+            _ => {}
+        }
+        if !(repetition && after_repetition) {
+            out.push_str(&rest[..length]);
+        }
+        after_repetition = repetition;
+        rest = &rest[length..];
+    }
+    Ok(out)
+}
+
+/// A pattern that is cut off has no other error than being unfinished.
+fn unfinished(error: String) -> Result<Regex, String> {
+    if error.contains("missing closing") {
+        Regex::new("").map_err(|error| error.to_string())
+    } else {
+        Err(error)
+    }
+}
+
+/// The length of `{n}`, `{n,}` or `{n,m}` at the start of a text.
+fn counted(text: &str) -> Option<usize> {
+    let end = text.find('}')?;
+    let (least, most) = text[1..end].split_once(',').unwrap_or((&text[1..end], ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    (!least.is_empty() && digits(least) && digits(most)).then_some(end + 1)
 }
 
 struct Generator {

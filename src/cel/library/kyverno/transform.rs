@@ -31,6 +31,11 @@ fn list_to_map<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [keys, values, Val::String(key_field), Val::String(value_field)] = args else {
         return NO_SUCH_OVERLOAD;
     };
+    for list in [keys, values] {
+        if let Err(error) = native::convertible(context, *list, 0) {
+            return error;
+        }
+    }
     if keys.len() != values.len() {
         return context.error(format_args!(
             "listObjToMap must take lists of equal length. list1: {}, list2: {}",
@@ -108,6 +113,16 @@ fn go_type(value: Val<'_>) -> Option<&'static str> {
         Val::Duration(_) => "time.Duration",
         Val::Timestamp(_) => "time.Time",
         Val::List(_) | Val::DocumentList(_) => "[]interface {}",
+        Val::Opaque(opaque) => match opaque.type_name() {
+            "kyverno.image" if opaque.display().contains('@') => "name.Digest",
+            "kyverno.image" => "name.Tag",
+            "kubernetes.Quantity" => "*resource.Quantity",
+            "kubernetes.URL" => "*url.URL",
+            "net.IP" => "netip.Addr",
+            "net.CIDR" => "netip.Prefix",
+            "kubernetes.Semver" => "semver.Version",
+            _ => return None,
+        },
         _ => return None,
     })
 }
