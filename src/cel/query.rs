@@ -3,7 +3,7 @@
 use super::{
     compile::{CompileError, compile},
     composite::{Composite, Composition},
-    context::Scratch,
+    context::{Context, Scratch},
     env::Env,
     eval::{Activation, evaluate},
     host::{Host, NoHost},
@@ -33,8 +33,8 @@ pub struct Query<'q> {
     pub request: Option<&'q Document>,
     /// Composited variables, in order; `None` leaves `variables` undeclared in Kubernetes' profiles.
     pub variables: Option<&'q [(String, String)]>,
-    /// Whether the authorizer is declared.
-    pub authorizer: bool,
+    /// The authorizer.
+    pub authorizer: Authorizer,
     /// Another limit of cost than the profile's.
     pub cost_limit: Option<u64>,
 }
@@ -51,10 +51,21 @@ impl<'q> Query<'q> {
             namespace_object: None,
             request: None,
             variables: None,
-            authorizer: false,
+            authorizer: Authorizer::Absent,
             cost_limit: None,
         }
     }
+}
+
+/// Whether an expression has an authorizer; its answers come from the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authorizer {
+    /// The name is not declared.
+    Absent,
+    /// The name is declared, and reading it is an error.
+    Unbound,
+    /// It can be asked.
+    Bound,
 }
 
 /// What an expression came to.
@@ -134,6 +145,8 @@ pub fn with_value<T>(
         if let Some(composite) = declared.variables {
             values[composite as usize] = Some(Val::Variables);
         }
+        let context = Context::new(&scratch, query.profile, host);
+        library::bind_variables(&context, &env, query, &mut values);
         values
     };
     let composition = composition(query.profile);
@@ -189,7 +202,7 @@ fn declare(query: &Query<'_>, env: &mut Env) -> Declared {
         .map(|_| typed(env, "namespaceObject", "kubernetes.Namespace"));
     let request = (query.request.is_some() || kyverno).then(|| typed(env, "request", "kubernetes.AdmissionRequest"));
     let variables = (query.variables.is_some() || kyverno).then(|| env.declare("variables", Type::Dyn));
-    library::declare_variables(env, query.authorizer);
+    library::declare_variables(env, query.authorizer != Authorizer::Absent);
     Declared {
         documents: [Some(object), Some(old_object), params, namespace, request],
         variables,

@@ -7,7 +7,7 @@ use kyvtest::{
         host::NoHost,
         print,
         profile::Profile,
-        query::{Answer, Query, answer, with_value},
+        query::{Answer, Authorizer, Query, answer, with_value},
         val::Val,
     },
     value::Document,
@@ -133,7 +133,7 @@ fn table(name: &str, file: &str, rows: usize) {
         |row| row.0.to_string(),
         |(_, expr, want)| {
             let mut query = Query::new(expr, golden());
-            query.authorizer = true;
+            query.authorizer = Authorizer::Unbound;
             same(expr, want, &outcome(&query).0)
         },
     );
@@ -205,7 +205,7 @@ fn compile() {
             query.namespace_object = Some(&empty);
             query.request = Some(&empty);
             query.variables = Some(&[]);
-            query.authorizer = true;
+            query.authorizer = Authorizer::Unbound;
             let got = match with_value(&query, &NoHost, |_, _| ()) {
                 Ok(()) => "OK".to_owned(),
                 Err(error) if error.phase() == "parse" => format!("PARSE ERROR: {error}"),
@@ -284,7 +284,7 @@ fn evaluate(units: &[Unit], row: &Evaluation) -> (String, String, Option<u64>) {
     query.namespace_object = Some(&namespace);
     query.request = Some(&request);
     query.variables = Some(&unit.variables);
-    query.authorizer = true;
+    query.authorizer = Authorizer::Unbound;
     let (got, cost) = outcome(&query);
     (expr.clone(), got, cost)
 }
