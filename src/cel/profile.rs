@@ -21,6 +21,14 @@ pub struct Behaviour {
     pub affix_cost_by_argument: bool,
     /// The global form `matches(s, re)` costs as much as the member form (cel-go ≥ 0.29), or 1.
     pub global_matches_has_cost: bool,
+    /// `duration(int)` is declared, though it fails whenever it is called (cel-go < 0.29).
+    pub int_to_duration_is_declared: bool,
+    /// The type `optional_type` prints with a parameter (cel-go ≥ 0.29).
+    pub optional_type_has_a_parameter: bool,
+    /// An order with NaN is false (cel-go ≥ 0.30), or an error.
+    pub nan_compares_false: bool,
+    /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
+    pub timestamps_are_strict: bool,
 }
 
 /// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor.
@@ -31,9 +39,13 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     range_is_limited: false,
     affix_cost_by_argument: false,
     global_matches_has_cost: false,
+    int_to_duration_is_declared: true,
+    optional_type_has_a_parameter: false,
+    nan_compares_false: false,
+    timestamps_are_strict: false,
 };
 
-/// cel-go 0.29 and later.
+/// cel-go 0.29, which Kubernetes 1.37 vendors.
 const CEL_GO_0_29: Behaviour = Behaviour {
     or_value_needs_optional: true,
     index_of_empty_is_clamped: true,
@@ -41,6 +53,17 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     range_is_limited: true,
     affix_cost_by_argument: true,
     global_matches_has_cost: true,
+    int_to_duration_is_declared: false,
+    optional_type_has_a_parameter: true,
+    nan_compares_false: false,
+    timestamps_are_strict: false,
+};
+
+/// cel-go 0.30, which Kyverno 1.19 links.
+const CEL_GO_0_30: Behaviour = Behaviour {
+    nan_compares_false: true,
+    timestamps_are_strict: true,
+    ..CEL_GO_0_29
 };
 
 /// Which libraries an environment has, and at which version; `None` or `false` is absent.
@@ -142,12 +165,14 @@ profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
 profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
     homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
 });
-profile!(K8S_1_37, "k8s-1.37", KUBERNETES_1_34, CEL_GO_0_29, {
+profile!(K8S_1_37, "k8s-1.37", Libraries {
+    kubernetes_lists: Some(1), ..KUBERNETES_1_34
+}, CEL_GO_0_29, {
     homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     math: Some(2), encoders: true, regex: true, bindings: true, json_patch: true, kyverno: true, ..KUBERNETES_1_34
-}, CEL_GO_0_29, {
+}, CEL_GO_0_30, {
     homogeneous_literals: true, validators: false, constant_folding: false, cost_limit: None,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
