@@ -4,3 +4,4 @@
 
 mod regex;
 mod support;
+mod text;

@@ -1,0 +1,84 @@
+//! Go's `strconv.Quote`, which `%q` prints too: most of upstream's error texts quote their input with it.
+
+use std::{fmt::Write, sync::OnceLock};
+
+use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
+
+/// A text in double quotes, with escapes where a character is not printable.
+pub fn quote(text: &str) -> String {
+    quote_with(text, '"', true)
+}
+
+/// [`quote`] with escapes for everything outside ASCII (`%+q`).
+pub fn quote_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        push(&mut out, c, '"', c.is_ascii());
+    }
+    out.push('"');
+    out
+}
+
+/// A character in single quotes (`strconv.QuoteRune`).
+pub fn quote_char(c: char) -> String {
+    quote_with(c.encode_utf8(&mut [0; 4]), '\'', true)
+}
+
+fn quote_with(text: &str, mark: char, wide: bool) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push(mark);
+    for c in text.chars() {
+        push(&mut out, c, mark, c.is_ascii() || wide && is_print(c));
+    }
+    out.push(mark);
+    out
+}
+
+/// Appends one character; `plain` says that it may stand for itself if it is not a control character.
+fn push(out: &mut String, c: char, mark: char, plain: bool) {
+    match c {
+        '\\' => out.push_str(r"\\"),
+        '\x07' => out.push_str(r"\a"),
+        '\x08' => out.push_str(r"\b"),
+        '\x0c' => out.push_str(r"\f"),
+        '\n' => out.push_str(r"\n"),
+        '\r' => out.push_str(r"\r"),
+        '\t' => out.push_str(r"\t"),
+        '\x0b' => out.push_str(r"\v"),
+        _ if c == mark => {
+            out.push('\\');
+            out.push(c);
+        }
+        _ if c.is_ascii_control() => {
+            let _ = write!(out, r"\x{:02x}", c as u32);
+        }
+        _ if plain => out.push(c),
+        _ if (c as u32) < 0x1_0000 => {
+            let _ = write!(out, r"\u{:04x}", c as u32);
+        }
+        _ => {
+            let _ = write!(out, r"\U{:08x}", c as u32);
+        }
+    }
+}
+
+/// Whether Go counts a character as printable: letters, marks, numbers, punctuation, symbols and the ASCII space, by the
+/// tables of Unicode 15.0.
+pub fn is_print(c: char) -> bool {
+    static TABLE: OnceLock<ClassUnicode> = OnceLock::new();
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    let table = TABLE.get_or_init(|| {
+        // `regex-syntax` has newer tables; what came after 15.0 is taken out again.
+        let class = regex_syntax::parse(r"[\p{age=15.0}--\p{C}--\p{Z}]").map(Hir::into_kind);
+        match class {
+            Ok(HirKind::Class(Class::Unicode(class))) => class,
+            _ => ClassUnicode::empty(),
+        }
+    });
+    let ranges = table.ranges();
+    let at = ranges.partition_point(|range| range.end() < c);
+    ranges.get(at).is_some_and(|range| range.start() <= c)
+}
