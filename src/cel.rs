@@ -3,6 +3,7 @@
 //! Upstream counterpart: github.com/google/cel-go with k8s.io/apiserver/pkg/cel and Kyverno's `pkg/cel`.
 
 pub mod ast;
+pub mod authorizer;
 pub mod check;
 pub mod compile;
 pub mod composite;

@@ -11,7 +11,7 @@ mod diff;
 mod json;
 mod yaml;
 
-pub use build::{Builder, decode_number};
+pub use build::Builder;
 pub use diff::{Change, diff};
 
 use std::{fmt, hash::Hasher};

@@ -3,10 +3,15 @@
 //! A plain run answers from a suite's mocks; without a mock each question is an error that says so. Nothing here
 //! touches a network, a cluster or a clock.
 
+mod mocks;
+
+pub use mocks::Mocks;
+
 use super::time::Timestamp;
 use crate::value::{Document, Value};
 
-/// An answer from outside, or the text of the error.
+/// An answer from outside, or the text of the error. The libraries put before it what they were about, except before
+/// an `internal error: …`.
 pub type Answer = Result<Document, String>;
 
 /// One question to an authorizer.

@@ -1,10 +1,32 @@
 //! The function libraries, one module each; a profile says which are there and at which version.
 
+pub(crate) mod comprehensions;
+mod encoders;
+mod go_sort;
+mod kubernetes_cost;
+mod kubernetes_lists;
+mod kubernetes_regex;
+mod lists;
+mod math;
+mod optional;
+pub(crate) mod pattern;
+mod regex;
+mod sets;
+mod sizes;
+mod standard;
+pub(crate) mod strings;
+
 use super::{
+    context::Context,
     decl::Library,
     env::Env,
+    host::Attributes,
     profile::{Behaviour, Libraries},
+    query::{Authorizer, Query},
+    types::Type,
+    val::Val,
 };
+use crate::value::Value;
 
 pub(crate) mod kubernetes;
 pub(crate) mod kyverno;
@@ -12,8 +34,44 @@ pub(crate) mod kyverno;
 /// Puts an environment's functions together.
 pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
     let mut library = Library::default();
-    let _ = behaviour;
+    standard::declare(&mut library, behaviour);
+    if let Some(version) = libraries.optional {
+        optional::declare(&mut library, version, behaviour);
+    }
+    if libraries.kubernetes_base {
+        kubernetes_regex::declare(&mut library);
+    }
+    if let Some(version) = libraries.kubernetes_lists {
+        kubernetes_lists::declare(&mut library, version);
+    }
+    if let Some(version) = libraries.strings {
+        strings::declare(&mut library, version);
+    }
+    if let Some(version) = libraries.lists {
+        lists::declare(&mut library, version);
+    }
+    if libraries.sets {
+        sets::declare(&mut library);
+    }
+    if let Some(version) = libraries.math {
+        math::declare(&mut library, version);
+    }
+    if libraries.encoders {
+        encoders::declare(&mut library);
+    }
+    if libraries.regex {
+        regex::declare(&mut library);
+    }
+    if libraries.two_variables {
+        comprehensions::declare_two_variables(&mut library);
+    }
+    if libraries.bindings {
+        comprehensions::declare_bindings(&mut library);
+    }
     kubernetes::declare(&mut library, libraries);
+    if libraries.kubernetes_base {
+        kubernetes_cost::declare(&mut library);
+    }
     if libraries.kyverno {
         kyverno::declare(&mut library);
     }
@@ -22,7 +80,9 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
 
 /// Declares what the libraries need in an environment besides functions: structures, receivers, the authorizer.
 pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
-    let _ = authorizer;
+    for structure in kubernetes::structs::structs() {
+        env.declare_struct(&structure.name, structure.fields);
+    }
     let library = env.profile().library();
     for structure in library.structures() {
         let fields = structure.fields.iter().map(|(name, t)| ((*name).into(), t.clone()));
@@ -30,5 +90,47 @@ pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
     }
     for constant in library.constants() {
         env.declare_constant(constant.name, constant.declared.clone(), constant.value);
+    }
+    if env.profile().libraries.kyverno {
+        env.declare("exceptions", Type::structure(kyverno::EXCEPTION));
+    }
+    if authorizer {
+        env.declare("authorizer", Type::structure(kubernetes::authz::AUTHORIZER));
+        env.declare(
+            "authorizer.requestResource",
+            Type::structure(kubernetes::authz::RESOURCE_CHECK),
+        );
+    }
+}
+
+/// Gives values to what [`declare_variables`] declared.
+pub(crate) fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, values: &mut [Option<Val<'a>>]) {
+    let mut bind = |name: &str, value: Val<'a>| {
+        if let Some(i) = env.variables().iter().position(|variable| &*variable.name == name) {
+            values[i] = Some(value);
+        }
+    };
+    if query.authorizer == Authorizer::Bound {
+        bind("authorizer", context.opaque(kubernetes::authz::Authorizer::default()));
+        let text = |path: &[&str]| {
+            query
+                .request
+                .and_then(|request| request.root().at(path))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let attributes = Attributes {
+            group: text(&["requestResource", "group"]),
+            resource: text(&["requestResource", "resource"]),
+            subresource: text(&["requestSubResource"]),
+            namespace: text(&["namespace"]),
+            name: text(&["name"]),
+            ..Attributes::default()
+        };
+        bind(
+            "authorizer.requestResource",
+            context.opaque(kubernetes::authz::ResourceCheck::of_request(attributes)),
+        );
     }
 }

@@ -16,7 +16,8 @@ pub(crate) const INT_OVERFLOW: Val<'static> = Val::Error("integer overflow");
 pub(crate) const UINT_OVERFLOW: Val<'static> = Val::Error("unsigned integer overflow");
 const DIVISION_BY_ZERO: Val<'static> = Val::Error("division by zero");
 const MODULUS_BY_ZERO: Val<'static> = Val::Error("modulus by zero");
-const NAN_IS_UNORDERED: Val<'static> = Val::Error("NaN values cannot be ordered");
+const NAN: &str = "NaN values cannot be ordered";
+const NAN_IS_UNORDERED: Val<'static> = Val::Error(NAN);
 
 /// The answer where the left operand's type has no such operator: types that are receivers of old-style methods are
 /// asked for a method of that name, and have none.
@@ -189,6 +190,7 @@ fn relation<'a>(context: &Context<'a>, a: Val<'a>, b: Val<'a>, operator: &str, h
     }
     match compare(a, b) {
         Ok(order) => Val::Bool(holds(order)),
+        Err(Val::Error(NAN)) if context.profile.behaviour.nan_compares_false => Val::Bool(false),
         Err(_) if !a.has_trait(Trait::Comparer) => missing_trait(context, a, operator),
         Err(error) => error,
     }

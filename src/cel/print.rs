@@ -2,12 +2,11 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use super::{
-    time::{self, Timestamp},
-    types::OPTIONAL,
-    val::Val,
+use super::{time::Timestamp, types::OPTIONAL, val::Val};
+use crate::{
+    text::{duration, float},
+    value::Value,
 };
-use crate::value::Value;
 
 /// A value in the notation of the reference data: `i1`, `u1`, `d0.5`, `"text"`, `b<hex>`, `[…]`, `{…}` with sorted
 /// entries, `opt(…)`, `none`, `dur …`, `ts …`, `type …`; other types by their name.
@@ -29,7 +28,7 @@ fn write_notation(out: &mut String, value: Val<'_>, plain: bool) {
     match value {
         Val::Bool(b) => out.push_str(if b { "true" } else { "false" }),
         Val::Int(i) => push(out, format_args!("i{i}")),
-        Val::Double(d) => push(out, format_args!("d{}", double(d))),
+        Val::Double(d) => push(out, format_args!("d{}", float::display(d))),
         Val::String(s) => push_json(out, s),
         Val::Uint(_) | Val::Bytes(_) | Val::Duration(_) | Val::Timestamp(_) | Val::Type(_) | Val::Null if plain => {
             out.push_str(value.type_name());
@@ -42,7 +41,7 @@ fn write_notation(out: &mut String, value: Val<'_>, plain: bool) {
                 push(out, format_args!("{byte:02x}"));
             }
         }
-        Val::Duration(d) => push(out, format_args!("dur {}", duration(d))),
+        Val::Duration(d) => push(out, format_args!("dur {}", duration::format(d))),
         Val::Timestamp(t) => push(out, format_args!("ts {t}")),
         Val::Type(name) => push(out, format_args!("type {name}")),
         Val::List(_) | Val::DocumentList(_) => {
@@ -94,7 +93,7 @@ fn write_display(out: &mut String, value: Val<'_>) {
         Val::Bool(b) => push(out, format_args!("{b}")),
         Val::Int(i) => push(out, format_args!("{i}")),
         Val::Uint(u) => push(out, format_args!("{u}")),
-        Val::Double(d) => out.push_str(&double(d)),
+        Val::Double(d) => out.push_str(&float::display(d)),
         Val::String(s) => out.push_str(s),
         Val::Bytes(bytes) => {
             out.push('[');
@@ -104,7 +103,7 @@ fn write_display(out: &mut String, value: Val<'_>) {
             }
             out.push(']');
         }
-        Val::Duration(d) => out.push_str(&duration(d)),
+        Val::Duration(d) => out.push_str(&duration::format(d)),
         Val::Timestamp(t) => write_time(out, t),
         Val::Type(name) => out.push_str(&type_display(name)),
         Val::List(items) => {
@@ -159,7 +158,7 @@ fn write_native(out: &mut String, value: Value<'_>) {
         Value::Bool(b) => push(out, format_args!("{b}")),
         Value::Int(i) => push(out, format_args!("{i}")),
         Value::Uint(u) => push(out, format_args!("{u}")),
-        Value::Double(d) => out.push_str(&double(d)),
+        Value::Double(d) => out.push_str(&float::display(d)),
         Value::String(s) => out.push_str(s),
         Value::List(list) => {
             out.push('[');
@@ -220,34 +219,6 @@ pub(crate) fn type_display(name: &str) -> Cow<'_, str> {
         OPTIONAL => OPTIONAL.into(),
         _ => name.into(),
     }
-}
-
-/// A double as Go's `%g` prints it.
-pub(crate) fn double(d: f64) -> String {
-    if d.is_nan() {
-        return "NaN".to_owned();
-    }
-    if d.is_infinite() {
-        return if d > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let scientific = format!("{d:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..21).contains(&exponent) {
-        return format!("{d}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
-}
-
-/// A duration as Go's `Duration.String` prints it.
-pub(crate) fn duration(nanos: i64) -> String {
-    time::duration_text(nanos)
-}
-
-/// Text as Go's `strconv.Quote` prints it.
-pub(crate) fn quote(text: &str) -> String {
-    format!("{text:?}")
 }
 
 /// A JSON string as Go's encoder writes it, without its escapes for HTML.

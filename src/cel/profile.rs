@@ -30,6 +30,14 @@ pub struct Behaviour {
     /// `add` and `sub` leave the quantity that they are called on alone (Kubernetes ≥ 1.37); before that, a quantity that
     /// does not fit 64 bits changes along with the result.
     pub quantity_sums_are_copies: bool,
+    /// `duration(int)` is declared, though it fails whenever it is called (cel-go < 0.29).
+    pub int_to_duration_is_declared: bool,
+    /// The type `optional_type` prints with a parameter (cel-go ≥ 0.29).
+    pub optional_type_has_a_parameter: bool,
+    /// An order with NaN is false (cel-go ≥ 0.30), or an error.
+    pub nan_compares_false: bool,
+    /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
+    pub timestamps_are_strict: bool,
 }
 
 /// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor, and the libraries of Kubernetes 1.35 and 1.36.
@@ -42,9 +50,13 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     global_matches_has_cost: false,
     qualified_names_are_label_keys: true,
     quantity_sums_are_copies: false,
+    int_to_duration_is_declared: true,
+    optional_type_has_a_parameter: false,
+    nan_compares_false: false,
+    timestamps_are_strict: false,
 };
 
-/// cel-go 0.29 and later, and the libraries of Kubernetes 1.37.
+/// cel-go 0.29, which Kubernetes 1.37 vendors, and the libraries of Kubernetes 1.37.
 const CEL_GO_0_29: Behaviour = Behaviour {
     or_value_needs_optional: true,
     index_of_empty_is_clamped: true,
@@ -54,6 +66,17 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     global_matches_has_cost: true,
     qualified_names_are_label_keys: true,
     quantity_sums_are_copies: true,
+    int_to_duration_is_declared: false,
+    optional_type_has_a_parameter: true,
+    nan_compares_false: false,
+    timestamps_are_strict: false,
+};
+
+/// cel-go 0.30, which Kyverno 1.19 links.
+const CEL_GO_0_30: Behaviour = Behaviour {
+    nan_compares_false: true,
+    timestamps_are_strict: true,
+    ..CEL_GO_0_29
 };
 
 /// Which libraries an environment has, and at which version; `None` or `false` is absent.
@@ -130,6 +153,8 @@ pub struct Profile {
     pub dynamic_variables: bool,
     /// Whether cost is counted, and the limit of one evaluation.
     pub cost_limit: Option<u64>,
+    /// Whether answers tell their cost. Kyverno links Kubernetes' limit and its estimators, but never shows a cost.
+    pub shows_cost: bool,
     functions: LazyLock<Library>,
 }
 
@@ -154,46 +179,50 @@ profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, Behaviour {
     qualified_names_are_label_keys: false, ..CEL_GO_0_26
 }, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
-profile!(K8S_1_37, "k8s-1.37", KUBERNETES_1_34, CEL_GO_0_29, {
+profile!(K8S_1_37, "k8s-1.37", Libraries {
+    kubernetes_lists: Some(1), ..KUBERNETES_1_34
+}, CEL_GO_0_29, {
     syntax: ParseOptions::cel_go_0_29(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
-    math: Some(2), encoders: true, regex: true, bindings: true, json_patch: true, kyverno: true, ..KUBERNETES_1_34
+    math: Some(2), encoders: true, regex: true, bindings: true, kyverno: true, ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
-    quantity_sums_are_copies: false, ..CEL_GO_0_29
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
 }, {
     syntax: ParseOptions::cel_go_0_30(Macros {
-        exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
     }),
-    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
-    math: Some(2), encoders: true, bindings: true, json_patch: true, ..KUBERNETES_1_34
+    math: Some(2), encoders: true, bindings: true, json_patch: true,
+    kubernetes_lists: Some(1), ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
     syntax: ParseOptions::cel_go_0_29(Macros { bind: true, math: true, ..Macros::KUBERNETES }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: true, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: true, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
     two_variables: true, bindings: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
     authorizer: false, json_patch: false, kyverno: false,
-}, CEL_GO_0_29, {
+}, CEL_GO_0_30, {
     syntax: ParseOptions::cel_go_0_30(Macros {
         exists_one_camel: true, bind: true, math: true, protos: true, ..Macros::KUBERNETES
     }),
-    homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
+    homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None, shows_cost: false,
 });
 
 static ALL: [&Profile; 7] = [

@@ -3,7 +3,7 @@
 use super::{
     compile::{CompileError, compile},
     composite::{Composite, Composition},
-    context::Scratch,
+    context::{Context, Scratch},
     env::Env,
     eval::{Activation, evaluate},
     host::{Host, NoHost},
@@ -33,8 +33,8 @@ pub struct Query<'q> {
     pub request: Option<&'q Document>,
     /// Composited variables, in order; `None` leaves `variables` undeclared in Kubernetes' profiles.
     pub variables: Option<&'q [(String, String)]>,
-    /// Whether the authorizer is declared.
-    pub authorizer: bool,
+    /// The authorizer.
+    pub authorizer: Authorizer,
     /// Another limit of cost than the profile's.
     pub cost_limit: Option<u64>,
 }
@@ -51,10 +51,21 @@ impl<'q> Query<'q> {
             namespace_object: None,
             request: None,
             variables: None,
-            authorizer: false,
+            authorizer: Authorizer::Absent,
             cost_limit: None,
         }
     }
+}
+
+/// Whether an expression has an authorizer; its answers come from the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authorizer {
+    /// The name is not declared.
+    Absent,
+    /// The name is declared, and reading it is an error.
+    Unbound,
+    /// It can be asked.
+    Bound,
 }
 
 /// What an expression came to.
@@ -127,13 +138,19 @@ pub fn with_value<T>(
             query.request,
         ];
         for (i, root) in declared.documents.iter().zip(roots) {
-            if let Some(i) = i {
-                values[*i as usize] = Some(Val::from(root.unwrap_or(&null).root()));
+            // What Kyverno declares but the caller does not give is not bound; only the objects are always there.
+            let root = root.or_else(|| (*i == declared.documents[0] || *i == declared.documents[1]).then_some(&null));
+            if let (Some(i), Some(root)) = (i, root) {
+                values[*i as usize] = Some(Val::from(root.root()));
             }
         }
-        if let Some(composite) = declared.variables {
+        if let Some(composite) = declared.variables
+            && query.variables.is_some()
+        {
             values[composite as usize] = Some(Val::Variables);
         }
+        let context = Context::new(&scratch, query.profile, host);
+        library::bind_variables(&context, &env, query, &mut values);
         values
     };
     let composition = composition(query.profile);
@@ -155,7 +172,7 @@ pub fn with_value<T>(
     };
     let outcome = evaluate(&program, &scratch, activation, host, query.cost_limit);
     let total = outcome.cost + lazy.as_ref().map_or(0, super::composite::Lazy::cost);
-    let cost = query.profile.cost_limit.map(|_| total);
+    let cost = query.profile.shows_cost.then_some(total);
     Ok(read(outcome.value, cost))
 }
 
@@ -180,16 +197,15 @@ fn declare(query: &Query<'_>, env: &mut Env) -> Declared {
     let object = env.declare("object", Type::Dyn);
     let old_object = env.declare("oldObject", Type::Dyn);
     let params = query.params.map(|_| env.declare("params", Type::Dyn));
-    let mut typed = |env: &mut Env, name: &str, structure: &str| {
+    let typed = |env: &mut Env, name: &str, structure: &str| {
         let declared = if dynamic { Type::Dyn } else { Type::structure(structure) };
         env.declare(name, declared)
     };
-    let namespace = query
-        .namespace_object
-        .map(|_| typed(env, "namespaceObject", "kubernetes.Namespace"));
+    let namespace =
+        (query.namespace_object.is_some() || kyverno).then(|| typed(env, "namespaceObject", "kubernetes.Namespace"));
     let request = (query.request.is_some() || kyverno).then(|| typed(env, "request", "kubernetes.AdmissionRequest"));
     let variables = (query.variables.is_some() || kyverno).then(|| env.declare("variables", Type::Dyn));
-    library::declare_variables(env, query.authorizer);
+    library::declare_variables(env, query.authorizer != Authorizer::Absent);
     Declared {
         documents: [Some(object), Some(old_object), params, namespace, request],
         variables,

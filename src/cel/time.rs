@@ -7,6 +7,7 @@
 use std::fmt;
 
 use super::val::Val;
+use crate::text::{duration, number};
 
 /// The error of a point in time outside of the years 1 to 9999.
 pub(crate) const OVERFLOW: Val<'static> = Val::Error("timestamp overflow");
@@ -112,6 +113,45 @@ impl Timestamp {
         })
     }
 
+    /// Whether a text has the form of RFC 3339: what [`Timestamp::parse`] takes beyond that is refused here, the calendar
+    /// is not looked at.
+    pub fn is_strict_rfc3339(text: &str) -> bool {
+        fn strict(mut rest: &[u8]) -> Option<()> {
+            let mut within = |count, low: i64, high: i64, after: &[u8]| {
+                let number = digits(&mut rest, count)?;
+                let (separator, tail) = if after.is_empty() {
+                    return (low..=high).contains(&number).then_some(rest);
+                } else {
+                    rest.split_first()?
+                };
+                rest = tail;
+                ((low..=high).contains(&number) && after.contains(separator)).then_some(rest)
+            };
+            within(4, 0, 9999, b"-")?;
+            within(2, 1, 12, b"-")?;
+            within(2, 1, 31, b"-Tt".get(1..)?)?;
+            within(2, 0, 23, b":")?;
+            within(2, 0, 59, b":")?;
+            rest = within(2, 0, 60, b"")?;
+            if let [b'.', tail @ ..] = rest {
+                let count = tail.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                rest = tail.get(count..).filter(|_| count > 0)?;
+            }
+            match rest {
+                [b'Z' | b'z'] => Some(()),
+                [b'+' | b'-', offset @ ..] if offset.len() == 5 => {
+                    let mut offset = offset;
+                    let hours = digits(&mut offset, 2)?;
+                    literal(&mut offset, b':')?;
+                    let minutes = digits(&mut offset, 2)?;
+                    (hours <= 23 && minutes <= 59).then_some(())
+                }
+                _ => None,
+            }
+        }
+        strict(text.as_bytes()).is_some()
+    }
+
     /// Date and time of day at the offset the time was written with.
     pub fn local(self) -> Civil {
         Civil::new(self.seconds + i64::from(self.offset), self.nanos)
@@ -206,12 +246,7 @@ impl Civil {
 
 /// A duration as cel-go's `string()` prints it: seconds as a double, then `s`.
 pub(crate) fn duration_text(nanos: i64) -> String {
-    format!("{}s", seconds_of(nanos))
-}
-
-/// Go's `Duration.Seconds`, rounding included.
-pub(crate) fn seconds_of(nanos: i64) -> f64 {
-    in_units(nanos, NANOS_PER_SECOND)
+    format!("{}s", duration::seconds(nanos))
 }
 
 /// A duration in some unit as Go's `Hours`, `Minutes` and `Seconds` compute it: whole units and the rest apart, so that
@@ -266,8 +301,9 @@ fn offset(rest: &mut &[u8]) -> Option<i32> {
 
 /// The seconds of an offset `±HH:MM`; hours and minutes are any numbers that Go's `Atoi` takes.
 fn fixed_offset(zone: &str, hours: &str, minutes: &str, minutes_are_checked: bool) -> Result<i64, String> {
-    let hours = atoi(hours)?;
-    let minutes = atoi(minutes)?;
+    let number = |text| number::atoi(text).map_err(|error| error.to_string());
+    let hours = number(hours)?;
+    let minutes = number(minutes)?;
     if minutes_are_checked && !(0..=59).contains(&minutes) {
         return Err(format!("timezone offset minutes out of range [0, 59]: {zone}"));
     }
@@ -278,17 +314,7 @@ fn fixed_offset(zone: &str, hours: &str, minutes: &str, minutes_are_checked: boo
         hours.wrapping_add(minutes)
     };
     // Upstream goes through a duration, which wraps around.
-    Ok(seconds_of(total.wrapping_mul(60 * NANOS_PER_SECOND)) as i64)
-}
-
-/// Go's `strconv.Atoi`.
-fn atoi(text: &str) -> Result<i64, String> {
-    let error = |cause: &str| Err(format!("strconv.Atoi: parsing {}: {cause}", super::print::quote(text)));
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return error("invalid syntax");
-    }
-    text.parse().or_else(|_| error("value out of range"))
+    Ok(duration::seconds(total.wrapping_mul(60 * NANOS_PER_SECOND)) as i64)
 }
 
 /// The offset of a named zone at an instant, as Go's `time.LoadLocation` finds it.

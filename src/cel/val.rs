@@ -133,6 +133,8 @@ pub enum Trait {
     Indexer,
     /// Comprehensions.
     Iterable,
+    /// All that lists can do.
+    Lister,
     /// `matches`
     Matcher,
     /// `%`
@@ -214,7 +216,9 @@ impl<'a> Val<'a> {
                 Adder | Comparer | Divider | Modder | Multiplier | Negater | Subtractor
             ),
             Val::Uint(_) => matches!(wanted, Adder | Comparer | Divider | Modder | Multiplier | Subtractor),
-            Val::List(_) | Val::DocumentList(_) => matches!(wanted, Adder | Container | Indexer | Iterable | Sizer),
+            Val::List(_) | Val::DocumentList(_) => {
+                matches!(wanted, Adder | Container | Indexer | Iterable | Lister | Sizer)
+            }
             Val::Map(_) | Val::DocumentMap(_) | Val::Variables => {
                 matches!(wanted, Container | Indexer | Iterable | Sizer)
             }

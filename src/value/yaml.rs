@@ -1,15 +1,15 @@
-//! YAML text to documents.
+//! Located YAML trees to documents, and documents to YAML text.
 //!
-//! Upstream counterpart: `sigs.k8s.io/yaml`, whose way is by JSON: numbers are those of [`decode_number`](super::decode_number).
+//! Numbers become what Kubernetes' JSON decoder makes of them: `1.0` is the integer 1.
 
-use super::{Builder, Document};
-use crate::yaml::{self, Kind, Node};
+use super::{Builder, Document, Value};
+use crate::yaml::{self, Kind, Node, Number, emit::Emitter};
 
 impl Document {
     /// Reads the first document of a YAML text.
     ///
     /// # Errors
-    /// Where the text is not YAML, in the words of the Go library.
+    /// Where the text is not YAML, in the words of `sigs.k8s.io/yaml`.
     pub fn from_yaml(text: &str) -> Result<Self, String> {
         let tree = yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default())
             .map_err(|error| format!("error converting YAML to JSON: {}", error.go_text()))?;
@@ -31,10 +31,11 @@ impl Builder {
         match node.kind() {
             Kind::Null => self.null(),
             Kind::Bool(b) => self.bool(b),
-            Kind::Int(i) => self.int(i),
-            // JSON has no other integers.
-            Kind::Uint(u) => self.double(u as f64),
-            Kind::Float(f) => self.value(super::decode_number(f)),
+            Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => match node.number() {
+                Some(Number::Int(i)) => self.int(i),
+                Some(Number::Float(d)) => self.double(d),
+                None => self.null(),
+            },
             Kind::Str(text) => self.string(text),
             Kind::Seq(items) => {
                 self.begin_list();
@@ -50,6 +51,42 @@ impl Builder {
                     self.yaml(entry.value);
                 }
                 self.end();
+            }
+        }
+    }
+}
+
+impl Value<'_> {
+    /// YAML text that `kubectl` reads back as the same value, entries in written order.
+    pub fn to_yaml(self) -> String {
+        let mut emitter = Emitter::new();
+        self.emit(&mut emitter);
+        emitter.finish()
+    }
+
+    /// Hands the value to an emitter, for files with several documents.
+    pub fn emit(self, emitter: &mut Emitter) {
+        match self {
+            Value::Null => emitter.null(),
+            Value::Bool(b) => emitter.bool(b),
+            Value::Int(i) => emitter.int(i),
+            Value::Uint(u) => emitter.uint(u),
+            Value::Double(d) => emitter.float(d),
+            Value::String(text) => emitter.str(text),
+            Value::List(list) => {
+                emitter.begin_seq();
+                for item in list.iter() {
+                    item.emit(emitter);
+                }
+                emitter.end();
+            }
+            Value::Map(map) => {
+                emitter.begin_map();
+                for (key, item) in map.iter() {
+                    emitter.key(key.text());
+                    item.emit(emitter);
+                }
+                emitter.end();
             }
         }
     }

@@ -2,11 +2,20 @@
 //!
 //! Upstream counterpart: the messages of go.yaml.in/yaml/v2. A refusal that is not listed keeps our words.
 
-use super::Error;
+use super::{Error, ErrorKind};
 
 impl Error {
     /// The text of the Go library's error.
     pub fn go_text(&self) -> String {
+        if self.kind() == ErrorKind::Number {
+            let sign = if self.message().contains('-') { '-' } else { '+' };
+            let nan = self.message().to_ascii_lowercase().contains("nan");
+            return if nan {
+                "json: unsupported value: NaN".to_owned()
+            } else {
+                format!("json: unsupported value: {sign}Inf")
+            };
+        }
         let words = words(self.message());
         match self.go_line() {
             Some(line) => format!("yaml: line {line}: {words}"),

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use kyvtest::{
     cel::{
-        host::NoHost,
+        host::{Mocks, NoHost},
+        time::Timestamp,
         print,
         profile::Profile,
-        query::{Answer, Query, answer, with_value},
+        query::{Answer, Authorizer, Query, answer_with, with_value},
         val::Val,
     },
     value::Document,
@@ -35,7 +36,10 @@ fn check_vector(row: &Vector, profile: &'static Profile, object: &Document) -> R
     let mut query = Query::new(&row.expr, profile);
     query.object = Some(object);
     query.cost_limit = Some(VECTOR_COST_LIMIT);
-    let got = match answer(&query) {
+    let mut world = Mocks::new();
+    world.set_now(Timestamp::parse("2026-06-07T08:09:10Z").expect("a point in time"));
+    world.set_seed(1);
+    let got = match answer_with(&query, &world) {
         Answer::Value {
             type_name, value, cost, ..
         } => (None, None, Some(type_name), Some(value), cost),
@@ -133,7 +137,7 @@ fn table(name: &str, file: &str, rows: usize) {
         |row| row.0.to_string(),
         |(_, expr, want)| {
             let mut query = Query::new(expr, golden());
-            query.authorizer = true;
+            query.authorizer = Authorizer::Unbound;
             same(expr, want, &outcome(&query).0)
         },
     );
@@ -168,7 +172,10 @@ fn semantics() {
             let (expr, want) = line.rsplit_once('\t').expect("two columns");
             let mut query = Query::new(expr, golden());
             query.object = Some(&object);
-            let got = match answer(&query) {
+            let mut world = Mocks::new();
+    world.set_now(Timestamp::parse("2026-06-07T08:09:10Z").expect("a point in time"));
+    world.set_seed(1);
+    let got = match answer_with(&query, &world) {
                 Answer::Value { type_name, display, .. } => format!("{type_name} {display}"),
                 Answer::Failed { error, .. } => format!("ERR {error}"),
                 Answer::Refused(error) if error.phase() == "program" => format!("PROGRAM_ERR {}", error.first_line()),
@@ -205,7 +212,7 @@ fn compile() {
             query.namespace_object = Some(&empty);
             query.request = Some(&empty);
             query.variables = Some(&[]);
-            query.authorizer = true;
+            query.authorizer = Authorizer::Unbound;
             let got = match with_value(&query, &NoHost, |_, _| ()) {
                 Ok(()) => "OK".to_owned(),
                 Err(error) if error.phase() == "parse" => format!("PARSE ERROR: {error}"),
@@ -284,7 +291,7 @@ fn evaluate(units: &[Unit], row: &Evaluation) -> (String, String, Option<u64>) {
     query.namespace_object = Some(&namespace);
     query.request = Some(&request);
     query.variables = Some(&unit.variables);
-    query.authorizer = true;
+    query.authorizer = Authorizer::Unbound;
     let (got, cost) = outcome(&query);
     (expr.clone(), got, cost)
 }

@@ -289,8 +289,16 @@ fn namespace_resources(pascal: bool) -> Resources {
 fn answer<'a>(context: &Context<'a>, answer: Answer, failed: &str) -> Val<'a> {
     match answer {
         Ok(document) => Val::from(context.document(document)),
-        Err(error) => context.error(format_args!("{failed}: {error}")),
+        Err(error) => failure(context, &error, failed),
     }
+}
+
+/// An error of the host. A panic of upstream's code has nothing before it.
+fn failure<'a>(context: &Context<'a>, error: &str, failed: &str) -> Val<'a> {
+    if error.starts_with("internal error: ") {
+        return context.error(format_args!("{error}"));
+    }
+    context.error(format_args!("{failed}: {error}"))
 }
 
 /// The API version and resource that a call begins with, and the arguments after them.
@@ -409,7 +417,7 @@ fn to_gvr<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [_, Val::String(version), Val::String(kind)] = args else { return NO_SUCH_OVERLOAD };
     match context.host.resource_of_kind(version, kind) {
         Ok(gvr) => context.opaque(gvr),
-        Err(error) => context.error(format_args!("failed to map kind to resource: {error}")),
+        Err(error) => failure(context, &error, "failed to map kind to resource"),
     }
 }
 
