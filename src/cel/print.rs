@@ -2,11 +2,7 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use super::{
-    time::Timestamp,
-    types::OPTIONAL,
-    val::Val,
-};
+use super::{time::Timestamp, types::OPTIONAL, val::Val};
 use crate::{
     text::{duration, float},
     value::Value,

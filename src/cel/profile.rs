@@ -13,8 +13,6 @@ pub struct Behaviour {
     pub or_value_needs_optional: bool,
     /// `s.indexOf('', offset)` checks and clamps the offset (cel-go ≥ 0.29), or returns it as it is.
     pub index_of_empty_is_clamped: bool,
-    /// The minutes of a time-zone offset must lie between 0 and 59 (cel-go ≥ 0.29).
-    pub zone_minutes_are_checked: bool,
     /// `lists.range` refuses negative and huge sizes (cel-go ≥ 0.29).
     pub range_is_limited: bool,
     /// The cost of `startsWith` and `endsWith` follows the argument's size (cel-go ≥ 0.29), or the receiver's.
@@ -35,7 +33,6 @@ pub struct Behaviour {
 const CEL_GO_0_26: Behaviour = Behaviour {
     or_value_needs_optional: false,
     index_of_empty_is_clamped: false,
-    zone_minutes_are_checked: false,
     range_is_limited: false,
     affix_cost_by_argument: false,
     global_matches_has_cost: false,
@@ -49,7 +46,6 @@ const CEL_GO_0_26: Behaviour = Behaviour {
 const CEL_GO_0_29: Behaviour = Behaviour {
     or_value_needs_optional: true,
     index_of_empty_is_clamped: true,
-    zone_minutes_are_checked: true,
     range_is_limited: true,
     affix_cost_by_argument: true,
     global_matches_has_cost: true,
@@ -184,7 +180,7 @@ profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
     two_variables: true, bindings: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
     authorizer: false, json_patch: false, kyverno: false,
-}, CEL_GO_0_29, {
+}, CEL_GO_0_30, {
     homogeneous_literals: false, validators: false, constant_folding: false, cost_limit: None,
 });
 

@@ -196,7 +196,9 @@ impl<'a> Val<'a> {
                 Adder | Comparer | Divider | Modder | Multiplier | Negater | Subtractor
             ),
             Val::Uint(_) => matches!(wanted, Adder | Comparer | Divider | Modder | Multiplier | Subtractor),
-            Val::List(_) | Val::DocumentList(_) => matches!(wanted, Adder | Container | Indexer | Iterable | Lister | Sizer),
+            Val::List(_) | Val::DocumentList(_) => {
+                matches!(wanted, Adder | Container | Indexer | Iterable | Lister | Sizer)
+            }
             Val::Map(_) | Val::DocumentMap(_) | Val::Variables => {
                 matches!(wanted, Container | Indexer | Iterable | Sizer)
             }

@@ -28,10 +28,7 @@ pub(crate) fn declare_two_variables(library: &mut Library) {
 
 /// Declares `cel.@block`, which the planner knows.
 pub(crate) fn declare_bindings(library: &mut Library) {
-    library.add(
-        "cel.@block",
-        [global("cel_block_list", &[Type::list(Type::Dyn), A], A)],
-    );
+    library.add("cel.@block", [global("cel_block_list", &[Type::list(Type::Dyn), A], A)]);
 }
 
 /// A map with more entries; a key that is there already is an error.

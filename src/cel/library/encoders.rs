@@ -20,20 +20,24 @@ const MAX_SAFE: i64 = (1 << 53) - 1;
 pub(crate) fn declare(library: &mut Library) {
     library.add(
         "base64.decode",
-        [global("base64_decode_string", &[String], Bytes).unary(|context, args| match args[0] {
-            Val::String(text) => match decode(text.as_bytes()) {
-                Ok(bytes) => context.bytes(&bytes),
-                Err(at) => context.error(format_args!("illegal base64 data at input byte {at}")),
-            },
-            _ => NO_SUCH_OVERLOAD,
-        })],
+        [
+            global("base64_decode_string", &[String], Bytes).unary(|context, args| match args[0] {
+                Val::String(text) => match decode(text.as_bytes()) {
+                    Ok(bytes) => context.bytes(&bytes),
+                    Err(at) => context.error(format_args!("illegal base64 data at input byte {at}")),
+                },
+                _ => NO_SUCH_OVERLOAD,
+            }),
+        ],
     );
     library.add(
         "base64.encode",
-        [global("base64_encode_bytes", &[Bytes], String).unary(|context, args| match args[0] {
-            Val::Bytes(bytes) => context.string(&encode(bytes)),
-            _ => NO_SUCH_OVERLOAD,
-        })],
+        [
+            global("base64_encode_bytes", &[Bytes], String).unary(|context, args| match args[0] {
+                Val::Bytes(bytes) => context.string(&encode(bytes)),
+                _ => NO_SUCH_OVERLOAD,
+            }),
+        ],
     );
     library.add(
         "json.encode",
@@ -135,7 +139,10 @@ fn write_json(out: &mut std::string::String, value: Val<'_>) -> Result<(), std::
                     Val::String(key) => Ok((key, value)),
                     Val::Bool(_) => Err("type conversion error from bool to 'string'".to_owned()),
                     Val::Double(_) => Err("type conversion error from Double to 'string'".to_owned()),
-                    key => Err(format!("unsupported type conversion from '{}' to string", key.type_name())),
+                    key => Err(format!(
+                        "unsupported type conversion from '{}' to string",
+                        key.type_name()
+                    )),
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             entries.sort_by_key(|(key, _)| *key);

@@ -20,7 +20,9 @@ pub(crate) fn declare(library: &mut Library) {
         (&["replace", "split"], |_, args, _| {
             args.first().map(|text| scaled(size(text), 2.0 * STRING_TRAVERSAL))
         }),
-        (&["join"], |_, _, result| Some(scaled(size(result), 2.0 * STRING_TRAVERSAL))),
+        (&["join"], |_, _, result| {
+            Some(scaled(size(result), 2.0 * STRING_TRAVERSAL))
+        }),
         (&["find", "findAll"], |_, args, _| {
             let [text, pattern, ..] = args else { return None };
             Some(scaled(size(text) + 1, STRING_TRAVERSAL) * scaled(size(pattern), REGEX_LENGTH))

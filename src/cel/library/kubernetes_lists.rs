@@ -72,20 +72,24 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
     );
     library.add(
         "indexOf",
-        [member("list_a_index_of_int", &[Type::list(A), A], Int).binary(|_, args| {
-            let found = args[0].list_iter().position(|item| item.equals(&args[1]) == Some(true));
-            Val::Int(found.map_or(-1, |i| i as i64))
-        })],
+        [
+            member("list_a_index_of_int", &[Type::list(A), A], Int).binary(|_, args| {
+                let found = args[0].list_iter().position(|item| item.equals(&args[1]) == Some(true));
+                Val::Int(found.map_or(-1, |i| i as i64))
+            }),
+        ],
     );
     library.add(
         "lastIndexOf",
-        [member("list_a_last_index_of_int", &[Type::list(A), A], Int).binary(|_, args| {
-            let equal = |i: &usize| {
-                let item = args[0].list_get(*i);
-                item.is_some_and(|item| item.equals(&args[1]) == Some(true))
-            };
-            Val::Int((0..args[0].len()).rev().find(equal).map_or(-1, |i| i as i64))
-        })],
+        [
+            member("list_a_last_index_of_int", &[Type::list(A), A], Int).binary(|_, args| {
+                let equal = |i: &usize| {
+                    let item = args[0].list_get(*i);
+                    item.is_some_and(|item| item.equals(&args[1]) == Some(true))
+                };
+                Val::Int((0..args[0].len()).rev().find(equal).map_or(-1, |i| i as i64))
+            }),
+        ],
     );
     if version >= 1 {
         library.add(

@@ -201,7 +201,9 @@ fn range<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
     let max = if limited { MAX_RANGE } else { MAX_FREE_RANGE };
     if count > max {
-        return context.error(format_args!("lists.range: size {count} exceeds maximum allowed ({max})"));
+        return context.error(format_args!(
+            "lists.range: size {count} exceeds maximum allowed ({max})"
+        ));
     }
     let items: Vec<Val<'a>> = (0..count).map(Val::Int).collect();
     context.list(&items)
@@ -255,7 +257,11 @@ fn sort_by<'a>(context: &Context<'a>, list: Val<'a>, keys: Val<'a>) -> Val<'a> {
 fn allocation_cost(size: u64, factor: f64) -> u64 {
     let scaled = size as f64 * factor;
     // A negative depth makes Go's conversion wrap around.
-    let scaled = if scaled < 0.0 { scaled as i64 as u64 } else { scaled as u64 };
+    let scaled = if scaled < 0.0 {
+        scaled as i64 as u64
+    } else {
+        scaled as u64
+    };
     scaled.wrapping_add(CALL + LIST_BASE)
 }
 

@@ -21,8 +21,7 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
     macro_rules! family {
         ($name:literal, $id:literal, $prefer:expr) => {{
             let pair = |id, a, b, result| -> Overload {
-                global(id, &[a, b], result)
-                    .binary(|context, args| better(context, args[0], args[1], $name, $prefer))
+                global(id, &[a, b], result).binary(|context, args| better(context, args[0], args[1], $name, $prefer))
             };
             let list = |id, t: Type| -> Overload {
                 global(id, &[Type::list(t.clone())], t).unary(|context, args| best(context, args[0], $name, $prefer))
@@ -81,10 +80,16 @@ fn declare_rounding(library: &mut Library) {
         };
     }
     of_double!("math.ceil", "math_ceil_double", Double, |d: f64| Val::Double(d.ceil()));
-    of_double!("math.floor", "math_floor_double", Double, |d: f64| Val::Double(d.floor()));
+    of_double!("math.floor", "math_floor_double", Double, |d: f64| Val::Double(
+        d.floor()
+    ));
     // Halves go away from zero in Go as in Rust.
-    of_double!("math.round", "math_round_double", Double, |d: f64| Val::Double(d.round()));
-    of_double!("math.trunc", "math_trunc_double", Double, |d: f64| Val::Double(d.trunc()));
+    of_double!("math.round", "math_round_double", Double, |d: f64| Val::Double(
+        d.round()
+    ));
+    of_double!("math.trunc", "math_trunc_double", Double, |d: f64| Val::Double(
+        d.trunc()
+    ));
     of_double!("math.isInf", "math_isInf_double", Bool, |d: f64| Val::Bool(
         d.is_infinite()
     ));

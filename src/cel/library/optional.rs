@@ -33,13 +33,15 @@ pub(crate) fn declare(library: &mut Library, version: u32, behaviour: &Behaviour
     );
     library.add(
         "optional.ofNonZeroValue",
-        [global("optional_ofNonZeroValue", &[A], optional()).unary(|context, args| {
-            if is_zero(&args[0]) {
-                Val::NONE
-            } else {
-                context.some(args[0])
-            }
-        })],
+        [
+            global("optional_ofNonZeroValue", &[A], optional()).unary(|context, args| {
+                if is_zero(&args[0]) {
+                    Val::NONE
+                } else {
+                    context.some(args[0])
+                }
+            }),
+        ],
     );
     library.add(
         "optional.none",
@@ -47,18 +49,22 @@ pub(crate) fn declare(library: &mut Library, version: u32, behaviour: &Behaviour
     );
     library.add(
         "value",
-        [member("optional_value", &[optional()], A).unary(|_, args| match args[0] {
-            Val::Optional(Some(value)) => *value,
-            Val::Optional(None) => Val::Error("optional.none() dereference"),
-            _ => NO_SUCH_OVERLOAD,
-        })],
+        [
+            member("optional_value", &[optional()], A).unary(|_, args| match args[0] {
+                Val::Optional(Some(value)) => *value,
+                Val::Optional(None) => Val::Error("optional.none() dereference"),
+                _ => NO_SUCH_OVERLOAD,
+            }),
+        ],
     );
     library.add(
         "hasValue",
-        [member("optional_hasValue", &[optional()], Bool).unary(|_, args| match args[0] {
-            Val::Optional(value) => Val::Bool(value.is_some()),
-            _ => NO_SUCH_OVERLOAD,
-        })],
+        [
+            member("optional_hasValue", &[optional()], Bool).unary(|_, args| match args[0] {
+                Val::Optional(value) => Val::Bool(value.is_some()),
+                _ => NO_SUCH_OVERLOAD,
+            }),
+        ],
     );
     library.add(
         "or",
@@ -87,7 +93,11 @@ pub(crate) fn declare(library: &mut Library, version: u32, behaviour: &Behaviour
         "_[_]",
         [
             global("optional_list_index_int", &[Type::optional(list()), Int], optional()),
-            global("optional_map_index_value", &[Type::optional(map()), A], Type::optional(B)),
+            global(
+                "optional_map_index_value",
+                &[Type::optional(map()), A],
+                Type::optional(B),
+            ),
         ],
     );
     if version < 2 {
@@ -102,9 +112,8 @@ pub(crate) fn declare(library: &mut Library, version: u32, behaviour: &Behaviour
     );
     library.add(
         "first",
-        [member("list_first", &[list()], optional()).unary(|context, args| {
-            args[0].list_get(0).map_or(Val::NONE, |value| context.some(value))
-        })],
+        [member("list_first", &[list()], optional())
+            .unary(|context, args| args[0].list_get(0).map_or(Val::NONE, |value| context.some(value)))],
     );
     let optionals = || Type::list(Type::optional(A));
     library.add(

@@ -74,7 +74,11 @@ fn extract_all<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     };
     let found: Vec<Val<'a>> = if regex.group_count() == 0 {
         let spans = regex.find_all(text, None);
-        spans.into_iter().filter_map(|span| text.get(span)).map(Val::String).collect()
+        spans
+            .into_iter()
+            .filter_map(|span| text.get(span))
+            .map(Val::String)
+            .collect()
     } else {
         let captures = regex.captures_all(text, None);
         let groups = captures.iter().filter_map(|captures| captures.get(1));

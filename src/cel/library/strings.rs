@@ -51,7 +51,12 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
         "replace",
         [
             member("string_replace_string_string", &[String, String, String], String).variadic(replace),
-            member("string_replace_string_string_int", &[String, String, String, Int], String).variadic(replace),
+            member(
+                "string_replace_string_string_int",
+                &[String, String, String, Int],
+                String,
+            )
+            .variadic(replace),
         ],
     );
     library.add(
@@ -92,9 +97,8 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
         );
         library.add(
             "strings.quote",
-            [global("strings_quote", &[String], String).unary(|context, args| {
-                with_text(args, |s| context.string(&quote(s)))
-            })],
+            [global("strings_quote", &[String], String)
+                .unary(|context, args| with_text(args, |s| context.string(&quote(s))))],
         );
     }
     library.add(
@@ -188,9 +192,11 @@ fn index_of<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         // Beyond the end nothing is found, except that the empty text is found at the end.
         return Val::Int(if part.is_empty() { characters(text) as i64 } else { -1 });
     };
-    Val::Int(text[from..].find(part).map_or(-1, |found| {
-        offset + characters(&text[from..from + found]) as i64
-    }))
+    Val::Int(
+        text[from..]
+            .find(part)
+            .map_or(-1, |found| offset + characters(&text[from..from + found]) as i64),
+    )
 }
 
 fn last_index_of<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
@@ -217,7 +223,11 @@ fn last_index_of<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     }
     // A match that begins at the offset ends that much later.
     let end = byte_offset(text, offset + characters(part) as i64).unwrap_or(text.len());
-    Val::Int(text[..end].rfind(part).map_or(-1, |found| characters(&text[..found]) as i64))
+    Val::Int(
+        text[..end]
+            .rfind(part)
+            .map_or(-1, |found| characters(&text[..found]) as i64),
+    )
 }
 
 fn replace<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {

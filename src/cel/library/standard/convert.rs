@@ -136,9 +136,7 @@ fn to_double<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     match args[0] {
         Val::Int(i) => Val::Double(i as f64),
         Val::Uint(u) => Val::Double(u as f64),
-        Val::String(s) => {
-            number::parse_float(s).map_or_else(|_| failed(context, args[0], &Double), Val::Double)
-        }
+        Val::String(s) => number::parse_float(s).map_or_else(|_| failed(context, args[0], &Double), Val::Double),
         other => failed(context, other, &Double),
     }
 }
@@ -158,9 +156,7 @@ fn to_uint<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     match args[0] {
         Val::Double(d) => double_to_uint(d).map_or(UINT_OVERFLOW, Val::Uint),
         Val::Int(i) => u64::try_from(i).map_or(UINT_OVERFLOW, Val::Uint),
-        Val::String(s) => {
-            number::parse_uint(s, 10, 64).map_or_else(|_| failed(context, args[0], &Uint), Val::Uint)
-        }
+        Val::String(s) => number::parse_uint(s, 10, 64).map_or_else(|_| failed(context, args[0], &Uint), Val::Uint),
         other => failed(context, other, &Uint),
     }
 }
@@ -206,4 +202,3 @@ fn to_timestamp<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         other => failed(context, other, &Type::Timestamp),
     }
 }
-

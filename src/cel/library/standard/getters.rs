@@ -24,8 +24,11 @@ pub(super) fn declare(library: &mut Library) {
             );
         }};
     }
-    getter!("getFullYear", "timestamp_to_year", "timestamp_to_year_with_tz", |t| t.year);
-    getter!("getMonth", "timestamp_to_month", "timestamp_to_month_with_tz", |t| t.month - 1);
+    getter!("getFullYear", "timestamp_to_year", "timestamp_to_year_with_tz", |t| t
+        .year);
+    getter!("getMonth", "timestamp_to_month", "timestamp_to_month_with_tz", |t| t
+        .month
+        - 1);
     getter!(
         "getDayOfYear",
         "timestamp_to_day_of_year",
@@ -50,10 +53,16 @@ pub(super) fn declare(library: &mut Library) {
         "timestamp_to_day_of_week_with_tz",
         |t| t.weekday
     );
-    getter!("getHours", "timestamp_to_hours", "timestamp_to_hours_with_tz", |t| t.hour);
-    getter!("getMinutes", "timestamp_to_minutes", "timestamp_to_minutes_with_tz", |t| t
-        .minute);
-    getter!("getSeconds", "timestamp_to_seconds", "timestamp_to_seconds_tz", |t| t.second);
+    getter!("getHours", "timestamp_to_hours", "timestamp_to_hours_with_tz", |t| t
+        .hour);
+    getter!(
+        "getMinutes",
+        "timestamp_to_minutes",
+        "timestamp_to_minutes_with_tz",
+        |t| t.minute
+    );
+    getter!("getSeconds", "timestamp_to_seconds", "timestamp_to_seconds_tz", |t| t
+        .second);
     getter!(
         "getMilliseconds",
         "timestamp_to_milliseconds",
@@ -62,9 +71,18 @@ pub(super) fn declare(library: &mut Library) {
     );
 
     let duration = |id, implementation| member(id, &[Duration], Int).unary(implementation);
-    library.add("getHours", [duration("duration_to_hours", |_, args| units(args, 3_600_000_000_000))]);
-    library.add("getMinutes", [duration("duration_to_minutes", |_, args| units(args, 60_000_000_000))]);
-    library.add("getSeconds", [duration("duration_to_seconds", |_, args| units(args, 1_000_000_000))]);
+    library.add(
+        "getHours",
+        [duration("duration_to_hours", |_, args| units(args, 3_600_000_000_000))],
+    );
+    library.add(
+        "getMinutes",
+        [duration("duration_to_minutes", |_, args| units(args, 60_000_000_000))],
+    );
+    library.add(
+        "getSeconds",
+        [duration("duration_to_seconds", |_, args| units(args, 1_000_000_000))],
+    );
     library.add(
         "getMilliseconds",
         [duration("duration_to_milliseconds", |_, args| match args[0] {
@@ -77,12 +95,10 @@ pub(super) fn declare(library: &mut Library) {
 fn field<'a>(context: &Context<'a>, args: &[Val<'a>], field: fn(Civil) -> i64) -> Val<'a> {
     match args {
         [Val::Timestamp(t)] => Val::Int(field(t.utc())),
-        [Val::Timestamp(t), Val::String(zone)] => {
-            match t.in_zone(zone, context.profile.behaviour.zone_minutes_are_checked) {
-                Ok(civil) => Val::Int(field(civil)),
-                Err(text) => context.error(format_args!("{text}")),
-            }
-        }
+        [Val::Timestamp(t), Val::String(zone)] => match t.in_zone(zone) {
+            Ok(civil) => Val::Int(field(civil)),
+            Err(text) => context.error(format_args!("{text}")),
+        },
         _ => NO_SUCH_OVERLOAD,
     }
 }

@@ -5,10 +5,7 @@
 use std::fmt::Write as _;
 
 use super::format::Verb;
-use crate::cel::{
-    time,
-    val::Val,
-};
+use crate::cel::{time, val::Val};
 use crate::text::{
     float::{self, Layout},
     number,
@@ -84,11 +81,13 @@ pub(super) fn octal(arg: Val<'_>) -> Option<String> {
 
 pub(super) fn hex(arg: Val<'_>, upper: bool) -> Option<String> {
     let bytes = |bytes: &[u8]| {
-        bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, byte| {
-            // Writing into memory cannot fail.
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
+        bytes
+            .iter()
+            .fold(String::with_capacity(2 * bytes.len()), |mut out, byte| {
+                // Writing into memory cannot fail.
+                let _ = write!(out, "{byte:02x}");
+                out
+            })
     };
     let text = match arg {
         Val::Int(i) => format!("{}{:x}", sign(i), i.unsigned_abs()),
@@ -245,6 +244,9 @@ fn map(arg: Val<'_>) -> Result<String, String> {
         entries.push((key, element(value)?));
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0));
-    let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
+    let entries: Vec<String> = entries
+        .into_iter()
+        .map(|(key, value)| format!("{key}:{value}"))
+        .collect();
     Ok(format!("{{{}}}", entries.join(", ")))
 }

@@ -19,9 +19,7 @@ pub(super) fn clause(verb: Verb, precision: Option<i64>, arg: Val<'_>) -> Result
     let number = |layout| match arg {
         Val::Int(i) => Some(float::format(i as f64, layout, Some(precision))),
         Val::Uint(u) => Some(float::format(u as f64, layout, Some(precision))),
-        Val::Double(d) => {
-            Some(special(d).map_or_else(|| float::format(d, layout, Some(precision)), str::to_owned))
-        }
+        Val::Double(d) => Some(special(d).map_or_else(|| float::format(d, layout, Some(precision)), str::to_owned)),
         _ => None,
     };
     let (text, otherwise) = match verb {
@@ -85,7 +83,10 @@ fn string(arg: Val<'_>) -> Result<String, String> {
                 .map(|(key, value)| Ok((string(key)?, string(value)?)))
                 .collect::<Result<_, String>>()?;
             entries.sort_by(|a, b| a.0.cmp(&b.0));
-            let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
+            let entries: Vec<String> = entries
+                .into_iter()
+                .map(|(key, value)| format!("{key}: {value}"))
+                .collect();
             format!("{{{}}}", entries.join(", "))
         }
         _ => return refuse(STRING_CLAUSE, arg),
