@@ -3,13 +3,29 @@
 //! Upstream counterpart: github.com/google/cel-go with k8s.io/apiserver/pkg/cel and Kyverno's `pkg/cel`.
 
 pub mod ast;
+pub mod authorizer;
+pub mod check;
+pub mod compile;
+pub mod composite;
 pub mod context;
+mod cost;
 pub mod decl;
+pub mod env;
+pub mod eval;
+mod fold;
 pub mod host;
+mod infer;
+pub mod issue;
 pub mod library;
-pub(crate) mod ops;
+mod ops;
+pub mod plan;
 pub mod print;
 pub mod profile;
+pub mod program;
+pub mod query;
+pub mod syntax;
 pub mod time;
+mod trace;
 pub mod types;
 pub mod val;
+mod validate;

@@ -1,9 +1,162 @@
 //! Arguments, configuration and exit codes; the only room that prints or exits.
+//!
+//! A subcommand is one file beside this one, with its arguments and a `run`, and one variant of `Command`. Commands
+//! write through the one `Output` handle and end with an [`Exit`] or a `Failure`.
 
-use std::{ffi::OsString, process::ExitCode};
+mod color;
+mod completions;
+mod crash;
+mod exit;
+mod explain;
+pub mod input;
+mod man;
+mod output;
 
-/// Runs the command line and says with which code the process shall end.
+use std::{ffi::OsString, io, process::ExitCode};
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::diagnostic::{Code, Diagnostic, Sources};
+
+pub use crash::guarded;
+pub use exit::Exit;
+
+use color::ColorChoice;
+use output::Output;
+
+/// Kyverno-compatible policy test harness
+///
+/// kyvtest asks two engines the same admission question: what Kyverno decides, and what the Kubernetes API server decides
+/// with the ValidatingAdmissionPolicy that stands for the same policy. It never talks to a cluster or to the network.
+///
+/// What was asked for goes to standard output, everything else to standard error.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kyvtest",
+    bin_name = "kyvtest",
+    version,
+    max_term_width = 100,
+    styles = color::HELP,
+    after_long_help = exit::help(),
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    /// When to use colour
+    ///
+    /// With `auto`, colour is for terminals only; NO_COLOR and TERM=dumb turn it off, CLICOLOR_FORCE turns it on.
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    color: ColorChoice,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Explain(explain::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+impl Command {
+    fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        match self {
+            Self::Explain(args) => args.run(output),
+            Self::Completions(args) => args.run(output),
+            Self::Man(args) => args.run(output),
+        }
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+enum Failure {
+    /// The user's input cannot be used; the diagnostics say why.
+    Input(Vec<Diagnostic>, Sources),
+    /// Standard output does not take what we write.
+    Output(io::Error),
+}
+
+impl From<Diagnostic> for Failure {
+    /// For diagnostics that refer to no source.
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self::Input(vec![diagnostic], Sources::new())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Runs the command line (the program's name first) and says with which code the process shall end.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let _ = args;
-    ExitCode::SUCCESS
+    let args: Vec<OsString> = args.collect();
+    guarded(&args, &mut io::stderr(), || run(&args)).into()
+}
+
+fn run(args: &[OsString]) -> Exit {
+    let mut output = Output::new(color::asked_for(args));
+    let result = match Cli::try_parse_from(args) {
+        Ok(cli) => cli.command.run(&mut output),
+        Err(error) => answer(&error, &mut output),
+    };
+    finish(result, &mut output)
+}
+
+/// Shows the outcome of a command and turns it into an exit code.
+fn finish(result: Result<Exit, Failure>, output: &mut Output) -> Exit {
+    let result = result.and_then(|exit| {
+        output.flush()?;
+        Ok(exit)
+    });
+    match result {
+        Ok(exit) => exit,
+        Err(Failure::Input(diagnostics, sources)) => {
+            for (i, diagnostic) in diagnostics.iter().enumerate() {
+                if i > 0 {
+                    output.remark("\n");
+                }
+                output.diagnostic(diagnostic, &sources);
+            }
+            Exit::Input
+        }
+        // The reader has seen enough, as in `kyvtest … | head`.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
+        Err(Failure::Output(error)) => {
+            let message = format!("cannot write to standard output: {}", input::reason(&error));
+            output.diagnostic(&Diagnostic::new(Code::OutputFailed, message), &Sources::new());
+            Exit::Input
+        }
+    }
+}
+
+/// What the argument parser has to say: help and version, which were asked for, or an error.
+fn answer(error: &clap::Error, output: &mut Output) -> Result<Exit, Failure> {
+    let text = error.render().ansi().to_string();
+    if error.use_stderr() {
+        let code = format!("error[{}]:", Code::CommandLine);
+        output.remark(&text.replacen("error:", &code, 1));
+        Ok(Exit::Input)
+    } else {
+        output.styled(&text)?;
+        Ok(Exit::Success)
+    }
+}
+
+/// The whole command line, for completions and the manual page.
+fn command() -> clap::Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::command().debug_assert();
+    }
 }

@@ -1,9 +1,13 @@
-//! Leaf helpers on strings and numbers: Kubernetes quantity, Kyverno wildcard, Go duration, Go number formatting and quoting.
+//! Leaf helpers on strings and numbers: Kubernetes quantity, Kyverno wildcard, Go durations, numbers, quoting, URLs and
+//! addresses, semantic versions.
 
 pub mod decimal;
 pub mod duration;
 pub mod float;
+pub(crate) mod ip;
 pub mod number;
 pub mod quantity;
 pub mod quote;
+pub(crate) mod semver;
+pub(crate) mod url;
 pub mod wildcard;

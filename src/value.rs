@@ -9,8 +9,9 @@
 mod build;
 mod diff;
 mod json;
+mod yaml;
 
-pub use build::{Builder, decode_number};
+pub use build::Builder;
 pub use diff::{Change, diff};
 
 use std::{fmt, hash::Hasher};

@@ -1,1 +1,205 @@
-//! YAML as Kubernetes reads it: events to a located tree with Go's scalar rules, and back.
+//! YAML as Kubernetes reads it: text to located trees with Go's scalar rules, and values back to text.
+//!
+//! Counterpart: Kyverno 1.19's document splitter, go.yaml.in/yaml/v2 2.4 and sigs.k8s.io/yaml 1.6. The way is
+//! `split` (documents) → `scan` (tokens) → `parse` (syntax) → `compose` (tree). Scanner and parser are our own: what the
+//! Go library accepts is a dialect of YAML 1.1, and the crates that give events read YAML 1.2.
+//!
+//! Known deviations, all on inputs that no file of Kubernetes has: see the headers of `scan` and `compose`; nesting and
+//! size have limits ([`Limits`]); control characters are looked for in the whole document, not only up to `...`.
+
+mod chars;
+mod compose;
+pub mod emit;
+mod error;
+mod number;
+mod parse;
+mod position;
+mod resolve;
+mod scalar;
+mod scan;
+mod scan_scalar;
+mod scan_tag;
+mod split;
+mod token;
+mod tree;
+
+use std::sync::{Arc, OnceLock};
+
+pub use error::{Error, ErrorKind};
+pub use position::{LineIndex, Position, Span};
+pub use scalar::Segments;
+pub use tree::{Entries, Entry, Items, Kind, Node, NodeId, Number, Tree};
+
+/// What happens to a key that is set twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// The last one wins, as for `kubectl apply` and for Kyverno's resources.
+    #[default]
+    Lax,
+    /// It is an error, also where one of the two comes from a merge.
+    Strict,
+}
+
+/// What the reader refuses for its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest file, in bytes; never more than 4 GiB.
+    pub bytes: usize,
+    /// The deepest nesting, aliases expanded. Readers of the tree may rely on it for their recursion.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes: 64 << 20,
+            depth: 1000,
+        }
+    }
+}
+
+/// The documents of one file.
+#[derive(Debug)]
+pub struct Stream {
+    source: Arc<str>,
+    documents: Vec<Document>,
+    error: Option<Box<Error>>,
+    cut: Option<Box<Error>>,
+    lines: OnceLock<LineIndex>,
+}
+
+/// One document of a file.
+#[derive(Debug)]
+pub struct Document {
+    span: Span,
+    tree: Result<Tree, Box<Error>>,
+}
+
+impl Stream {
+    /// The text of the file. Where the file ends without a line feed, one is added; bytes that are no UTF-8 are `?`.
+    /// Offsets are those of the file.
+    pub fn source(&self) -> &Arc<str> {
+        &self.source
+    }
+
+    /// The documents that Kyverno finds: those with more than blank lines and comments.
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+
+    /// The documents, given away.
+    pub fn into_documents(self) -> Vec<Document> {
+        self.documents
+    }
+
+    /// Why the file could not be read at all: it is too large.
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_deref()
+    }
+
+    /// Where Kyverno stops reading without a word: at a line that starts with `---` and goes on with something else.
+    /// What follows is lost, and so is the document that the line would have ended.
+    pub fn cut(&self) -> Option<&Error> {
+        self.cut.as_deref()
+    }
+
+    /// The first reason not to use the file: its own error, or that of a document.
+    pub fn first_error(&self) -> Option<&Error> {
+        let own = self.error();
+        own.or_else(|| self.documents.iter().find_map(|document| document.tree().err()))
+    }
+
+    /// The lines of the file, found on first use.
+    pub fn lines(&self) -> &LineIndex {
+        self.lines.get_or_init(|| LineIndex::new(Arc::clone(&self.source)))
+    }
+}
+
+impl Document {
+    /// Where the document stands in the file.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// The document's tree, or why it has none.
+    pub fn tree(&self) -> Result<&Tree, &Error> {
+        self.tree.as_ref().map_err(|error| &**error)
+    }
+
+    /// The document's tree, given away.
+    pub fn into_tree(self) -> Result<Tree, Error> {
+        self.tree.map_err(|error| *error)
+    }
+}
+
+/// Reads a file: splits it into documents and reads each one. An error in one of them leaves the others alone.
+pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
+    let bytes = bytes.as_ref();
+    if bytes.len() > limits.bytes.min(u32::MAX as usize / 2) {
+        let message = format!("this file has more than {} bytes", limits.bytes);
+        return Stream {
+            source: "".into(),
+            documents: Vec::new(),
+            error: Some(Error::new(ErrorKind::Limit, Span::default(), message)),
+            cut: None,
+            lines: OnceLock::new(),
+        };
+    }
+    let (text, invalid) = to_text(bytes);
+    let source: Arc<str> = text.into();
+    let (spans, cut) = split::split(source.as_bytes());
+    let documents = spans
+        .into_iter()
+        .map(|span| Document {
+            span,
+            tree: document(&source, span, &invalid, mode, limits),
+        })
+        .collect();
+    Stream {
+        source,
+        documents,
+        error: None,
+        cut,
+        lines: OnceLock::new(),
+    }
+}
+
+/// The file as text with a final line feed, and the bytes that had to be replaced.
+fn to_text(bytes: &[u8]) -> (String, Vec<u32>) {
+    let mut text = String::with_capacity(bytes.len() + 1);
+    let mut invalid = Vec::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for _ in chunk.invalid() {
+            invalid.push(text.len() as u32);
+            text.push('?');
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    (text, invalid)
+}
+
+fn document(source: &Arc<str>, span: Span, invalid: &[u32], mode: Mode, limits: &Limits) -> Result<Tree, Box<Error>> {
+    let next = invalid.partition_point(|at| *at < span.start);
+    if let Some(&at) = invalid.get(next).filter(|at| **at < span.end) {
+        return Err(Error::new(
+            ErrorKind::Encoding,
+            Span::new(at, at + 1),
+            "this is not UTF-8",
+        ));
+    }
+    if let Some(at) = chars::forbidden(&source[span.start as usize..span.end as usize]) {
+        let at = span.start as usize + at;
+        let found = source[at..].chars().next().unwrap_or_default();
+        let message = format!("the character U+{:04X} is not allowed", found as u32);
+        return Err(Error::new(
+            ErrorKind::Encoding,
+            Span::of(at, at + found.len_utf8()),
+            message,
+        ));
+    }
+    let syntax = parse::parse(source, span, limits.depth)?;
+    compose::compose(source, syntax, mode, limits, span.start)
+}

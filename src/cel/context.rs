@@ -27,6 +27,11 @@ impl Scratch {
         Self::default()
     }
 
+    /// Text that lives until the next reset.
+    pub fn text(&self, text: &str) -> &str {
+        self.bump.alloc_str(text)
+    }
+
     /// Forgets all values, keeps the memory.
     pub fn reset(&mut self) {
         self.bump.reset();
@@ -74,7 +79,7 @@ impl<'a> Context<'a> {
 
     /// Text that lives as long as the evaluation.
     pub fn text(&self, text: &str) -> &'a str {
-        self.scratch.bump.alloc_str(text)
+        self.scratch.text(text)
     }
 
     /// A string value.

@@ -20,9 +20,18 @@ pub(crate) mod strings;
 mod tests;
 
 use super::{
+    context::Context,
     decl::Library,
+    env::Env,
+    host::Attributes,
     profile::{Behaviour, Libraries},
+    query::{Authorizer, Query},
+    types::Type,
+    val::Val,
 };
+use crate::value::Value;
+
+pub(crate) mod kubernetes;
 
 /// Puts an environment's functions together.
 pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
@@ -61,8 +70,55 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
     if libraries.bindings {
         comprehensions::declare_bindings(&mut library);
     }
+    kubernetes::declare(&mut library, libraries);
     if libraries.kubernetes_base {
         kubernetes_cost::declare(&mut library);
     }
     library
+}
+
+/// Declares what the libraries need in an environment besides functions: structures, receivers, the authorizer.
+pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
+    for structure in kubernetes::structs::structs() {
+        env.declare_struct(&structure.name, structure.fields);
+    }
+    if authorizer {
+        env.declare("authorizer", Type::structure(kubernetes::authz::AUTHORIZER));
+        env.declare(
+            "authorizer.requestResource",
+            Type::structure(kubernetes::authz::RESOURCE_CHECK),
+        );
+    }
+}
+
+/// Gives values to what [`declare_variables`] declared.
+pub(crate) fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, values: &mut [Option<Val<'a>>]) {
+    let mut bind = |name: &str, value: Val<'a>| {
+        if let Some(i) = env.variables().iter().position(|variable| &*variable.name == name) {
+            values[i] = Some(value);
+        }
+    };
+    if query.authorizer == Authorizer::Bound {
+        bind("authorizer", context.opaque(kubernetes::authz::Authorizer::default()));
+        let text = |path: &[&str]| {
+            query
+                .request
+                .and_then(|request| request.root().at(path))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let attributes = Attributes {
+            group: text(&["requestResource", "group"]),
+            resource: text(&["requestResource", "resource"]),
+            subresource: text(&["requestSubResource"]),
+            namespace: text(&["namespace"]),
+            name: text(&["name"]),
+            ..Attributes::default()
+        };
+        bind(
+            "authorizer.requestResource",
+            context.opaque(kubernetes::authz::ResourceCheck::of_request(attributes)),
+        );
+    }
 }

@@ -3,7 +3,11 @@
 
 use std::sync::LazyLock;
 
-use super::{decl::Library, library};
+use super::{
+    decl::Library,
+    library,
+    syntax::{Macros, ParseOptions},
+};
 
 /// Where functions behave differently from one cel-go or library release to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +23,11 @@ pub struct Behaviour {
     pub affix_cost_by_argument: bool,
     /// The global form `matches(s, re)` costs as much as the member form (cel-go ≥ 0.29), or 1.
     pub global_matches_has_cost: bool,
+    /// `format.qualifiedName()` speaks of label keys (Kubernetes ≥ 1.35), or of qualified names.
+    pub qualified_names_are_label_keys: bool,
+    /// `add` and `sub` leave the quantity that they are called on alone (Kubernetes ≥ 1.37); before that, a quantity that
+    /// does not fit 64 bits changes along with the result.
+    pub quantity_sums_are_copies: bool,
     /// `duration(int)` is declared, though it fails whenever it is called (cel-go < 0.29).
     pub int_to_duration_is_declared: bool,
     /// The type `optional_type` prints with a parameter (cel-go ≥ 0.29).
@@ -29,26 +38,30 @@ pub struct Behaviour {
     pub timestamps_are_strict: bool,
 }
 
-/// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor.
+/// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor, and the libraries of Kubernetes 1.35 and 1.36.
 const CEL_GO_0_26: Behaviour = Behaviour {
     or_value_needs_optional: false,
     index_of_empty_is_clamped: false,
     range_is_limited: false,
     affix_cost_by_argument: false,
     global_matches_has_cost: false,
+    qualified_names_are_label_keys: true,
+    quantity_sums_are_copies: false,
     int_to_duration_is_declared: true,
     optional_type_has_a_parameter: false,
     nan_compares_false: false,
     timestamps_are_strict: false,
 };
 
-/// cel-go 0.29, which Kubernetes 1.37 vendors.
+/// cel-go 0.29, which Kubernetes 1.37 vendors, and the libraries of Kubernetes 1.37.
 const CEL_GO_0_29: Behaviour = Behaviour {
     or_value_needs_optional: true,
     index_of_empty_is_clamped: true,
     range_is_limited: true,
     affix_cost_by_argument: true,
     global_matches_has_cost: true,
+    qualified_names_are_label_keys: true,
+    quantity_sums_are_copies: true,
     int_to_duration_is_declared: false,
     optional_type_has_a_parameter: true,
     nan_compares_false: false,
@@ -124,12 +137,16 @@ pub struct Profile {
     pub libraries: Libraries,
     /// The rules that changed between releases.
     pub behaviour: Behaviour,
+    /// The syntax: macros, switches, limits.
+    pub syntax: ParseOptions,
     /// Whether all elements of a literal must have one type.
     pub homogeneous_literals: bool,
     /// Whether literals of durations, timestamps, regular expressions and formats are checked at compile time.
     pub validators: bool,
     /// Whether constants are folded when the program is made, so that their errors show there.
     pub constant_folding: bool,
+    /// Whether the variables of an expression are all dyn and failed ones absent, as in the reference data.
+    pub dynamic_variables: bool,
     /// Whether cost is counted, and the limit of one evaluation.
     pub cost_limit: Option<u64>,
     functions: LazyLock<Library>,
@@ -152,36 +169,53 @@ macro_rules! profile {
 /// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `PerCallLimit`.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
 
-profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, CEL_GO_0_26, {
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, Behaviour {
+    qualified_names_are_label_keys: false, ..CEL_GO_0_26
+}, {
+    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(K8S_1_37, "k8s-1.37", Libraries {
     kubernetes_lists: Some(1), ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    syntax: ParseOptions::cel_go_0_29(Macros::KUBERNETES),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     math: Some(2), encoders: true, regex: true, bindings: true, json_patch: true, kyverno: true, ..KUBERNETES_1_34
-}, CEL_GO_0_30, {
-    homogeneous_literals: true, validators: false, constant_folding: false, cost_limit: None,
+}, Behaviour {
+    // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
-    math: Some(2), encoders: true, bindings: true, json_patch: true, ..KUBERNETES_1_34
+    math: Some(2), encoders: true, bindings: true, json_patch: true,
+    kubernetes_lists: Some(1), ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
-    homogeneous_literals: true, validators: true, constant_folding: true, cost_limit: Some(PER_CALL_LIMIT),
+    syntax: ParseOptions::cel_go_0_29(Macros { bind: true, math: true, ..Macros::KUBERNETES }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: true, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
     two_variables: true, bindings: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
     authorizer: false, json_patch: false, kyverno: false,
 }, CEL_GO_0_30, {
-    homogeneous_literals: false, validators: false, constant_folding: false, cost_limit: None,
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        exists_one_camel: true, bind: true, math: true, protos: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
 });
 
 static ALL: [&Profile; 7] = [

@@ -46,6 +46,15 @@ pub enum Type {
     Type(Option<Arc<Type>>),
 }
 
+/// A declared structure: what may be selected from a value of the type, and the type that it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StructType {
+    /// The name, as messages print it.
+    pub name: Name,
+    /// The fields.
+    pub fields: Vec<(Name, Type)>,
+}
+
 /// The first type parameter of an overload.
 pub const A: Type = Type::Param(0);
 /// The second type parameter of an overload.

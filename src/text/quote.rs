@@ -20,6 +20,22 @@ pub fn quote_ascii(text: &str) -> String {
     out
 }
 
+/// [`quote`] of bytes that are text for the most part: error texts quote pieces that may end inside of a character.
+pub fn quote_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() + 2);
+    out.push('"');
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            push(&mut out, c, '"', c.is_ascii() || is_print(c));
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, r"\x{byte:02x}");
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// A character in single quotes (`strconv.QuoteRune`).
 pub fn quote_char(c: char) -> String {
     quote_with(c.encode_utf8(&mut [0; 4]), '\'', true)

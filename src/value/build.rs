@@ -29,17 +29,6 @@ enum Open {
     Map { pairs: usize, key: Option<(u32, u32, u32)> },
 }
 
-/// A number as Kubernetes' JSON decoder delivers it after Go has written the float as JSON: whole doubles that fit int64
-/// become integers.
-pub fn decode_number(number: f64) -> Value<'static> {
-    // 2^63 itself does not fit; Go prints whole floats below 1e21 without exponent.
-    if number.fract() == 0.0 && number >= -9_223_372_036_854_775_808.0 && number < 9_223_372_036_854_775_808.0 {
-        Value::Int(number as i64)
-    } else {
-        Value::Double(number)
-    }
-}
-
 impl Builder {
     /// An empty builder.
     pub fn new() -> Self {

@@ -2,6 +2,9 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
+mod cel;
+mod cel_parse;
 mod regex;
 mod support;
 mod text;
+mod yaml;

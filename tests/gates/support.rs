@@ -1,6 +1,8 @@
 //! The helper that every gate uses: finds the reference data, runs rows in parallel, counts, and compares the
 //! disagreements with `fixtures/gates/<name>.known`.
 
+#![expect(clippy::print_stdout, reason = "a gate tells its counts and its disagreements")]
+
 use std::{
     collections::BTreeMap,
     fs,

@@ -1,0 +1,199 @@
+//! The `variables` of a policy: each sees those before it, runs on first use and then keeps its value or error.
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/cel/composition.go` and `pkg/cel/lazy`; Kyverno's
+//! `pkg/cel/compiler` builds on the same.
+
+use std::cell::Cell;
+
+use super::{
+    ast::Name,
+    compile::{CompileError, compile},
+    context::Scratch,
+    env::Env,
+    eval::{Activation, Variables, evaluate},
+    host::Host,
+    program::Program,
+    types::Type,
+    val::Val,
+};
+
+/// The structure type of `variables`.
+pub const VARIABLES_TYPE: &str = "kubernetes.variables";
+
+/// How variables are typed and how their errors look to the expressions that use them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Composition {
+    /// Types are kept where JSON-like, and an error says which variable failed.
+    Kubernetes,
+    /// As Kubernetes, under Kyverno's texts.
+    Kyverno,
+    /// Everything is dyn, and a variable that failed is simply absent: how the reference data was computed.
+    Golden,
+}
+
+/// The compiled variables of a policy.
+#[derive(Debug)]
+pub struct Composite {
+    programs: Vec<(Name, Result<Program, CompileError>)>,
+    composition: Composition,
+}
+
+impl Composite {
+    /// Compiles variables in order; each is declared in `env` for those behind it.
+    pub fn compile<'t>(
+        variables: impl IntoIterator<Item = (&'t str, &'t str)>,
+        env: &mut Env,
+        composition: Composition,
+    ) -> Self {
+        let mut fields: Vec<(Name, Type)> = Vec::new();
+        let mut programs: Vec<(Name, Result<Program, CompileError>)> = Vec::new();
+        match composition {
+            Composition::Kubernetes | Composition::Kyverno => {
+                env.declare("variables", Type::structure(VARIABLES_TYPE));
+                env.declare_struct(VARIABLES_TYPE, []);
+            }
+            Composition::Golden => {
+                env.declare("variables", Type::Dyn);
+            }
+        }
+        for (name, text) in variables {
+            let name = Name::from(name);
+            let program = compile(text, env);
+            let declared = match &program {
+                Ok(program) => declared_type(program.result_type(), composition),
+                Err(_) => Type::Dyn,
+            };
+            // A second variable of the same name takes the first one's place.
+            fields.retain(|(known, _)| *known != name);
+            fields.push((name.clone(), declared));
+            if composition != Composition::Golden {
+                env.declare_struct(VARIABLES_TYPE, fields.iter().cloned());
+            }
+            programs.retain(|(known, _)| *known != name);
+            programs.push((name, program));
+        }
+        Self { programs, composition }
+    }
+
+    /// The variables with what compiling them came to.
+    pub fn programs(&self) -> &[(Name, Result<Program, CompileError>)] {
+        &self.programs
+    }
+
+    /// The variables of one request.
+    pub fn bind<'a>(&'a self, scratch: &'a Scratch, values: &'a [Option<Val<'a>>], host: &'a dyn Host) -> Lazy<'a> {
+        let states: Vec<Cell<State<'a>>> = self.programs.iter().map(|_| Cell::new(State::Pending)).collect();
+        Lazy {
+            composite: self,
+            scratch,
+            values,
+            host,
+            states,
+            cost: Cell::new(0),
+        }
+    }
+}
+
+/// The type that a variable has for the expressions that use it.
+///
+/// kubernetes: pkg/admission/plugin/cel/composition.go `convertCelTypeToDeclType`.
+fn declared_type(t: &Type, composition: Composition) -> Type {
+    if composition == Composition::Kyverno {
+        return t.clone();
+    }
+    match t {
+        Type::Bool
+        | Type::Bytes
+        | Type::Double
+        | Type::Duration
+        | Type::Int
+        | Type::Null
+        | Type::String
+        | Type::Timestamp
+        | Type::Uint => t.clone(),
+        Type::List(element) => Type::list(declared_type(element, composition)),
+        Type::Map(entry) => Type::map(
+            declared_type(&entry.0, composition),
+            declared_type(&entry.1, composition),
+        ),
+        Type::Dyn | Type::Error | Type::Struct(_) | Type::Opaque(..) | Type::Param(_) | Type::Type(_) => Type::Dyn,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum State<'a> {
+    Pending,
+    Running,
+    Done(Val<'a>),
+}
+
+/// The variables of one request, evaluated as they are asked for.
+pub struct Lazy<'a> {
+    composite: &'a Composite,
+    scratch: &'a Scratch,
+    values: &'a [Option<Val<'a>>],
+    host: &'a dyn Host,
+    states: Vec<Cell<State<'a>>>,
+    cost: Cell<u64>,
+}
+
+impl std::fmt::Debug for Lazy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lazy").field("cost", &self.cost).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Lazy<'a> {
+    /// What the variables that were used have cost so far.
+    pub fn cost(&self) -> u64 {
+        self.cost.get()
+    }
+
+    fn evaluate(&'a self, i: usize) -> Val<'a> {
+        let (name, program) = &self.composite.programs[i];
+        let program = match program {
+            Ok(program) => program,
+            Err(error) => {
+                let text = format!("composited variable \"{name}\" fails to compile: {error}");
+                return self.error(&text);
+            }
+        };
+        let activation = Activation {
+            values: self.values,
+            variables: Some(self),
+        };
+        let outcome = evaluate(program, self.scratch, activation, self.host, None);
+        self.cost.set(self.cost.get().saturating_add(outcome.cost));
+        match outcome.value {
+            Val::Error(text) => match self.composite.composition {
+                Composition::Kubernetes | Composition::Kyverno => {
+                    self.error(&format!("composited variable \"{name}\" fails to evaluate: {text}"))
+                }
+                Composition::Golden => outcome.value,
+            },
+            value => value,
+        }
+    }
+
+    fn error(&self, text: &str) -> Val<'a> {
+        Val::Error(self.scratch.text(text))
+    }
+}
+
+impl<'a> Variables<'a> for Lazy<'a> {
+    fn get(&'a self, name: &str) -> Option<Val<'a>> {
+        let i = self.composite.programs.iter().position(|(known, _)| &**known == name)?;
+        let value = match self.states[i].get() {
+            State::Done(value) => value,
+            // A variable sees only those before it, so this needs two of one name; it is an error like any other.
+            State::Running => self.error(&format!("composited variable \"{name}\" refers to itself")),
+            State::Pending => {
+                self.states[i].set(State::Running);
+                let value = self.evaluate(i);
+                self.states[i].set(State::Done(value));
+                value
+            }
+        };
+        (self.composite.composition != Composition::Golden || !value.is_error()).then_some(value)
+    }
+}

@@ -1,0 +1,169 @@
+//! The run-time cost of calls.
+//!
+//! Upstream counterpart: cel-go `interpreter/runtimecost.go` and the shared helpers of
+//! `k8s.io/apiserver/pkg/cel/library/cost.go`.
+
+use super::{
+    decl::{CostFunction, Function},
+    profile::Behaviour,
+    val::Val,
+};
+
+/// The cost of reading a variable or a field.
+pub(crate) const SELECT: u64 = 1;
+/// The cost of making a list.
+pub(crate) const LIST: u64 = 10;
+/// The cost of making a map.
+pub(crate) const MAP: u64 = 30;
+/// The cost of making a message.
+pub(crate) const STRUCT: u64 = 40;
+
+/// The part of a text's length that walking over it costs.
+pub(crate) const TEXT_FACTOR: f64 = 0.1;
+/// The part of a pattern's length that matching costs.
+pub(crate) const REGEX_FACTOR: f64 = 0.25;
+
+/// How a call's cost is found, decided when the program is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CallCost {
+    One,
+    /// The walk over one argument's text.
+    Text(usize),
+    /// The size of the list that is searched.
+    InList,
+    /// The walk over the shorter of two texts.
+    Shorter,
+    /// The walk over both texts.
+    Both,
+    Matches,
+    Contains,
+    /// The overload's own function.
+    Overload(CostFunction),
+    /// The function's estimator, asked with an overload id; another answer where it has none.
+    Function(
+        for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>,
+        &'static str,
+        Builtin,
+    ),
+}
+
+/// The defaults, for an estimator that has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Builtin {
+    One,
+    Text(usize),
+    InList,
+    Shorter,
+    Both,
+    Matches,
+    Contains,
+}
+
+/// cel-go's own cost of an overload; `id` is empty where the checker left several.
+fn builtin(id: &str, behaviour: &Behaviour) -> Builtin {
+    match id {
+        "starts_with_string" | "ends_with_string" => Builtin::Text(usize::from(behaviour.affix_cost_by_argument)),
+        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => Builtin::Text(0),
+        "in_list" => Builtin::InList,
+        "less_string"
+        | "greater_string"
+        | "less_equals_string"
+        | "greater_equals_string"
+        | "less_bytes"
+        | "greater_bytes"
+        | "less_equals_bytes"
+        | "greater_equals_bytes"
+        | "equals"
+        | "not_equals" => Builtin::Shorter,
+        "add_string" | "add_bytes" => Builtin::Both,
+        "matches_string" => Builtin::Matches,
+        "matches" if behaviour.global_matches_has_cost => Builtin::Matches,
+        "contains_string" => Builtin::Contains,
+        _ => Builtin::One,
+    }
+}
+
+impl CallCost {
+    /// The cost of a call of `function` that the checker resolved to the overload `only`, if to a single one.
+    pub(crate) fn of(function: &Function, only: Option<usize>, behaviour: &Behaviour) -> Self {
+        let overload = only.map(|i| &function.overloads[i]);
+        if let Some(cost) = overload.and_then(|overload| overload.cost) {
+            return CallCost::Overload(cost);
+        }
+        let id = overload.map_or("", |overload| overload.id);
+        let builtin = builtin(id, behaviour);
+        if let Some(estimate) = function.cost {
+            return CallCost::Function(estimate, id, builtin);
+        }
+        match builtin {
+            Builtin::One => CallCost::One,
+            Builtin::Text(i) => CallCost::Text(i),
+            Builtin::InList => CallCost::InList,
+            Builtin::Shorter => CallCost::Shorter,
+            Builtin::Both => CallCost::Both,
+            Builtin::Matches => CallCost::Matches,
+            Builtin::Contains => CallCost::Contains,
+        }
+    }
+
+    /// What a call cost.
+    #[inline]
+    pub(crate) fn charge(&self, args: &[Val<'_>], result: &Val<'_>) -> u64 {
+        match self {
+            CallCost::One => 1,
+            CallCost::Text(i) => text(size(&args[*i])),
+            CallCost::InList => size(&args[1]),
+            CallCost::Shorter => shorter(&args[0], &args[1]),
+            CallCost::Both => text(size(&args[0]) + size(&args[1])),
+            CallCost::Matches => matches(size(&args[0]), size(&args[1])),
+            CallCost::Contains => text(size(&args[0])) * text(size(&args[1])),
+            CallCost::Overload(cost) => cost(args, result),
+            CallCost::Function(estimate, id, builtin) => match estimate(id, args, result) {
+                Some(cost) => cost,
+                None => match builtin {
+                    Builtin::One => 1,
+                    Builtin::Text(i) => CallCost::Text(*i).charge(args, result),
+                    Builtin::InList => CallCost::InList.charge(args, result),
+                    Builtin::Shorter => CallCost::Shorter.charge(args, result),
+                    Builtin::Both => CallCost::Both.charge(args, result),
+                    Builtin::Matches => CallCost::Matches.charge(args, result),
+                    Builtin::Contains => CallCost::Contains.charge(args, result),
+                },
+            },
+        }
+    }
+}
+
+/// The size of a value as cost accounting sees it: code points, bytes, elements, entries; 1 for everything else.
+///
+/// Upstream: `actualSize`.
+pub(crate) fn size(value: &Val<'_>) -> u64 {
+    match value {
+        Val::String(text) => text.chars().count() as u64,
+        Val::Bytes(bytes) => bytes.len() as u64,
+        Val::List(_) | Val::DocumentList(_) | Val::Map(_) | Val::DocumentMap(_) => value.len() as u64,
+        Val::Optional(Some(inner)) => size(inner),
+        Val::Opaque(opaque) => opaque.size().unwrap_or(1),
+        _ => 1,
+    }
+}
+
+/// The cost of walking over a text of some size.
+#[inline]
+pub(crate) fn text(size: u64) -> u64 {
+    // Exact for every size that fits a double: ceil(size · 0.1) in floating point, as upstream computes it.
+    (size as f64 * TEXT_FACTOR).ceil() as u64
+}
+
+/// The cost of matching a pattern of some size against a text of some size.
+pub(crate) fn matches(text_size: u64, pattern_size: u64) -> u64 {
+    let walk = ((1.0 + text_size as f64) * TEXT_FACTOR).ceil() as u64;
+    let pattern = (pattern_size as f64 * REGEX_FACTOR).ceil() as u64;
+    walk.saturating_mul(pattern)
+}
+
+/// The cost of comparing two values.
+#[inline]
+pub(crate) fn shorter(a: &Val<'_>, b: &Val<'_>) -> u64 {
+    text(size(a).min(size(b)))
+}

@@ -1,0 +1,151 @@
+//! What names mean in an expression: a profile's functions and types, and the variables that a policy declares.
+//!
+//! Upstream counterpart: cel-go `checker/env.go`, Kubernetes' `pkg/admission/plugin/cel/compile.go`.
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    ast::Name,
+    decl::{Function, Library},
+    profile::Profile,
+    types::Type,
+};
+
+/// A variable of an expression: its number is its place in the activation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// The name; a dotted one (`authorizer.requestResource`) is found as a whole.
+    pub name: Name,
+    /// The declared type.
+    pub declared: Type,
+}
+
+/// An environment: a profile, variables, structures.
+#[derive(Debug, Clone)]
+pub struct Env {
+    profile: &'static Profile,
+    container: String,
+    variables: Vec<Variable>,
+    structs: FxHashMap<Name, Vec<(Name, Type)>>,
+    /// Functions that are declared besides the profile's.
+    functions: Option<Box<Library>>,
+}
+
+/// What a global name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Global {
+    Variable(u32, Type),
+    /// A type by its run-time name.
+    Type(Name, Type),
+}
+
+impl Env {
+    /// The environment of a profile, without variables.
+    pub fn new(profile: &'static Profile) -> Self {
+        Self {
+            profile,
+            container: String::new(),
+            variables: Vec::new(),
+            structs: FxHashMap::default(),
+            functions: None,
+        }
+    }
+
+    /// Sets the name space in which names are looked up first.
+    pub fn with_container(mut self, container: &str) -> Self {
+        container.clone_into(&mut self.container);
+        self
+    }
+
+    /// Declares a variable, or gives a declared one another type; answers its number.
+    pub fn declare(&mut self, name: &str, declared: Type) -> u32 {
+        if let Some(i) = self.variables.iter().position(|variable| &*variable.name == name) {
+            self.variables[i].declared = declared;
+            return i as u32;
+        }
+        self.variables.push(Variable {
+            name: name.into(),
+            declared,
+        });
+        self.variables.len() as u32 - 1
+    }
+
+    /// Declares a structure and its fields.
+    pub fn declare_struct(&mut self, name: &str, fields: impl IntoIterator<Item = (Name, Type)>) {
+        self.structs.insert(name.into(), fields.into_iter().collect());
+    }
+
+    /// Declares functions besides the profile's.
+    pub fn with_functions(mut self, library: Library) -> Self {
+        self.functions = Some(Box::new(library));
+        self
+    }
+
+    /// The profile.
+    pub fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+
+    /// The name space.
+    pub fn container(&self) -> &str {
+        &self.container
+    }
+
+    /// The declared variables, by number.
+    pub fn variables(&self) -> &[Variable] {
+        &self.variables
+    }
+
+    /// The fields of a structure.
+    pub(crate) fn fields(&self, name: &str) -> Option<&[(Name, Type)]> {
+        self.structs.get(name).map(Vec::as_slice)
+    }
+
+    /// Calls `found` with each name that `name` may be short for, most specific first, until it answers.
+    pub(crate) fn candidates<T>(&self, name: &str, mut found: impl FnMut(&str) -> Option<T>) -> Option<T> {
+        if let Some(absolute) = name.strip_prefix('.') {
+            return found(absolute);
+        }
+        let mut scope = self.container.as_str();
+        while !scope.is_empty() {
+            if let Some(answer) = found(&format!("{scope}.{name}")) {
+                return Some(answer);
+            }
+            scope = scope.rfind('.').map_or("", |dot| &scope[..dot]);
+        }
+        found(name)
+    }
+
+    /// A name outside of all comprehensions.
+    pub(crate) fn global(&self, name: &str) -> Option<Global> {
+        self.candidates(name, |name| {
+            if let Some(i) = self.variables.iter().position(|variable| &*variable.name == name) {
+                return Some(Global::Variable(i as u32, self.variables[i].declared.clone()));
+            }
+            if let Some((runtime, t)) = self.library_type(name) {
+                return Some(Global::Type(runtime.into(), Type::type_of(t.clone())));
+            }
+            if self.structs.contains_key(name) {
+                return Some(Global::Type(name.into(), Type::type_of(Type::structure(name))));
+            }
+            None
+        })
+    }
+
+    fn library_type(&self, name: &str) -> Option<(&'static str, &Type)> {
+        let own = self.functions.as_deref().and_then(|library| library.type_named(name));
+        own.or_else(|| self.profile.library().type_named(name))
+    }
+
+    /// A function.
+    pub(crate) fn function(&self, name: &str) -> Option<&Function> {
+        let named = |name: &str| {
+            let own = self.functions.as_deref().and_then(|library| library.function(name));
+            own.or_else(|| self.profile.library().function(name))
+        };
+        if self.container.is_empty() {
+            return named(name.strip_prefix('.').unwrap_or(name));
+        }
+        self.candidates(name, named)
+    }
+}

@@ -1,0 +1,815 @@
+//! The planner: a checked expression becomes a [`Program`].
+//!
+//! Upstream counterpart: cel-go `interpreter/{planner,decorators}.go` with the options that Kubernetes sets (constants
+//! folded, constant regular expressions compiled). What fails here is an error of program construction.
+
+use super::{
+    ast::{Comprehension, Expr, ExprId, Literal, MapEntry, Name},
+    check::{Checked, Reference},
+    context::{Context, Scratch},
+    cost::{self, CallCost},
+    decl::{Binding, Function},
+    env::Env,
+    eval,
+    host::NoHost,
+    program::*,
+    val::Val,
+};
+use crate::{regex::Regex, value::Builder};
+
+/// Why no program could be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ProgramError(pub(crate) String);
+
+/// Plans an expression.
+///
+/// # Errors
+/// Where a constant part cannot be evaluated, a constant regular expression is invalid, or a function has no
+/// implementation.
+pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
+    let mut planner = Planner {
+        checked,
+        env,
+        nodes: Vec::new(),
+        scopes: Vec::new(),
+        slots: 0,
+        has_fold: false,
+    };
+    let root = planner.plan(checked.ast.root())?;
+    Ok(Program {
+        profile: env.profile(),
+        nodes: planner.nodes,
+        root,
+        slots: planner.slots,
+        variables: env.variables().iter().map(|variable| variable.name.clone()).collect(),
+        result: checked.result_type().clone(),
+        has_fold: planner.has_fold,
+    })
+}
+
+/// Plans and evaluates one call whose arguments are literals, for the check of literals.
+pub(super) fn plan_literal_call(checked: &Checked, call: ExprId, env: &Env) -> Result<(), ProgramError> {
+    let mut planner = Planner {
+        checked,
+        env,
+        nodes: Vec::new(),
+        scopes: Vec::new(),
+        slots: 0,
+        has_fold: false,
+    };
+    let root = planner.plan(call)?;
+    match planner.node(root) {
+        Node::Call(call) => {
+            let scratch = Scratch::new();
+            let context = Context::new(&scratch, env.profile(), &NoHost);
+            let args: Vec<Val<'_>> = call
+                .args
+                .iter()
+                .filter_map(|&arg| Some(planner.as_constant(arg)?.value(&context)))
+                .collect();
+            match eval::invoke(&context, call, &args) {
+                Val::Error(text) => Err(ProgramError(text.to_owned())),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+struct Planner<'c> {
+    checked: &'c Checked,
+    env: &'c Env,
+    nodes: Vec<Node>,
+    /// The comprehension variables around the node, innermost last.
+    scopes: Vec<(Name, Local)>,
+    slots: u32,
+    has_fold: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Local {
+    Iterated(Slot),
+    Accumulator(Slot, NodeId),
+}
+
+type Planned = Result<NodeId, ProgramError>;
+
+impl<'c> Planner<'c> {
+    fn push(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    fn slot(&mut self) -> Slot {
+        self.slots += 1;
+        Slot(self.slots - 1)
+    }
+
+    fn constant(&mut self, constant: Constant) -> NodeId {
+        self.push(Node::Constant(constant))
+    }
+
+    fn as_constant(&self, id: NodeId) -> Option<&Constant> {
+        match self.node(id) {
+            Node::Constant(constant) => Some(constant),
+            _ => None,
+        }
+    }
+
+    fn folding(&self) -> bool {
+        self.env.profile().constant_folding
+    }
+
+    fn plan(&mut self, id: ExprId) -> Planned {
+        let checked = self.checked;
+        match checked.ast.expr(id) {
+            Expr::Literal(literal) => Ok(self.constant(literal_constant(literal))),
+            Expr::Ident(name) => self.plan_ident(id, name),
+            Expr::Select {
+                operand,
+                field,
+                test_only,
+            } => self.plan_select(id, *operand, field, *test_only),
+            Expr::Call { function, target, args } => self.plan_call(id, function, *target, args),
+            Expr::List { elements, optional } => self.plan_list(elements, optional),
+            Expr::Map(entries) => self.plan_map(entries),
+            Expr::Struct { type_name, fields } => {
+                let mut planned = Vec::with_capacity(fields.len());
+                for field in fields {
+                    planned.push((field.name.clone(), self.plan(field.value)?, field.optional));
+                }
+                Ok(self.push(Node::Struct {
+                    name: type_name.clone(),
+                    fields: planned.into(),
+                }))
+            }
+            Expr::Comprehension(comprehension) => self.plan_comprehension(comprehension),
+        }
+    }
+
+    fn plan_ident(&mut self, id: ExprId, name: &str) -> Planned {
+        if self.checked.references[id.index()] == Reference::Local
+            && let Some((_, local)) = self.scopes.iter().rev().find(|(n, _)| &**n == name)
+        {
+            let root = match *local {
+                Local::Iterated(slot) => Root::Slot(slot),
+                Local::Accumulator(slot, init) => Root::LazySlot(slot, init),
+            };
+            return Ok(self.attribute(root));
+        }
+        self.plan_global(id, name)
+    }
+
+    fn plan_global(&mut self, id: ExprId, name: &str) -> Planned {
+        match &self.checked.references[id.index()] {
+            Reference::Variable(number) => Ok(self.attribute(Root::Variable(*number))),
+            Reference::Type(name) => Ok(self.constant(Constant::Type(name.clone()))),
+            Reference::None | Reference::Local | Reference::Function { .. } => {
+                Err(ProgramError(format!("reference to undefined type: {name}")))
+            }
+        }
+    }
+
+    fn attribute(&mut self, root: Root) -> NodeId {
+        let id = self.nodes.len() as u32;
+        self.push(Node::Attribute(Attribute {
+            id,
+            root,
+            qualifiers: Vec::new(),
+            test_only: false,
+        }))
+    }
+
+    /// The node of an attribute to which a step was added.
+    fn qualified(&mut self, mut attribute: Attribute, qualifier: Qualifier) -> NodeId {
+        let id = self.nodes.len() as u32;
+        attribute.add(qualifier, id);
+        self.push(Node::Attribute(attribute))
+    }
+
+    fn plan_select(&mut self, id: ExprId, operand: ExprId, field: &Name, test_only: bool) -> Planned {
+        if self.checked.references[id.index()] != Reference::None {
+            return self.plan_global(id, field);
+        }
+        let operand = self.plan(operand)?;
+        let mut attribute = self.take_attribute(operand);
+        attribute.test_only = test_only;
+        Ok(self.qualified(attribute, Qualifier::field(field.clone(), false, test_only)))
+    }
+
+    /// The attribute that a node is, or one that starts at the node's value.
+    fn take_attribute(&mut self, id: NodeId) -> Attribute {
+        let node = &mut self.nodes[id.0 as usize];
+        if matches!(node, Node::Attribute(_)) {
+            // INVARIANT: each node has one parent, and it is being made now.
+            let taken = std::mem::replace(node, Node::Constant(Constant::Plain(Val::Null)));
+            if let Node::Attribute(mut attribute) = taken {
+                attribute.test_only = false;
+                return attribute;
+            }
+        }
+        Attribute {
+            id: id.0,
+            root: Root::Value(id),
+            qualifiers: Vec::new(),
+            test_only: false,
+        }
+    }
+
+    fn plan_call(&mut self, id: ExprId, function: &str, target: Option<ExprId>, args: &[ExprId]) -> Planned {
+        if function == "_?._" {
+            return self.plan_index(args, true);
+        }
+        let Reference::Function {
+            name,
+            overloads,
+            namespaced,
+        } = &self.checked.references[id.index()]
+        else {
+            return Err(ProgramError(format!("no such overload: {function}()")));
+        };
+        let receiver = if *namespaced { None } else { target };
+        match &**name {
+            "_&&_" => return self.plan_logical(args, Node::And),
+            "_||_" => return self.plan_logical(args, Node::Or),
+            "_?_:_" => return self.plan_conditional(args),
+            "_[_]" => return self.plan_index(args, false),
+            "_[?_]" => return self.plan_index(args, true),
+            _ => {}
+        }
+        let mut planned = Vec::with_capacity(args.len() + 1);
+        for arg in receiver.into_iter().chain(args.iter().copied()) {
+            planned.push(self.plan(arg)?);
+        }
+        let Some(function) = self.env.profile().library().function(name) else {
+            return Err(ProgramError(format!("no such overload: {name}")));
+        };
+        let only = match overloads[..] {
+            [only] => Some(only as usize),
+            _ => None,
+        };
+        self.plan_function(function, only, planned)
+    }
+
+    fn plan_logical(&mut self, args: &[ExprId], node: impl FnOnce(Box<[NodeId]>) -> Node) -> Planned {
+        let mut terms = Vec::with_capacity(args.len());
+        for &arg in args {
+            terms.push(self.plan(arg)?);
+        }
+        Ok(self.push(node(terms.into())))
+    }
+
+    fn plan_conditional(&mut self, args: &[ExprId]) -> Planned {
+        let condition = self.plan(args[0])?;
+        let truthy = self.plan(args[1])?;
+        let truthy = self.take_attribute(truthy);
+        let falsy = self.plan(args[2])?;
+        let falsy = self.take_attribute(falsy);
+        Ok(self.attribute(Root::Conditional(Box::new((condition, truthy, falsy)))))
+    }
+
+    fn plan_index(&mut self, args: &[ExprId], optional: bool) -> Planned {
+        let operand = self.plan(args[0])?;
+        let index = self.plan(args[1])?;
+        let qualifier = match self.as_constant(index) {
+            Some(Constant::Text(text)) => Qualifier::field((**text).into(), optional, false),
+            Some(Constant::Plain(key @ (Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Bool(_)))) => {
+                Qualifier::Constant { key: *key, optional }
+            }
+            Some(other) => return Err(ProgramError(format!("invalid qualifier type: {}", other.go_type()))),
+            None => Qualifier::Computed { index, optional },
+        };
+        let attribute = self.take_attribute(operand);
+        Ok(self.qualified(attribute, qualifier))
+    }
+
+    fn plan_function(&mut self, function: &'static Function, only: Option<usize>, args: Vec<NodeId>) -> Planned {
+        let behaviour = &self.env.profile().behaviour;
+        let cost = || CallCost::of(function, only, behaviour);
+        let operator = match (function.name, &args[..]) {
+            ("_==_", &[a, b]) => return Ok(self.push(Node::Equal(a, b))),
+            ("_!=_", &[a, b]) => return Ok(self.push(Node::NotEqual(a, b))),
+            ("!_", &[a]) => return Ok(self.push(Node::Not(a))),
+            ("-_", &[a]) => return Ok(self.push(Node::Negate(a))),
+            ("@not_strictly_false", &[a]) => return Ok(self.push(Node::NotStrictlyFalse(a))),
+            ("or", &[a, b]) if only.is_none_or(|i| function.overloads[i].id == "optional_or_optional") => {
+                return Ok(self.push(Node::OptionalOr(a, b)));
+            }
+            ("orValue", &[a, b]) if only.is_none_or(|i| function.overloads[i].id == "optional_orValue_value") => {
+                return Ok(self.push(Node::OptionalOrValue(a, b)));
+            }
+            ("_+_", _) => Some(Operator::Add),
+            ("_-_", _) => Some(Operator::Subtract),
+            ("_*_", _) => Some(Operator::Multiply),
+            ("_/_", _) => Some(Operator::Divide),
+            ("_%_", _) => Some(Operator::Modulo),
+            ("_<_", _) => Some(Operator::Less),
+            ("_<=_", _) => Some(Operator::LessEquals),
+            ("_>_", _) => Some(Operator::Greater),
+            ("_>=_", _) => Some(Operator::GreaterEquals),
+            ("@in", _) => Some(Operator::In),
+            _ => None,
+        };
+        if let (Some(operator), &[a, b]) = (operator, &args[..]) {
+            let in_list = operator == Operator::In && only.is_some_and(|i| function.overloads[i].id == "in_list");
+            if in_list
+                && self.folding()
+                && let Some(node) = self.plan_membership(a, b)
+            {
+                return Ok(node);
+            }
+            let cost = cost();
+            return Ok(self.push(Node::Binary(operator, a, b, cost)));
+        }
+        let call = self.make_call(function, only, args, cost())?;
+        if self.folding()
+            && is_conversion(function.name)
+            && let [arg] = call.args[..]
+            && let Some(constant) = self.as_constant(arg)
+        {
+            let folded = fold_conversion(&call, constant, self.env)?;
+            return Ok(self.constant(folded));
+        }
+        Ok(self.push(Node::Call(Box::new(call))))
+    }
+
+    /// `x in [constants]` as a test against a set, if all of them are plain scalars.
+    fn plan_membership(&mut self, needle: NodeId, list: NodeId) -> Option<NodeId> {
+        let scratch = Scratch::new();
+        let context = Context::new(&scratch, self.env.profile(), &NoHost);
+        let list = self.as_constant(list)?.value(&context);
+        if !list.is_list() {
+            return None;
+        }
+        if list.is_empty() {
+            return Some(self.constant(Constant::Plain(Val::Bool(false))));
+        }
+        let elements: Option<Box<[Constant]>> = list
+            .list_iter()
+            .map(|element| match element {
+                Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_) => {
+                    Constant::from_value(element)
+                }
+                _ => None,
+            })
+            .collect();
+        let elements = elements?;
+        Some(self.push(Node::Member(needle, elements)))
+    }
+
+    fn make_call(
+        &self,
+        function: &'static Function,
+        only: Option<usize>,
+        args: Vec<NodeId>,
+        cost: CallCost,
+    ) -> Result<Call, ProgramError> {
+        let name = function.name;
+        let pattern = args.get(1).and_then(|&arg| match self.as_constant(arg) {
+            Some(Constant::Text(pattern)) => Some(pattern),
+            _ => None,
+        });
+        let regex = match name {
+            "matches" if self.folding() => Some(RegexFunction::Matches),
+            "find" => Some(RegexFunction::Find),
+            "findAll" => Some(RegexFunction::FindAll),
+            _ => None,
+        };
+        if let (Some(regex), Some(pattern)) = (regex, pattern) {
+            let compiled = Regex::new(pattern).map_err(|error| ProgramError(error.to_string()))?;
+            return Ok(Call {
+                function,
+                args: args.into(),
+                binding: Binding::Variadic,
+                non_strict: false,
+                dispatch: Dispatch::Regex(regex, compiled),
+                cost,
+            });
+        }
+        let implemented = || {
+            function
+                .overloads
+                .iter()
+                .enumerate()
+                .filter(|(_, o)| o.implementation.is_some())
+        };
+        let (binding, non_strict, dispatch) = if let Some(singleton) = &function.singleton {
+            (singleton.binding, false, Dispatch::Singleton)
+        } else if let Some((i, binding, implementation)) = only
+            .and_then(|i| function.overloads[i].implementation.map(|(binding, f)| (i, binding, f)))
+            .or_else(|| {
+                // A function with a single implementation is bound to it under its own name too.
+                let mut all = implemented();
+                match (all.next(), all.next()) {
+                    (Some((i, o)), None) => o.implementation.map(|(binding, f)| (i, binding, f)),
+                    _ => None,
+                }
+            })
+        {
+            (
+                binding,
+                function.overloads[i].non_strict,
+                Dispatch::Overload(i as u16, implementation),
+            )
+        } else if implemented().next().is_some() {
+            (
+                Binding::Variadic,
+                implemented().any(|(_, o)| o.non_strict),
+                Dispatch::Function,
+            )
+        } else {
+            return Err(ProgramError(format!("no such overload: {name}")));
+        };
+        Ok(Call {
+            function,
+            args: args.into(),
+            binding,
+            non_strict,
+            dispatch,
+            cost,
+        })
+    }
+
+    fn plan_list(&mut self, elements: &[ExprId], optional: &[u32]) -> Planned {
+        let mut planned = Vec::with_capacity(elements.len());
+        for &element in elements {
+            planned.push(self.plan(element)?);
+        }
+        if self.folding() && optional.is_empty() && planned.iter().all(|&id| self.as_constant(id).is_some()) {
+            let items: Vec<Constant> = planned.iter().map(|&id| self.take_constant(id)).collect();
+            let folded = Constant::list(items);
+            return Ok(self.constant(folded));
+        }
+        let optional = (0..planned.len() as u32).map(|i| optional.contains(&i)).collect();
+        Ok(self.push(Node::List {
+            elements: planned.into(),
+            optional,
+        }))
+    }
+
+    fn take_constant(&mut self, id: NodeId) -> Constant {
+        match std::mem::replace(
+            &mut self.nodes[id.0 as usize],
+            Node::Constant(Constant::Plain(Val::Null)),
+        ) {
+            Node::Constant(constant) => constant,
+            _ => Constant::Plain(Val::Null),
+        }
+    }
+
+    fn plan_map(&mut self, entries: &[MapEntry]) -> Planned {
+        let mut planned = Vec::with_capacity(entries.len());
+        for entry in entries {
+            planned.push((self.plan(entry.key)?, self.plan(entry.value)?, entry.optional));
+        }
+        let constant = planned.iter().all(|&(key, value, optional)| {
+            !optional && self.as_constant(key).is_some() && self.as_constant(value).is_some()
+        });
+        if self.folding() && constant {
+            let items: Vec<(Constant, Constant)> = planned
+                .iter()
+                .map(|&(key, value, _)| (self.take_constant(key), self.take_constant(value)))
+                .collect();
+            let folded = Constant::map(items);
+            return Ok(self.constant(folded));
+        }
+        Ok(self.push(Node::Map {
+            entries: planned.into(),
+        }))
+    }
+
+    fn plan_comprehension(&mut self, comprehension: &Comprehension) -> Planned {
+        let accumulator = &comprehension.accu_var;
+        let init = self.plan(comprehension.accu_init)?;
+        if self.is_bind(comprehension) {
+            let slot = self.slot();
+            self.scopes.push((accumulator.clone(), Local::Accumulator(slot, init)));
+            let body = self.plan(comprehension.result);
+            self.scopes.pop();
+            return Ok(self.push(Node::Bind {
+                slot,
+                init,
+                body: body?,
+            }));
+        }
+        self.has_fold = true;
+        let range = self.plan(comprehension.iter_range)?;
+        let depth = self.scopes.len();
+        let accumulator_slot = self.slot();
+        self.scopes
+            .push((accumulator.clone(), Local::Accumulator(accumulator_slot, init)));
+        let variable = self.slot();
+        self.scopes
+            .push((comprehension.iter_var.clone(), Local::Iterated(variable)));
+        let second = comprehension.iter_var2.as_ref().map(|name| {
+            let slot = self.slot();
+            self.scopes.push((name.clone(), Local::Iterated(slot)));
+            slot
+        });
+        let kind = match self.plan_known_fold(comprehension)? {
+            Some(kind) => kind,
+            None => {
+                let condition = self.plan(comprehension.loop_condition)?;
+                let step = self.plan(comprehension.loop_step)?;
+                self.scopes.truncate(depth + 1);
+                let result = self.plan(comprehension.result)?;
+                FoldKind::General {
+                    accumulator: accumulator_slot,
+                    init,
+                    condition,
+                    step,
+                    result,
+                }
+            }
+        };
+        self.scopes.truncate(depth);
+        Ok(self.push(Node::Fold(Box::new(Fold {
+            range,
+            variable,
+            second,
+            kind,
+        }))))
+    }
+
+    /// `cel.bind` and the macros built like it fold over an empty list with a condition that is false.
+    fn is_bind(&self, comprehension: &Comprehension) -> bool {
+        let ast = &self.checked.ast;
+        let empty = matches!(ast.expr(comprehension.iter_range), Expr::List { elements, .. } if elements.is_empty());
+        empty && *ast.expr(comprehension.loop_condition) == Expr::Literal(Literal::Bool(false))
+    }
+
+    /// The fold of a standard macro; the costs of its fixed parts are known to the evaluator.
+    fn plan_known_fold(&mut self, comprehension: &Comprehension) -> Result<Option<FoldKind>, ProgramError> {
+        let checked = self.checked;
+        let ast = &checked.ast;
+        let accumulator = &*comprehension.accu_var;
+        if !accumulator.starts_with('@') {
+            return Ok(None);
+        }
+        let is_accumulator = |id: ExprId| matches!(ast.expr(id), Expr::Ident(name) if &**name == accumulator);
+        let is_int = |id: ExprId, n: i64| *ast.expr(id) == Expr::Literal(Literal::Int(n));
+        let call = |id: ExprId| match ast.expr(id) {
+            Expr::Call {
+                function,
+                target: None,
+                args,
+            } => Some((&**function, &args[..])),
+            _ => None,
+        };
+        let always = *ast.expr(comprehension.loop_condition) == Expr::Literal(Literal::Bool(true));
+        let Some(step) = call(comprehension.loop_step) else {
+            return Ok(None);
+        };
+        let plain_result = is_accumulator(comprehension.result);
+        match (ast.expr(comprehension.accu_init), step) {
+            (Expr::Literal(Literal::Bool(true)), ("_&&_", &[acc, predicate]))
+                if plain_result && is_accumulator(acc) =>
+            {
+                match call(comprehension.loop_condition) {
+                    Some(("@not_strictly_false", &[inner])) if is_accumulator(inner) => {
+                        Ok(Some(FoldKind::All(self.plan(predicate)?)))
+                    }
+                    _ => Ok(None),
+                }
+            }
+            (Expr::Literal(Literal::Bool(false)), ("_||_", &[acc, predicate]))
+                if plain_result && is_accumulator(acc) =>
+            {
+                match call(comprehension.loop_condition) {
+                    Some(("@not_strictly_false", &[inner])) if matches!(call(inner), Some(("!_", &[negated])) if is_accumulator(negated)) => {
+                        Ok(Some(FoldKind::Exists(self.plan(predicate)?)))
+                    }
+                    _ => Ok(None),
+                }
+            }
+            (Expr::Literal(Literal::Int(0)), ("_?_:_", &[predicate, then, otherwise]))
+                if always && is_accumulator(otherwise) =>
+            {
+                let counts = matches!(call(then), Some(("_+_", &[acc, one])) if is_accumulator(acc) && is_int(one, 1));
+                let single = matches!(call(comprehension.result),
+                    Some(("_==_", &[acc, one])) if is_accumulator(acc) && is_int(one, 1));
+                if counts && single {
+                    Ok(Some(FoldKind::ExistsOne(self.plan(predicate)?)))
+                } else {
+                    Ok(None)
+                }
+            }
+            (Expr::List { elements, .. }, (function, args)) if always && plain_result && elements.is_empty() => {
+                let (predicate, append) = match (function, args) {
+                    ("_?_:_", &[predicate, then, otherwise]) if is_accumulator(otherwise) => {
+                        (Some(predicate), call(then))
+                    }
+                    ("_+_", _) => (None, Some(step)),
+                    _ => return Ok(None),
+                };
+                let Some(("_+_", &[acc, list])) = append else {
+                    return Ok(None);
+                };
+                let Expr::List { elements, optional } = ast.expr(list) else {
+                    return Ok(None);
+                };
+                let &[element] = &elements[..] else {
+                    return Ok(None);
+                };
+                if !is_accumulator(acc) || !optional.is_empty() {
+                    return Ok(None);
+                }
+                let filter = predicate.map(|predicate| self.plan(predicate)).transpose()?;
+                let transform = self.plan(element)?;
+                let folded = self.folding() && self.as_constant(transform).is_some();
+                let list_cost = if folded { 0 } else { cost::LIST };
+                Ok(Some(FoldKind::Map {
+                    transform,
+                    filter,
+                    list_cost,
+                }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Attribute {
+    /// Selects one step further; both branches of a conditional do.
+    fn add(&mut self, qualifier: Qualifier, id: u32) {
+        self.id = id;
+        match &mut self.root {
+            Root::Conditional(branches) => {
+                branches.1.add(qualifier.clone(), id);
+                branches.2.add(qualifier, id);
+            }
+            Root::Slot(_) | Root::LazySlot(..) | Root::Variable(_) | Root::Value(_) => self.qualifiers.push(qualifier),
+        }
+    }
+}
+
+/// Functions whose call on a constant is folded.
+fn is_conversion(function: &str) -> bool {
+    matches!(
+        function,
+        "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type" | "uint"
+    )
+}
+
+fn fold_conversion(call: &Call, arg: &Constant, env: &Env) -> Result<Constant, ProgramError> {
+    let scratch = Scratch::new();
+    let context = Context::new(&scratch, env.profile(), &NoHost);
+    match eval::invoke(&context, call, &[arg.value(&context)]) {
+        Val::Error(text) => Err(ProgramError(text.to_owned())),
+        value => Constant::from_value(value).ok_or_else(|| ProgramError("constant cannot be kept".to_owned())),
+    }
+}
+
+fn literal_constant(literal: &Literal) -> Constant {
+    match literal {
+        Literal::Null => Constant::Plain(Val::Null),
+        Literal::Bool(b) => Constant::Plain(Val::Bool(*b)),
+        Literal::Int(i) => Constant::Plain(Val::Int(*i)),
+        Literal::Uint(u) => Constant::Plain(Val::Uint(*u)),
+        Literal::Double(d) => Constant::Plain(Val::Double(*d)),
+        Literal::String(text) => Constant::Text((**text).into()),
+        Literal::Bytes(bytes) => Constant::Bytes((**bytes).into()),
+    }
+}
+
+impl Constant {
+    /// The constant as a value of an evaluation.
+    pub(crate) fn value<'a>(&'a self, context: &Context<'a>) -> Val<'a> {
+        match self {
+            Constant::Plain(value) => *value,
+            Constant::Text(text) => Val::String(text),
+            Constant::Bytes(bytes) => Val::Bytes(bytes),
+            Constant::Type(name) => Val::Type(name),
+            Constant::Document(document) => document.root().into(),
+            Constant::List(items) => {
+                let items: Vec<Val<'a>> = items.iter().map(|item| item.value(context)).collect();
+                context.list(&items)
+            }
+            Constant::Map(entries) => {
+                let entries: Vec<(Val<'a>, Val<'a>)> = entries
+                    .iter()
+                    .map(|(key, value)| (key.value(context), value.value(context)))
+                    .collect();
+                context.map(&entries)
+            }
+        }
+    }
+
+    /// A value to be kept; `None` for opaque values.
+    pub(crate) fn from_value(value: Val<'_>) -> Option<Self> {
+        Some(match value {
+            Val::Null => Constant::Plain(Val::Null),
+            Val::Bool(b) => Constant::Plain(Val::Bool(b)),
+            Val::Int(i) => Constant::Plain(Val::Int(i)),
+            Val::Uint(u) => Constant::Plain(Val::Uint(u)),
+            Val::Double(d) => Constant::Plain(Val::Double(d)),
+            Val::Duration(d) => Constant::Plain(Val::Duration(d)),
+            Val::Timestamp(t) => Constant::Plain(Val::Timestamp(t)),
+            Val::String(text) => Constant::Text(text.into()),
+            Val::Bytes(bytes) => Constant::Bytes(bytes.into()),
+            Val::Type(name) => Constant::Type(name.into()),
+            Val::DocumentList(list) => Constant::Document(crate::value::Value::List(list).to_document()),
+            Val::DocumentMap(map) => Constant::Document(crate::value::Value::Map(map).to_document()),
+            Val::List(items) => Constant::list(
+                items
+                    .iter()
+                    .map(|item| Constant::from_value(*item))
+                    .collect::<Option<_>>()?,
+            ),
+            Val::Map(entries) => Constant::map(
+                entries
+                    .iter()
+                    .map(|(key, value)| Some((Constant::from_value(*key)?, Constant::from_value(*value)?)))
+                    .collect::<Option<_>>()?,
+            ),
+            Val::Optional(_) | Val::Opaque(_) | Val::Variables | Val::Error(_) => return None,
+        })
+    }
+
+    fn list(items: Vec<Constant>) -> Self {
+        if !items.iter().all(Constant::is_json) {
+            return Constant::List(items.into());
+        }
+        let mut builder = Builder::new();
+        builder.begin_list();
+        for item in &items {
+            item.add_to(&mut builder);
+        }
+        builder.end();
+        Constant::Document(builder.finish())
+    }
+
+    fn map(entries: Vec<(Constant, Constant)>) -> Self {
+        if entries
+            .iter()
+            .all(|(key, value)| matches!(key, Constant::Text(_)) && value.is_json())
+        {
+            let mut builder = Builder::new();
+            builder.begin_map();
+            for (key, value) in &entries {
+                if let Constant::Text(key) = key {
+                    builder.key(key);
+                    value.add_to(&mut builder);
+                }
+            }
+            builder.end();
+            return Constant::Document(builder.finish());
+        }
+        let mut kept: Vec<(Constant, Constant)> = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            match kept.iter_mut().find(|(known, _)| known.is_same_key(&key)) {
+                Some(known) => known.1 = value,
+                None => kept.push((key, value)),
+            }
+        }
+        Constant::Map(kept.into())
+    }
+
+    /// Whether a Go map would take both for one key: same type and value.
+    fn is_same_key(&self, other: &Constant) -> bool {
+        match (self, other) {
+            (Constant::Text(a), Constant::Text(b)) => a == b,
+            (Constant::Plain(a), Constant::Plain(b)) => eval::same_go_key(a, b),
+            _ => false,
+        }
+    }
+
+    fn is_json(&self) -> bool {
+        matches!(
+            self,
+            Constant::Plain(Val::Null | Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_))
+                | Constant::Text(_)
+                | Constant::Document(_)
+        )
+    }
+
+    fn add_to(&self, builder: &mut Builder) {
+        match self {
+            Constant::Plain(Val::Bool(b)) => builder.bool(*b),
+            Constant::Plain(Val::Int(i)) => builder.int(*i),
+            Constant::Plain(Val::Uint(u)) => builder.uint(*u),
+            Constant::Plain(Val::Double(d)) => builder.double(*d),
+            Constant::Text(text) => builder.string(text),
+            Constant::Document(document) => builder.value(document.root()),
+            // INVARIANT: only called where `is_json` holds, so what is left is null.
+            _ => builder.null(),
+        }
+    }
+
+    fn go_type(&self) -> &'static str {
+        match self {
+            Constant::Plain(value) => value.go_type(),
+            Constant::Text(_) => "types.String",
+            Constant::Bytes(_) => "types.Bytes",
+            Constant::Type(_) => "*types.Type",
+            Constant::Document(document) => Val::from(document.root()).go_type(),
+            Constant::List(_) => "*types.baseList",
+            Constant::Map(_) => "*types.baseMap",
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A planned expression: what the evaluator walks.
+//!
+//! Upstream counterpart: cel-go `interpreter/{interpretable,attributes}.go`. Names are gone: comprehension variables are
+//! slots, variables are numbers, functions are pointers, constant regular expressions and sets are made.
+
+use super::{
+    ast::Name,
+    cost::CallCost,
+    decl::{Binding, Function, Implementation},
+    profile::Profile,
+    types::Type,
+    val::Val,
+};
+use crate::{
+    regex::Regex,
+    value::{Document, Key},
+};
+
+/// A node of a [`Program`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NodeId(pub(crate) u32);
+
+/// A variable of a comprehension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot(pub(crate) u32);
+
+/// An expression that is ready to be evaluated any number of times, from any thread.
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) profile: &'static Profile,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) root: NodeId,
+    pub(crate) slots: u32,
+    /// Names of the variables, by number, for the error of one that is not bound.
+    pub(crate) variables: Vec<Name>,
+    pub(crate) result: Type,
+    /// Whether there is a comprehension, see `eval`'s note on exact costs.
+    pub(crate) has_fold: bool,
+}
+
+impl Program {
+    /// The static type of the result.
+    pub fn result_type(&self) -> &Type {
+        &self.result
+    }
+
+    /// The environment it was made for.
+    pub fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+}
+
+/// A constant.
+#[derive(Debug)]
+pub(crate) enum Constant {
+    /// A value that owns nothing.
+    Plain(Val<'static>),
+    Text(Box<str>),
+    Bytes(Box<[u8]>),
+    /// A type, by name.
+    Type(Name),
+    /// A list or map of plain JSON values.
+    Document(Document),
+    /// A list with something that JSON does not have.
+    List(Box<[Constant]>),
+    /// A map with something that JSON does not have.
+    Map(Box<[(Constant, Constant)]>),
+}
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Constant(Constant),
+    Attribute(Attribute),
+    And(Box<[NodeId]>),
+    Or(Box<[NodeId]>),
+    Equal(NodeId, NodeId),
+    NotEqual(NodeId, NodeId),
+    Not(NodeId),
+    NotStrictlyFalse(NodeId),
+    Negate(NodeId),
+    Binary(Operator, NodeId, NodeId, CallCost),
+    /// `x in [constants]`
+    Member(NodeId, Box<[Constant]>),
+    Call(Box<Call>),
+    List {
+        elements: Box<[NodeId]>,
+        optional: Box<[bool]>,
+    },
+    Map {
+        entries: Box<[(NodeId, NodeId, bool)]>,
+    },
+    /// A message literal; only the fields are evaluated, messages have no other use in these environments.
+    Struct {
+        name: Name,
+        fields: Box<[(Name, NodeId, bool)]>,
+    },
+    Fold(Box<Fold>),
+    /// `cel.bind` and its like: `init` is evaluated when the slot is first read, if ever.
+    Bind {
+        slot: Slot,
+        init: NodeId,
+        body: NodeId,
+    },
+    /// `o.or(p)`
+    OptionalOr(NodeId, NodeId),
+    /// `o.orValue(v)`
+    OptionalOrValue(NodeId, NodeId),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Less,
+    LessEquals,
+    Greater,
+    GreaterEquals,
+    In,
+}
+
+/// A variable or other value with what is selected from it.
+#[derive(Debug)]
+pub(crate) struct Attribute {
+    /// The id under which the trace knows the value, see `trace`.
+    pub(crate) id: u32,
+    pub(crate) root: Root,
+    pub(crate) qualifiers: Vec<Qualifier>,
+    /// Whether the last qualifier is a presence test and the value its answer.
+    pub(crate) test_only: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Root {
+    Slot(Slot),
+    /// An accumulator: evaluated when first read.
+    LazySlot(Slot, NodeId),
+    Variable(u32),
+    Value(NodeId),
+    Conditional(Box<(NodeId, Attribute, Attribute)>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Qualifier {
+    /// `.name`, `['name']`
+    Field {
+        name: Name,
+        hash: u32,
+        optional: bool,
+        test_only: bool,
+    },
+    /// `[0]` and other constants that are no text.
+    Constant { key: Val<'static>, optional: bool },
+    /// `[e]`: the value of a node; an attribute's own root is free of cost there.
+    Computed { index: NodeId, optional: bool },
+}
+
+impl Qualifier {
+    pub(crate) fn field(name: Name, optional: bool, test_only: bool) -> Self {
+        let hash = Key::new(&name).hash();
+        Qualifier::Field {
+            name,
+            hash,
+            optional,
+            test_only,
+        }
+    }
+}
+
+/// A call of a library function.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) function: &'static Function,
+    pub(crate) args: Box<[NodeId]>,
+    pub(crate) binding: Binding,
+    pub(crate) non_strict: bool,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) cost: CallCost,
+}
+
+#[derive(Debug)]
+pub(crate) enum Dispatch {
+    /// One overload, by its place in the function.
+    Overload(u16, Implementation),
+    /// The first overload that takes the arguments.
+    Function,
+    /// One implementation for all.
+    Singleton,
+    /// A constant regular expression.
+    Regex(RegexFunction, Regex),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RegexFunction {
+    Matches,
+    Find,
+    FindAll,
+}
+
+/// A comprehension.
+#[derive(Debug)]
+pub(crate) struct Fold {
+    pub(crate) range: NodeId,
+    pub(crate) variable: Slot,
+    pub(crate) second: Option<Slot>,
+    pub(crate) kind: FoldKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum FoldKind {
+    All(NodeId),
+    Exists(NodeId),
+    ExistsOne(NodeId),
+    /// `map` and `filter`: the element that is kept, the condition if there is one, and what making the one-element list
+    /// costs.
+    Map {
+        transform: NodeId,
+        filter: Option<NodeId>,
+        list_cost: u64,
+    },
+    General {
+        accumulator: Slot,
+        init: NodeId,
+        condition: NodeId,
+        step: NodeId,
+        result: NodeId,
+    },
+}

@@ -1,0 +1,81 @@
+//! Reading what the command line names.
+
+use std::{fs, io::Read as _, path::Path};
+
+use crate::diagnostic::{Code, Diagnostic, FileId, Sources};
+
+/// The name under which standard input appears in diagnostics.
+pub const STDIN: &str = "<stdin>";
+
+/// Reads a file as text; the path `-` is standard input.
+pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, Diagnostic> {
+    let name = path.display().to_string();
+    if name == "-" {
+        let mut bytes = Vec::new();
+        let result = std::io::stdin().lock().read_to_end(&mut bytes);
+        let bytes = result
+            .map(|_| bytes)
+            .map_err(|error| unreadable("standard input", &error))?;
+        return Ok(sources.add(STDIN, text(STDIN, bytes)?));
+    }
+    let bytes = fs::read(path).map_err(|error| unreadable(&format!("`{name}`"), &error))?;
+    let text = text(&name, bytes)?;
+    Ok(sources.add(name, text))
+}
+
+fn unreadable(what: &str, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::new(Code::Unreadable, format!("cannot read {what}: {}", reason(error)))
+}
+
+/// The operating system's words in our style: without the number, in lower case.
+pub(super) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+        let message = format!("`{name}` is not UTF-8: byte {at} is 0x{byte:02x}");
+        Diagnostic::new(Code::NotUtf8, message).with_help("save the file as UTF-8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn fixture(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/input").join(name)
+    }
+
+    #[test]
+    fn a_file_becomes_a_source() {
+        let mut sources = Sources::new();
+        let file = read(&fixture("plain.txt"), &mut sources).expect("it can be read");
+        assert_eq!(sources.text(file).map(|text| &**text), Some("plain\n"));
+        assert!(sources.name(file).is_some_and(|name| name.ends_with("plain.txt")));
+    }
+
+    #[test]
+    fn problems_say_where_and_why() {
+        let problem = |path: &Path| read(path, &mut Sources::new()).expect_err("it cannot be read");
+        let missing = problem(Path::new("no/such.yaml"));
+        assert_eq!(missing.code, Code::Unreadable);
+        assert_eq!(missing.message, "cannot read `no/such.yaml`: no such file or directory");
+        let latin = problem(&fixture("latin1.txt"));
+        assert_eq!(latin.code, Code::NotUtf8);
+        assert!(
+            latin.message.ends_with("is not UTF-8: byte 3 is 0xe9"),
+            "{}",
+            latin.message
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! The one handle on standard output and standard error.
+//!
+//! Standard output carries what the user asked for and nothing else; whatever we say about it goes to standard error.
+//! Text with styles loses them where the stream gets no colour; an artefact is passed on byte by byte.
+
+use std::{
+    fmt,
+    io::{self, BufWriter, IsTerminal, Write},
+};
+
+use anstream::adapter::strip_str;
+
+use super::color::ColorChoice;
+use crate::diagnostic::{Diagnostic, Sources, render};
+
+/// Both streams of a run.
+pub(super) struct Output {
+    out: BufWriter<Box<dyn Write>>,
+    out_color: bool,
+    err: Box<dyn Write>,
+    err_color: bool,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output")
+            .field("out_color", &self.out_color)
+            .field("err_color", &self.err_color)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Output {
+    /// The streams of this process.
+    pub(super) fn new(color: ColorChoice) -> Self {
+        Self {
+            out: BufWriter::new(Box::new(io::stdout())),
+            out_color: color.enabled(io::stdout().is_terminal()),
+            err: Box::new(io::stderr()),
+            err_color: color.enabled(io::stderr().is_terminal()),
+        }
+    }
+
+    /// Standard output for an artefact that must not be changed.
+    pub(super) fn artefact(&mut self) -> &mut impl Write {
+        &mut self.out
+    }
+
+    /// Text with ANSI styles for people, to standard output.
+    pub(super) fn styled(&mut self, text: &str) -> io::Result<()> {
+        if self.out_color {
+            self.out.write_all(text.as_bytes())
+        } else {
+            write!(self.out, "{}", strip_str(text))
+        }
+    }
+
+    /// Text with ANSI styles for people, to standard error. If nobody can be told, nobody is told.
+    pub(super) fn remark(&mut self, text: &str) {
+        // What came before on standard output shall stand before; its errors are found by the last flush.
+        let _ = self.out.flush();
+        let _ = if self.err_color {
+            self.err.write_all(text.as_bytes())
+        } else {
+            write!(self.err, "{}", strip_str(text))
+        };
+    }
+
+    /// A diagnostic with its excerpt, to standard error.
+    pub(super) fn diagnostic(&mut self, diagnostic: &Diagnostic, sources: &Sources) {
+        let text = render::full(diagnostic, sources, self.err_color);
+        self.remark(&text);
+    }
+
+    /// Sends off what is still held back.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

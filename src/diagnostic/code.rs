@@ -1,0 +1,213 @@
+//! The registry of diagnostic codes: one table, one explanation file per code.
+//!
+//! Codes are public. A code never changes its meaning, and a number that was used once is not used for anything else.
+
+use std::{fmt, str::FromStr};
+
+use super::Severity;
+
+/// What a code is about: the digit after `KT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// `KT0`: files, command line, configuration.
+    Input,
+    /// `KT1`: policies and the expressions in them.
+    Policy,
+    /// `KT2`: expectations of a suite.
+    Expectation,
+    /// `KT3`: the two engines decide differently.
+    Divergence,
+    /// `KT4`: a policy has no native twin, or not quite the same one.
+    Conversion,
+    /// `KT5`: something was never tried.
+    Coverage,
+}
+
+impl Group {
+    /// Every group, in the order of the digits.
+    pub const ALL: [Self; 6] = [
+        Self::Input,
+        Self::Policy,
+        Self::Expectation,
+        Self::Divergence,
+        Self::Conversion,
+        Self::Coverage,
+    ];
+
+    /// The word that a user sees.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Policy => "policy",
+            Self::Expectation => "expectation",
+            Self::Divergence => "divergence",
+            Self::Conversion => "conversion",
+            Self::Coverage => "coverage",
+        }
+    }
+}
+
+macro_rules! codes {
+    ($($name:ident = $id:literal, $group:ident, $severity:ident, $title:literal;)*) => {
+        /// A public diagnostic code. The texts are in the table of this module and in `src/diagnostic/codes/`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Code {
+            $(#[doc = concat!("`", $id, "`: ", $title, ".")] $name,)*
+        }
+
+        impl Code {
+            /// Every code, in the order of the numbers.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The code as users write it, such as `KT001`.
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$name => $id,)* }
+            }
+
+            /// What the code is about.
+            pub const fn group(self) -> Group {
+                match self { $(Self::$name => Group::$group,)* }
+            }
+
+            /// How serious it is unless somebody decides otherwise.
+            pub const fn severity(self) -> Severity {
+                match self { $(Self::$name => Severity::$severity,)* }
+            }
+
+            /// One line that says what the code means.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+
+            /// The long explanation, in Markdown.
+            pub const fn explanation(self) -> &'static str {
+                match self { $(Self::$name => include_str!(concat!("codes/", $id, ".md")),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    YamlSyntax = "KT001", Input, Error, "YAML syntax error";
+    DuplicateKey = "KT002", Input, Error, "duplicate key in a mapping";
+    YamlTooDeep = "KT003", Input, Error, "YAML nested too deeply";
+    YamlTooLarge = "KT004", Input, Error, "YAML file too large";
+    YamlAliases = "KT005", Input, Error, "YAML document expands to too many nodes";
+    Unreadable = "KT006", Input, Error, "file cannot be read";
+    NotUtf8 = "KT007", Input, Error, "file is not UTF-8";
+    JsonSyntax = "KT008", Input, Error, "JSON syntax error";
+    NotJson = "KT009", Input, Error, "YAML value that JSON cannot express";
+    OutputFailed = "KT010", Input, Error, "output cannot be written";
+    CommandLine = "KT020", Input, Error, "command line not understood";
+    UnknownCode = "KT021", Input, Error, "unknown diagnostic code";
+    UnknownProfile = "KT022", Input, Error, "unknown CEL profile";
+    CelSyntax = "KT101", Policy, Error, "CEL syntax error";
+    CelType = "KT102", Policy, Error, "CEL type error";
+    CelProgram = "KT103", Policy, Error, "CEL expression with a constant part that always fails";
+    CelEvaluation = "KT104", Policy, Error, "CEL evaluation error";
+    CelCost = "KT105", Policy, Error, "CEL cost limit exceeded";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.id())
+    }
+}
+
+/// The text is not a code of the registry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown diagnostic code `{0}`")]
+pub struct UnknownCode(String);
+
+impl FromStr for Code {
+    type Err = UnknownCode;
+
+    /// Reads a code, in upper or lower case.
+    fn from_str(text: &str) -> Result<Self, UnknownCode> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|code| code.id().eq_ignore_ascii_case(text))
+            .ok_or_else(|| UnknownCode(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use super::*;
+
+    /// What is wrong between a list of codes and the names of explanation files.
+    fn mismatches(codes: &BTreeSet<String>, files: &BTreeSet<String>) -> Vec<String> {
+        let missing = codes.difference(files).map(|c| format!("{c} has no explanation"));
+        let orphans = files.difference(codes).map(|f| format!("explanation {f} has no code"));
+        missing.chain(orphans).collect()
+    }
+
+    fn set(items: &[&str]) -> BTreeSet<String> {
+        items.iter().map(|&s| s.to_owned()).collect()
+    }
+
+    #[test]
+    fn each_code_has_an_explanation_and_each_explanation_a_code() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/diagnostic/codes");
+        let files = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .map(|name| name.strip_suffix(".md").unwrap_or(&name).to_owned())
+            .collect();
+        let codes = Code::ALL.iter().map(|code| code.id().to_owned()).collect();
+        assert_eq!(mismatches(&codes, &files), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_missing_explanation_and_an_orphan_are_noticed() {
+        assert_eq!(
+            mismatches(&set(&["KT001", "KT002"]), &set(&["KT002", "KT003"])),
+            ["KT001 has no explanation", "explanation KT003 has no code"]
+        );
+    }
+
+    #[test]
+    fn explanations_start_with_code_and_title_and_say_what_to_do() {
+        for code in Code::ALL {
+            let text = code.explanation();
+            let heading = format!("# {}: {}\n", code.id(), code.title());
+            assert!(
+                text.starts_with(&heading),
+                "{code}: the first line is not `{}`",
+                heading.trim_end()
+            );
+            assert!(text.contains("\n## What to do\n"), "{code}: no section `What to do`");
+            assert!(
+                text.ends_with('\n') && !text.ends_with("\n\n"),
+                "{code}: one newline at the end"
+            );
+        }
+    }
+
+    #[test]
+    fn codes_are_unique_in_order_and_in_their_group() {
+        assert!(Code::ALL.is_sorted_by(|a, b| a.id() < b.id()));
+        for code in Code::ALL {
+            let digits = code.id().strip_prefix("KT").expect("codes start with KT");
+            assert!(
+                digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()),
+                "{code}"
+            );
+            let group = usize::from(digits.as_bytes()[0] - b'0');
+            assert_eq!(Group::ALL.get(group), Some(&code.group()), "{code}");
+        }
+    }
+
+    #[test]
+    fn codes_are_read_in_any_case() {
+        assert_eq!("kt001".parse(), Ok(Code::YamlSyntax));
+        assert_eq!(
+            "KT999".parse::<Code>().unwrap_err().to_string(),
+            "unknown diagnostic code `KT999`"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! The binary as people see it: exit code, standard output and standard error of whole command lines.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kyvtest"));
+    // A clean environment: neither the width nor the colours of whoever runs the tests.
+    command.env_clear().args(args).stdin(Stdio::null());
+    command
+}
+
+fn kyvtest(args: &[&str]) -> Output {
+    command(args).output().expect("the binary starts")
+}
+
+/// Everything about a run in one text.
+fn shown(output: &Output) -> String {
+    let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let text = format!("exit code: {code}\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
+    text.replace('\u{1b}', "ESC")
+}
+
+macro_rules! snapshot {
+    ($name:literal, $($arg:literal),*) => {
+        insta::assert_snapshot!($name, shown(&kyvtest(&[$($arg),*])));
+    };
+}
+
+#[test]
+fn help_and_version() {
+    snapshot!("help", "--help");
+    snapshot!("help-short", "-h");
+    snapshot!("help-explain", "explain", "--help");
+    snapshot!("help-completions", "completions", "--help");
+    snapshot!("help-man", "man", "--help");
+    let version = kyvtest(&["--version"]);
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout),
+        concat!("kyvtest ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+    assert_eq!(version.status.code(), Some(0));
+}
+
+#[test]
+fn wrong_command_lines() {
+    snapshot!("nothing",);
+    snapshot!("unknown-command", "explian");
+    snapshot!("unknown-option", "explain", "--colour");
+    snapshot!("bad-color", "--color", "pink", "man");
+    snapshot!("unknown-shell", "completions", "cmd");
+    snapshot!("unknown-option-colored", "--color=always", "--nonsense");
+}
+
+#[test]
+fn explain() {
+    snapshot!("explain-one", "explain", "KT002");
+    snapshot!("explain-two", "explain", "kt021", "kt010");
+    snapshot!("explain-list", "explain");
+    snapshot!("explain-list-colored", "explain", "--color", "always");
+    snapshot!("explain-near", "explain", "KT01");
+    snapshot!("explain-unknown", "explain", "banana", "KT001", "E0308");
+    snapshot!("explain-unknown-colored", "--color", "always", "explain", "KT0021");
+}
+
+#[test]
+fn every_code_is_explained() {
+    for code in kyvtest::diagnostic::Code::ALL {
+        let output = kyvtest(&["explain", code.id()]);
+        assert_eq!(output.status.code(), Some(0), "{code}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), code.explanation());
+        assert!(output.stderr.is_empty(), "{code}");
+    }
+}
+
+#[test]
+fn completions_name_every_command() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = kyvtest(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(output.stderr.is_empty(), "{shell}");
+        let script = String::from_utf8(output.stdout).expect("text");
+        for word in ["explain", "completions", "man", "color"] {
+            assert!(script.contains(word), "{shell}: no {word}");
+        }
+    }
+}
+
+#[test]
+fn manual_pages() {
+    snapshot!("man-unknown", "man", "nonsense");
+    let page = kyvtest(&["man"]);
+    let text = String::from_utf8(page.stdout).expect("text");
+    assert!(text.contains(".TH kyvtest 1"), "{text}");
+    assert!(text.contains("Exit codes"), "{text}");
+    let page = kyvtest(&["man", "explain"]);
+    let text = String::from_utf8(page.stdout).expect("text");
+    assert!(text.contains("kyvtest\\-explain"), "{text}");
+}
+
+#[test]
+fn colour_follows_flag_and_environment() {
+    let colored = |args: &[&str], env: &[(&str, &str)]| {
+        let output = command(args)
+            .envs(env.iter().copied())
+            .output()
+            .expect("the binary starts");
+        (output.stdout.contains(&0x1b), output.stderr.contains(&0x1b))
+    };
+    assert_eq!(colored(&["explain"], &[]), (false, false));
+    assert_eq!(colored(&["explain"], &[("CI", "true")]), (false, false));
+    assert_eq!(colored(&["explain"], &[("CLICOLOR_FORCE", "1")]), (true, false));
+    assert_eq!(
+        colored(&["explain"], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]),
+        (false, false)
+    );
+    assert_eq!(
+        colored(&["explain", "--color=always"], &[("NO_COLOR", "1")]),
+        (true, false)
+    );
+    assert_eq!(
+        colored(&["explain", "x", "--color=always"], &[("TERM", "dumb")]),
+        (false, true)
+    );
+    assert_eq!(
+        colored(&["explain", "x", "--color=never"], &[("CLICOLOR_FORCE", "1")]),
+        (false, false)
+    );
+    // An artefact never has colour.
+    assert_eq!(colored(&["explain", "KT001", "--color=always"], &[]), (false, false));
+    assert_eq!(colored(&["completions", "bash", "--color=always"], &[]), (false, false));
+    assert_eq!(colored(&["--help", "--color=always"], &[]), (true, false));
+}
+
+#[test]
+fn a_closed_pipe_is_quiet_success() {
+    for args in [
+        &["completions", "zsh"][..],
+        &["man"],
+        &["--help"],
+        &["explain"],
+        &["explain", "KT001"],
+    ] {
+        let mut child = command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child
+            .stderr
+            .take()
+            .expect("a pipe")
+            .read_to_string(&mut stderr)
+            .expect("text");
+        // Whether the write comes before or after the pipe is closed, the end is the same.
+        assert_eq!(
+            (child.wait().expect("it ends").code(), stderr.as_str()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let full = File::options().write(true).open("/dev/full").expect("it opens");
+    let output = command(&["explain", "KT001"])
+        .stdout(full)
+        .output()
+        .expect("the binary starts");
+    insta::assert_snapshot!("full-disk", shown(&output));
+}

@@ -1,0 +1,194 @@
+//! The bodies of the fuzz targets under a seeded mutation loop, for a stable compiler.
+//!
+//! `cargo test --release --test fuzz -- --ignored --nocapture`. `KYVTEST_FUZZ_SECONDS` (default 5) bounds each target,
+//! `KYVTEST_FUZZ_SEED` (default 1) chooses the sequence. A target is one module with `run(&[u8])` in `fuzz/src/`, and one
+//! test here with its seeds and dictionary.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+#[path = "../fuzz/src/yaml.rs"]
+mod yaml;
+
+#[test]
+#[ignore = "runs for as long as KYVTEST_FUZZ_SECONDS says"]
+fn fuzz_yaml() {
+    let mut seeds = json_lines("fixtures/yaml/vectors.jsonl", "yaml");
+    seeds.extend(files("../shared/corpus", 400));
+    let words = [
+        "- ",
+        ": ",
+        "? ",
+        "  ",
+        "\t",
+        "\n",
+        "\r\n",
+        " #c",
+        "|",
+        ">-",
+        "|2",
+        "'",
+        "\"",
+        "\\",
+        "\\u00e9",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "&a ",
+        "*a",
+        "<<: *a\n",
+        "!!str ",
+        "!!binary ",
+        "!x ",
+        "---\n",
+        "...\n",
+        "%YAML 1.1\n",
+        "é",
+        "\u{2028}",
+        "\u{85}",
+        "\u{feff}",
+        "yes",
+        "0x1F",
+        "1_0",
+        "1e3",
+        ".inf",
+        "~",
+        "\u{0}",
+        "a: 1\n",
+    ];
+    Target {
+        name: "yaml",
+        seeds,
+        words: words.iter().map(|word| word.as_bytes().to_vec()).collect(),
+        longest: 4096,
+    }
+    .run(yaml::run);
+}
+
+/// What a target starts from.
+struct Target {
+    name: &'static str,
+    seeds: Vec<Vec<u8>>,
+    words: Vec<Vec<u8>>,
+    longest: usize,
+}
+
+impl Target {
+    /// Runs mutated seeds until the time is over.
+    fn run(&self, body: impl Fn(&[u8])) {
+        let number = |name: &str, default| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
+        let limit = Duration::from_secs(number("KYVTEST_FUZZ_SECONDS", 5));
+        let seed = number("KYVTEST_FUZZ_SEED", 1);
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        assert!(!self.seeds.is_empty(), "no seeds");
+        let start = Instant::now();
+        let (mut executions, mut slowest) = (0u64, Duration::ZERO);
+        while start.elapsed() < limit {
+            let input = self.input(&mut random);
+            let before = Instant::now();
+            if catch_unwind(AssertUnwindSafe(|| body(&input))).is_err() {
+                panic!("{} fails on {:?}", self.name, String::from_utf8_lossy(&input));
+            }
+            slowest = slowest.max(before.elapsed());
+            executions += 1;
+        }
+        println!(
+            "fuzz {}: {executions} executions, slowest {slowest:?}, seed {seed}",
+            self.name
+        );
+    }
+
+    fn input(&self, random: &mut Random) -> Vec<u8> {
+        let mut input = random.pick(&self.seeds).clone();
+        input.truncate(self.longest);
+        for _ in 0..=random.below(6) {
+            let at = random.below(input.len() + 1);
+            let end = (at + 1 + random.below(12)).min(input.len());
+            match random.below(6) {
+                0 | 1 => {
+                    let word = random.pick(&self.words).clone();
+                    input.splice(at..at, word);
+                }
+                2 => drop(input.drain(at..end)),
+                3 => {
+                    let copy = input[at..end].to_vec();
+                    let to = random.below(input.len() + 1);
+                    input.splice(to..to, copy);
+                }
+                4 => {
+                    let other = random.pick(&self.seeds);
+                    let from = random.below(other.len() + 1);
+                    let to = (from + random.below(40)).min(other.len());
+                    input.splice(at..at, other[from..to].iter().copied());
+                }
+                _ => {
+                    if let Some(byte) = input.get_mut(at) {
+                        *byte = random.below(256) as u8;
+                    }
+                }
+            }
+        }
+        input
+    }
+}
+
+/// A small generator; the sequence depends on the seed alone.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % limit.max(1)
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+}
+
+fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// One field of each row of a JSON-lines file.
+fn json_lines(path: &str, field: &str) -> Vec<Vec<u8>> {
+    let text = std::fs::read_to_string(root(path)).expect("the fixture is there");
+    text.lines()
+        .filter_map(|line| {
+            let mut deserializer = serde_json::Deserializer::from_str(line);
+            deserializer.disable_recursion_limit();
+            let row: serde_json::Value = serde::Deserialize::deserialize(&mut deserializer).ok()?;
+            Some(row[field].as_str()?.as_bytes().to_vec())
+        })
+        .collect()
+}
+
+/// Up to `most` YAML files below a folder that may be missing, spread over it.
+fn files(folder: &str, most: usize) -> Vec<Vec<u8>> {
+    let mut paths = Vec::new();
+    let mut folders = vec![root(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml") {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    let step = 1 + paths.len() / most;
+    paths
+        .iter()
+        .step_by(step)
+        .filter_map(|path| std::fs::read(path).ok())
+        .collect()
+}

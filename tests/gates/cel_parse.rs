@@ -1,0 +1,105 @@
+//! The CEL parser against cel-go 0.29.2: accept or reject, the tree, and the words of the errors.
+
+use kyvtest::cel::{
+    issue::Issues,
+    syntax::{Macros, ParseOptions, parse, print},
+};
+use serde::Deserialize;
+
+use crate::support::{Gate, jsonl, read, shared};
+
+#[derive(Deserialize)]
+struct Input {
+    expr: String,
+}
+
+struct Row {
+    id: String,
+    expr: String,
+    answer: String,
+}
+
+/// The environment of the reference data: Kubernetes 1.37 plus cel-go's bindings and math.
+fn options() -> ParseOptions {
+    ParseOptions::cel_go_0_29(Macros {
+        bind: true,
+        math: true,
+        ..Macros::KUBERNETES
+    })
+}
+
+fn rows() -> Option<Vec<Row>> {
+    let inputs = jsonl::<Input>(&shared("golden/cel/parse_in.jsonl")?);
+    let answers = read(&shared("golden/cel/parse_go.txt")?);
+    let rows = inputs.into_iter().zip(answers.lines()).enumerate();
+    Some(
+        rows.map(|(i, (input, answer))| Row {
+            id: format!("line {}", i + 1),
+            expr: input.expr,
+            answer: serde_json::from_str(answer).expect("a JSON string"),
+        })
+        .collect(),
+    )
+}
+
+fn compare(expected: &str, actual: &str, expr: &str) -> Result<(), String> {
+    if expected == actual {
+        return Ok(());
+    }
+    Err(format!("{expr:?}\n    expected {expected:?}\n    actual   {actual:?}"))
+}
+
+#[test]
+fn trees() {
+    let Some(rows) = rows() else { return };
+    let gate = Gate {
+        name: "cel_parse",
+        rows: 7760,
+    };
+    gate.run(
+        &rows,
+        |row| row.id.clone(),
+        |row| {
+            let actual =
+                parse(&row.expr, &options()).map_or_else(|_| "ERR".to_owned(), |ast| format!("OK {}", print(&ast)));
+            let expected = if row.answer.starts_with("ERR ") {
+                "ERR"
+            } else {
+                &row.answer
+            };
+            compare(expected, &actual, &row.expr)
+        },
+    );
+}
+
+fn error_gate(gate: &Gate<'_>, text: impl Fn(&Issues) -> String + Sync, expected: impl Fn(&str) -> String + Sync) {
+    let Some(rows) = rows() else { return };
+    let rows: Vec<Row> = rows.into_iter().filter(|row| row.answer.starts_with("ERR ")).collect();
+    gate.run(
+        &rows,
+        |row| row.id.clone(),
+        |row| {
+            let actual = parse(&row.expr, &options()).map_or_else(|issues| text(&issues), |_| "OK".to_owned());
+            compare(&expected(&row.answer[4..]), &actual, &row.expr)
+        },
+    );
+}
+
+#[test]
+fn first_line_of_errors() {
+    let gate = Gate {
+        name: "cel_parse_error",
+        rows: 2280,
+    };
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    error_gate(&gate, Issues::first_line, first);
+}
+
+#[test]
+fn whole_text_of_errors() {
+    let gate = Gate {
+        name: "cel_parse_text",
+        rows: 2280,
+    };
+    error_gate(&gate, Issues::to_string, str::to_owned);
+}
