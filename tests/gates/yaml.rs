@@ -260,9 +260,16 @@ fn yaml_places() {
     let path = fixture("yaml/places.jsonl");
     let vectors: Vec<Row> = rows(&fixture("yaml/vectors.jsonl"));
     let expected: Vec<Places> = jsonl(&path);
-    let row = |id: &str| vectors.iter().find(|row| row.id == id).unwrap_or_else(|| panic!("no row {id}"));
+    let row = |id: &str| {
+        vectors
+            .iter()
+            .find(|row| row.id == id)
+            .unwrap_or_else(|| panic!("no row {id}"))
+    };
     if std::env::var_os("KYVTEST_UPDATE").is_some_and(|v| v == "1") {
-        let lines = expected.iter().map(|old| serde_json::to_string(&places(row(&old.id))).expect("JSON") + "\n");
+        let lines = expected
+            .iter()
+            .map(|old| serde_json::to_string(&places(row(&old.id))).expect("JSON") + "\n");
         std::fs::write(&path, lines.collect::<String>()).expect("the fixture can be written");
         return;
     }
