@@ -8,7 +8,7 @@ use std::{
 };
 
 use divan::{Bencher, counter::BytesCount};
-use kyvtest::yaml::{Limits, Mode, emit, read};
+use kyvtest::yaml::{Limits, Mode, Stream, emit, read};
 
 fn main() {
     divan::main();
@@ -65,7 +65,7 @@ fn emit_all(bencher: Bencher) {
         .map(|file| read(file, Mode::Lax, &Limits::default()))
         .collect();
     bencher.counter(size(&files)).bench_local(|| {
-        for document in streams.iter().flat_map(|stream| stream.documents()) {
+        for document in streams.iter().flat_map(Stream::documents) {
             if let Ok(tree) = document.tree() {
                 divan::black_box(emit::to_string(tree.root()));
             }

@@ -14,6 +14,7 @@ mod error;
 mod go_words;
 mod number;
 mod parse;
+mod parse_collection;
 mod position;
 mod resolve;
 mod scalar;
@@ -64,8 +65,8 @@ impl Default for Limits {
 pub struct Stream {
     source: Arc<str>,
     documents: Vec<Document>,
-    error: Option<Box<Error>>,
-    cut: Option<Box<Error>>,
+    error: Option<Error>,
+    cut: Option<Error>,
     lines: OnceLock<LineIndex>,
 }
 
@@ -73,7 +74,7 @@ pub struct Stream {
 #[derive(Debug)]
 pub struct Document {
     span: Span,
-    tree: Result<Tree, Box<Error>>,
+    tree: Result<Tree, Error>,
 }
 
 impl Stream {
@@ -95,13 +96,13 @@ impl Stream {
 
     /// Why the file could not be read at all: it is too large.
     pub fn error(&self) -> Option<&Error> {
-        self.error.as_deref()
+        self.error.as_ref()
     }
 
     /// Where Kyverno stops reading without a word: at a line that starts with `---` and goes on with something else.
     /// What follows is lost, and so is the document that the line would have ended.
     pub fn cut(&self) -> Option<&Error> {
-        self.cut.as_deref()
+        self.cut.as_ref()
     }
 
     /// The first reason not to use the file: its own error, or that of a document.
@@ -124,12 +125,12 @@ impl Document {
 
     /// The document's tree, or why it has none.
     pub fn tree(&self) -> Result<&Tree, &Error> {
-        self.tree.as_ref().map_err(|error| &**error)
+        self.tree.as_ref()
     }
 
     /// The document's tree, given away.
     pub fn into_tree(self) -> Result<Tree, Error> {
-        self.tree.map_err(|error| *error)
+        self.tree
     }
 }
 
@@ -172,12 +173,12 @@ pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
 pub fn read_first(text: &str, mode: Mode, limits: &Limits) -> Result<Tree, Error> {
     if text.len() > limits.bytes.min(u32::MAX as usize / 2) {
         let message = format!("this text has more than {} bytes", limits.bytes);
-        return Err(*Error::new(ErrorKind::Limit, Span::default(), message));
+        return Err(Error::new(ErrorKind::Limit, Span::default(), message));
     }
     let (text, invalid) = to_text(text.as_bytes());
     let source: Arc<str> = text.into();
     let span = Span::of(0, source.len());
-    document(&source, span, &invalid, mode, limits).map_err(|error| *error)
+    document(&source, span, &invalid, mode, limits)
 }
 
 /// The file as text with a final line feed, and the bytes that had to be replaced.
@@ -197,7 +198,7 @@ fn to_text(bytes: &[u8]) -> (String, Vec<u32>) {
     (text, invalid)
 }
 
-fn document(source: &Arc<str>, span: Span, invalid: &[u32], mode: Mode, limits: &Limits) -> Result<Tree, Box<Error>> {
+fn document(source: &Arc<str>, span: Span, invalid: &[u32], mode: Mode, limits: &Limits) -> Result<Tree, Error> {
     let next = invalid.partition_point(|at| *at < span.start);
     if let Some(&at) = invalid.get(next).filter(|at| **at < span.end) {
         return Err(Error::new(

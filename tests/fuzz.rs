@@ -4,6 +4,8 @@
 //! `KYVTEST_FUZZ_SEED` (default 1) chooses the sequence. A target is one module with `run(&[u8])` in `fuzz/src/`, and one
 //! test here with its seeds and dictionary.
 
+#![expect(clippy::print_stdout, reason = "the count of executions is the result")]
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},

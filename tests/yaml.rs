@@ -30,7 +30,9 @@ fn emit(value: &Value, emitter: &mut Emitter) {
         Value::Str(text) => emitter.str(text),
         Value::Seq(items) => {
             emitter.begin_seq();
-            items.iter().for_each(|item| emit(item, emitter));
+            for item in items {
+                emit(item, emitter);
+            }
             emitter.end();
         }
         Value::Map(entries) => {
@@ -235,6 +237,11 @@ proptest! {
     }
 }
 
+/// Sixty thousand lines.
+fn numbered(line: impl Fn(usize) -> String) -> String {
+    (0..60_000).fold(String::new(), |text, n| text + &line(n))
+}
+
 /// Inputs on which a reader that looks back or ahead too far takes for ever.
 #[test]
 fn time_grows_with_size() {
@@ -289,8 +296,8 @@ fn time_grows_with_size() {
     inputs.push(format!("a: |\n{}", repeat("  b\n")));
     inputs.push(format!("a: >\n{}", repeat("  b\n\n")));
     inputs.push(format!("a:{}", repeat("\n b")));
-    inputs.push((0..60_000).map(|n| format!("key{n}: {n}\n")).collect());
-    inputs.push((0..60_000).map(|n| format!("- &a{n} x\n")).collect::<String>() + &"- *a1\n".repeat(60_000));
+    inputs.push(numbered(|n| format!("key{n}: {n}\n")));
+    inputs.push(numbered(|n| format!("- &a{n} x\n")) + &"- *a1\n".repeat(60_000));
     inputs.push("~: 1\n".repeat(100_000));
     inputs.push(format!(
         "a: [{}]\na: 1\nb: [{}]\n",

@@ -7,12 +7,12 @@ use kyvtest::yaml::{Error, Kind, Limits, Mode, Node, Span, Stream, emit, read};
 ///
 /// # Panics
 /// If the reader or the emitter breaks a promise.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     let limits = Limits::default();
     let lax = read(data, Mode::Lax, &limits);
     let strict = read(data, Mode::Strict, &limits);
     assert_eq!(lax.documents().len(), strict.documents().len());
-    for (document, strict) in lax.documents().iter().zip(strict.documents()) {
+    for (document, other) in lax.documents().iter().zip(strict.documents()) {
         place(&lax, document.span());
         match document.tree() {
             Ok(tree) => {
@@ -27,10 +27,10 @@ pub fn run(data: &[u8]) {
             }
             Err(error) => {
                 refused(&lax, error);
-                assert!(strict.tree().is_err(), "strict accepts what lax refuses");
+                assert!(other.tree().is_err(), "strict accepts what lax refuses");
             }
         }
-        if let Err(error) = strict.tree() {
+        if let Err(error) = other.tree() {
             refused(&strict, error);
         }
     }

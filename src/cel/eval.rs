@@ -370,13 +370,23 @@ impl<'a> Machine<'a> {
             optional = true;
         }
         for (i, qualifier) in attribute.qualifiers.iter().enumerate() {
+            let optional_so_far = optional;
             let (found, is_optional, test_only) = match qualifier {
                 Qualifier::Field {
                     name,
                     hash,
                     optional,
                     test_only,
-                } => (self.field(object, name, *hash), *optional, *test_only),
+                } => {
+                    let tested = *test_only || *optional || optional_so_far;
+                    let found = match object {
+                        Val::Opaque(opaque) if tested && opaque.is_set(name) == Some(false) => {
+                            Found::Missing(Missing::Key(Val::String(name)))
+                        }
+                        object => self.field(object, name, *hash),
+                    };
+                    (found, *optional, *test_only)
+                }
                 Qualifier::Constant { key, optional } => (self.index(object, *key), *optional, false),
                 Qualifier::Computed { index, optional } => {
                     let key = match &self.program.nodes[index.0 as usize] {
@@ -499,7 +509,10 @@ impl<'a> Machine<'a> {
                 Val::String(name) => match opaque.field(name) {
                     Some(error @ Val::Error(_)) => Found::Error(error),
                     Some(value) => Found::Value(value),
-                    None => Found::Error(self.context.error(format_args!("no such field: {name}"))),
+                    None if opaque.is_structure() => {
+                        Found::Error(self.context.error(format_args!("no such field: {name}")))
+                    }
+                    None => Found::Missing(Missing::Key(key)),
                 },
                 _ => Found::Missing(Missing::Key(key)),
             },
@@ -664,14 +677,24 @@ impl<'a> Machine<'a> {
 
     fn eval_struct(&mut self, id: NodeId, name: &str, fields: &'a [(super::ast::Name, NodeId, bool)]) -> Val<'a> {
         let mut failed = None;
-        for (_, value, _) in fields {
+        let mut values = Vec::with_capacity(fields.len());
+        for (field, value, optional) in fields {
             let value = self.eval(*value);
-            if value.is_error() {
-                failed = Some(value);
-                break;
+            match value {
+                Val::Error(_) => {
+                    failed = Some(value);
+                    break;
+                }
+                Val::Optional(inner) if *optional => values.extend(inner.map(|inner| (&**field, *inner))),
+                value => values.push((&**field, value)),
             }
         }
-        let value = failed.unwrap_or_else(|| self.context.error(format_args!("unknown type '{name}'")));
+        let structures = self.context.profile.library().structures();
+        let make = structures.iter().find(|s| s.name == name).and_then(|s| s.make);
+        let value = failed.unwrap_or_else(|| match make {
+            Some(make) => make(&self.context, &values),
+            None => self.context.error(format_args!("unknown type '{name}'")),
+        });
         let parts: Vec<NodeId> = fields.iter().map(|(_, value, _)| *value).collect();
         self.charge_literal(id, &parts, cost::STRUCT, value);
         value

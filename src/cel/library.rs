@@ -16,6 +16,9 @@ mod sizes;
 mod standard;
 pub(crate) mod strings;
 
+#[cfg(test)]
+mod tests;
+
 use super::{
     context::Context,
     decl::Library,

@@ -16,8 +16,7 @@ pub(crate) const INT_OVERFLOW: Val<'static> = Val::Error("integer overflow");
 pub(crate) const UINT_OVERFLOW: Val<'static> = Val::Error("unsigned integer overflow");
 const DIVISION_BY_ZERO: Val<'static> = Val::Error("division by zero");
 const MODULUS_BY_ZERO: Val<'static> = Val::Error("modulus by zero");
-const NAN: &str = "NaN values cannot be ordered";
-const NAN_IS_UNORDERED: Val<'static> = Val::Error(NAN);
+const NAN_IS_UNORDERED: Val<'static> = Val::Error("NaN values cannot be ordered");
 
 /// The answer where the left operand's type has no such operator: types that are receivers of old-style methods are
 /// asked for a method of that name, and have none.
@@ -181,6 +180,10 @@ pub(crate) fn compare<'a>(a: Val<'a>, b: Val<'a>) -> Result<Ordering, Val<'a>> {
     })
 }
 
+fn is_nan(value: Val<'_>) -> bool {
+    matches!(value, Val::Double(d) if d.is_nan())
+}
+
 fn relation<'a>(context: &Context<'a>, a: Val<'a>, b: Val<'a>, operator: &str, holds: fn(Ordering) -> bool) -> Val<'a> {
     if a.is_error() {
         return a;
@@ -188,9 +191,11 @@ fn relation<'a>(context: &Context<'a>, a: Val<'a>, b: Val<'a>, operator: &str, h
     if b.is_error() {
         return b;
     }
+    if context.profile.behaviour.nan_compares_false && (is_nan(a) || is_nan(b)) && a.has_trait(Trait::Comparer) {
+        return Val::Bool(false);
+    }
     match compare(a, b) {
         Ok(order) => Val::Bool(holds(order)),
-        Err(Val::Error(NAN)) if context.profile.behaviour.nan_compares_false => Val::Bool(false),
         Err(_) if !a.has_trait(Trait::Comparer) => missing_trait(context, a, operator),
         Err(error) => error,
     }

@@ -17,8 +17,6 @@ pub struct Behaviour {
     pub or_value_needs_optional: bool,
     /// `s.indexOf('', offset)` checks and clamps the offset (cel-go ≥ 0.29), or returns it as it is.
     pub index_of_empty_is_clamped: bool,
-    /// The minutes of a time-zone offset must lie between 0 and 59 (cel-go ≥ 0.29).
-    pub zone_minutes_are_checked: bool,
     /// `lists.range` refuses negative and huge sizes (cel-go ≥ 0.29).
     pub range_is_limited: bool,
     /// The cost of `startsWith` and `endsWith` follows the argument's size (cel-go ≥ 0.29), or the receiver's.
@@ -44,7 +42,6 @@ pub struct Behaviour {
 const CEL_GO_0_26: Behaviour = Behaviour {
     or_value_needs_optional: false,
     index_of_empty_is_clamped: false,
-    zone_minutes_are_checked: false,
     range_is_limited: false,
     affix_cost_by_argument: false,
     global_matches_has_cost: false,
@@ -60,7 +57,6 @@ const CEL_GO_0_26: Behaviour = Behaviour {
 const CEL_GO_0_29: Behaviour = Behaviour {
     or_value_needs_optional: true,
     index_of_empty_is_clamped: true,
-    zone_minutes_are_checked: true,
     range_is_limited: true,
     affix_cost_by_argument: true,
     global_matches_has_cost: true,
@@ -143,9 +139,9 @@ pub struct Profile {
     pub behaviour: Behaviour,
     /// The syntax: macros, switches, limits.
     pub syntax: ParseOptions,
-    /// Whether all elements of a literal must have one type.
+    /// Whether all elements of a literal must have one type, except inside of `format`.
     pub homogeneous_literals: bool,
-    /// Whether literals of durations, timestamps, regular expressions and formats are checked at compile time.
+    /// Whether literals of durations, timestamps and regular expressions are checked at compile time.
     pub validators: bool,
     /// Whether constants are folded when the program is made, so that their errors show there.
     pub constant_folding: bool,

@@ -171,8 +171,8 @@ pub fn with_value<T>(
         variables: lazy.as_ref().map(|lazy| lazy as _),
     };
     let outcome = evaluate(&program, &scratch, activation, host, query.cost_limit);
-    let total = outcome.cost + lazy.as_ref().map_or(0, super::composite::Lazy::cost);
-    let cost = query.profile.shows_cost.then_some(total);
+    // What the variables cost is charged to a policy's budget, not to the expression.
+    let cost = query.profile.shows_cost.then_some(outcome.cost);
     Ok(read(outcome.value, cost))
 }
 
@@ -198,7 +198,11 @@ fn declare(query: &Query<'_>, env: &mut Env) -> Declared {
     let old_object = env.declare("oldObject", Type::Dyn);
     let params = query.params.map(|_| env.declare("params", Type::Dyn));
     let typed = |env: &mut Env, name: &str, structure: &str| {
-        let declared = if dynamic { Type::Dyn } else { Type::structure(structure) };
+        let declared = if dynamic && name != "request" {
+            Type::Dyn
+        } else {
+            Type::structure(structure)
+        };
         env.declare(name, declared)
     };
     let namespace =

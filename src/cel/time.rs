@@ -163,9 +163,9 @@ impl Timestamp {
     }
 
     /// Date and time of day in a zone as cel-go reads it: the name of a zone, or `±HH:MM`; the text of the error.
-    pub fn in_zone(self, zone: &str, minutes_are_checked: bool) -> Result<Civil, String> {
+    pub fn in_zone(self, zone: &str) -> Result<Civil, String> {
         let offset = match zone.split_once(':') {
-            Some((hours, minutes)) => fixed_offset(zone, hours, minutes, minutes_are_checked)?,
+            Some((hours, minutes)) => fixed_offset(zone, hours, minutes)?,
             None => named_offset(zone, self)?,
         };
         Ok(Civil::new(self.seconds + offset, self.nanos))
@@ -300,13 +300,10 @@ fn offset(rest: &mut &[u8]) -> Option<i32> {
 }
 
 /// The seconds of an offset `±HH:MM`; hours and minutes are any numbers that Go's `Atoi` takes.
-fn fixed_offset(zone: &str, hours: &str, minutes: &str, minutes_are_checked: bool) -> Result<i64, String> {
+fn fixed_offset(zone: &str, hours: &str, minutes: &str) -> Result<i64, String> {
     let number = |text| number::atoi(text).map_err(|error| error.to_string());
     let hours = number(hours)?;
     let minutes = number(minutes)?;
-    if minutes_are_checked && !(0..=59).contains(&minutes) {
-        return Err(format!("timezone offset minutes out of range [0, 59]: {zone}"));
-    }
     let hours = hours.wrapping_mul(60);
     let total = if zone.starts_with('-') {
         hours.wrapping_sub(minutes)

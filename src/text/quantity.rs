@@ -172,6 +172,11 @@ impl Quantity {
         }
     }
 
+    /// Whether the amount is kept as a decimal rather than as an integer with a scale.
+    pub fn is_decimal(&self) -> bool {
+        matches!(self.amount, Amount::Dec(_))
+    }
+
     /// The amount as a decimal.
     pub fn to_decimal(&self) -> Decimal {
         match &self.amount {

@@ -60,7 +60,7 @@ struct Composer<'a> {
     following: Vec<u32>,
     decodes: u64,
     alias_decodes: u64,
-    duplicate: Option<Box<Error>>,
+    duplicate: Option<Error>,
     /// Whether there is anything that the later passes may refuse.
     doubtful: bool,
     bad_keys: FxHashSet<Span>,

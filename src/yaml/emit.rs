@@ -102,11 +102,11 @@ impl Emitter {
 
     /// Ends the innermost map or list.
     pub fn end(&mut self) {
-        if let Some(level) = self.levels.pop() {
-            if level.empty {
-                let text = if level.map { "{}" } else { "[]" };
-                self.inline(level.before, text);
-            }
+        if let Some(level) = self.levels.pop()
+            && level.empty
+        {
+            let text = if level.map { "{}" } else { "[]" };
+            self.inline(level.before, text);
         }
     }
 

@@ -33,7 +33,11 @@ pub enum ErrorKind {
 
 /// A refusal with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
+pub struct Error(Box<Refusal>);
+
+/// Boxed, so that the success path of the scanner stays small.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Refusal {
     kind: ErrorKind,
     message: Cow<'static, str>,
     span: Span,
@@ -42,61 +46,60 @@ pub struct Error {
 }
 
 impl Error {
-    pub(super) fn new(kind: ErrorKind, span: Span, message: impl Into<Cow<'static, str>>) -> Box<Self> {
-        Box::new(Self {
+    pub(super) fn new(kind: ErrorKind, span: Span, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Refusal {
             kind,
             message: message.into(),
             span,
             related: None,
             go_line: None,
-        })
+        }))
     }
 
-    pub(super) fn with_related(mut self: Box<Self>, span: Span, label: &'static str) -> Box<Self> {
-        self.related = Some((span, label));
+    pub(super) fn with_related(mut self, span: Span, label: &'static str) -> Self {
+        self.0.related = Some((span, label));
         self
     }
 
-    pub(super) fn with_go_line(mut self: Box<Self>, line: Option<u32>) -> Box<Self> {
-        self.go_line = line;
+    pub(super) fn with_go_line(mut self, line: Option<u32>) -> Self {
+        self.0.go_line = line;
         self
     }
 
     /// Which step refused.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// What is wrong.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// Where it is wrong, in bytes of the whole source.
     pub fn span(&self) -> Span {
-        self.span
+        self.0.span
     }
 
     /// A second place that explains the first, with a label for it: where the open construct began, the first of two
     /// equal keys.
     pub fn related(&self) -> Option<(Span, &'static str)> {
-        self.related
+        self.0.related
     }
 
     /// The line number in the message of the Go library, where it has one. It counts from the start of the document,
     /// and for some errors the library is off by one; positions for people come from [`Error::span`].
     pub fn go_line(&self) -> Option<u32> {
-        self.go_line
+        self.0.go_line
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
 impl std::error::Error for Error {}
 
-/// The boxed form keeps the success path of the scanner small.
-pub(super) type Result<T> = std::result::Result<T, Box<Error>>;
+pub(super) type Result<T> = std::result::Result<T, Error>;

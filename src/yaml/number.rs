@@ -123,7 +123,7 @@ fn date(text: &str) -> Option<&str> {
     let year: u32 = text.get(..4).filter(digits)?.parse().ok()?;
     let (month, rest) = short(text[4..].strip_prefix('-')?)?;
     let (day, rest) = short(rest.strip_prefix('-')?)?;
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let days = match month {
         2 => 28 + u32::from(leap),
         4 | 6 | 9 | 11 => 30,

@@ -54,7 +54,7 @@ pub(super) enum SynKind {
 
 /// An open collection.
 #[derive(Debug, Clone, Copy)]
-enum Frame {
+pub(super) enum Frame {
     BlockSequence {
         node: u32,
         start: Mark,
@@ -86,23 +86,23 @@ enum Frame {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     Key,
     Value,
     /// Of a flow mapping: the entry was a single node. Of a pair: it is complete.
     Rest,
 }
 
-struct Parser<'a> {
-    scanner: Scanner<'a>,
-    frames: Vec<Frame>,
+pub(super) struct Parser<'a> {
+    pub(super) scanner: Scanner<'a>,
+    pub(super) frames: Vec<Frame>,
     depth: usize,
     nodes: Vec<Syn>,
     tags: Vec<String>,
     anchors: FxHashMap<&'a str, u32>,
     handles: Vec<(String, String)>,
     /// The end of the last token that was taken.
-    end: u32,
+    pub(super) end: u32,
 }
 
 /// Parses the document `span` of `text`.
@@ -197,19 +197,24 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Token> {
+    pub(super) fn take(&mut self) -> Result<Token> {
         let token = self.scanner.next()?;
         self.end = token.end.at;
         Ok(token)
     }
 
     /// Drops the next token, which the caller has looked at, and answers the one behind it.
-    fn advance(&mut self) -> Result<&Token> {
+    pub(super) fn advance(&mut self) -> Result<&Token> {
         self.take()?;
         self.scanner.peek()
     }
 
-    fn error(&self, at: Mark, message: impl Into<std::borrow::Cow<'static, str>>, context: Option<Mark>) -> Box<Error> {
+    pub(super) fn error(
+        &self,
+        at: Mark,
+        message: impl Into<std::borrow::Cow<'static, str>>,
+        context: Option<Mark>,
+    ) -> Error {
         let rest = &self.scanner.text[at.at as usize..];
         let width = rest
             .chars()
@@ -226,7 +231,7 @@ impl<'a> Parser<'a> {
 
     // ── nodes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn push(&mut self, kind: SynKind, span: Span, line: u32) -> u32 {
+    pub(super) fn push(&mut self, kind: SynKind, span: Span, line: u32) -> u32 {
         let number = self.nodes.len() as u32;
         self.nodes.push(Syn {
             kind,
@@ -238,7 +243,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A value that is not there.
-    fn empty(&mut self, mark: Mark) {
+    pub(super) fn empty(&mut self, mark: Mark) {
         let text = Text::Source {
             start: mark.at,
             end: mark.at,
@@ -252,7 +257,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Sets the extent of a collection that ends here.
-    fn close(&mut self, node: u32) {
+    pub(super) fn close(&mut self, node: u32) {
         let next = self.nodes.len() as u32;
         let syn = &mut self.nodes[node as usize];
         syn.next = next;
@@ -261,7 +266,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads one node: a scalar or alias at once, a collection by opening a frame.
-    fn node(&mut self, block: bool, indentless: bool) -> Result<()> {
+    pub(super) fn node(&mut self, block: bool, indentless: bool) -> Result<()> {
         let token = self.scanner.peek()?;
         let start = token.start;
         if token.kind == TokenKind::Alias {
@@ -336,14 +341,13 @@ impl<'a> Parser<'a> {
                     line: start.line,
                 };
                 self.empty(place);
-                if let (Some(tag), Some(syn)) = (tag, self.nodes.last_mut()) {
-                    if let SynKind::Scalar {
+                if let (Some(tag), Some(syn)) = (tag, self.nodes.last_mut())
+                    && let SynKind::Scalar {
                         tag: place, implicit, ..
                     } = &mut syn.kind
-                    {
-                        *place = Some(tag);
-                        *implicit = false;
-                    }
+                {
+                    *place = Some(tag);
+                    *implicit = false;
                 }
                 return Ok(());
             }
@@ -360,7 +364,7 @@ impl<'a> Parser<'a> {
         self.open(frame, at)
     }
 
-    fn open(&mut self, frame: Frame, at: Mark) -> Result<()> {
+    pub(super) fn open(&mut self, frame: Frame, at: Mark) -> Result<()> {
         if self.frames.len() >= self.depth {
             let message = format!("more than {} levels of nesting", self.depth);
             return Err(Error::new(ErrorKind::Limit, Span::at(at.at), message));
@@ -405,248 +409,5 @@ impl<'a> Parser<'a> {
         }
         self.tags.push(tag);
         Ok(self.tags.len() as u32 - 1)
-    }
-
-    // ── collections ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// Reads what comes next in the innermost open collection.
-    fn step(&mut self, frame: Frame) -> Result<()> {
-        match frame {
-            Frame::BlockSequence { node, start } => self.block_sequence(node, start),
-            Frame::Indentless { node } => self.indentless(node),
-            Frame::BlockMapping { node, start, value } => {
-                if value {
-                    self.block_value()
-                } else {
-                    self.block_key(node, start)
-                }
-            }
-            Frame::FlowSequence { node, start, first } => self.flow_sequence(node, start, first),
-            Frame::Pair { node, stage } => self.pair(node, stage),
-            Frame::FlowMapping {
-                node,
-                start,
-                first,
-                stage,
-            } => match stage {
-                Stage::Key => self.flow_key(node, start, first),
-                Stage::Value => self.flow_value(),
-                Stage::Rest => {
-                    let start = self.scanner.peek()?.start;
-                    self.set_stage(Stage::Key);
-                    self.empty(start);
-                    Ok(())
-                }
-            },
-        }
-    }
-
-    fn block_sequence(&mut self, node: u32, start: Mark) -> Result<()> {
-        let token = self.scanner.peek()?;
-        let (at, end) = (token.start, token.end);
-        match token.kind {
-            TokenKind::BlockEntry => match self.advance()?.kind {
-                TokenKind::BlockEntry | TokenKind::BlockEnd => {
-                    self.empty(end);
-                    Ok(())
-                }
-                _ => self.node(true, false),
-            },
-            TokenKind::BlockEnd => self.end_block(node),
-            _ => Err(self.error(at, "expected `-` or the end of the list", Some(start))),
-        }
-    }
-
-    /// The token that ends a block has no extent; the collection ends where its last token did.
-    fn end_block(&mut self, node: u32) -> Result<()> {
-        let end = self.end;
-        self.take()?;
-        self.end = end;
-        self.close(node);
-        Ok(())
-    }
-
-    fn indentless(&mut self, node: u32) -> Result<()> {
-        let token = self.scanner.peek()?;
-        let end = token.end;
-        if token.kind != TokenKind::BlockEntry {
-            self.close(node);
-            return Ok(());
-        }
-        match self.advance()?.kind {
-            TokenKind::BlockEntry | TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
-                self.empty(end);
-                Ok(())
-            }
-            _ => self.node(true, false),
-        }
-    }
-
-    fn block_key(&mut self, node: u32, start: Mark) -> Result<()> {
-        let token = self.scanner.peek()?;
-        let (at, end) = (token.start, token.end);
-        match token.kind {
-            TokenKind::Key => {
-                self.set_value(true);
-                match self.advance()?.kind {
-                    TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
-                        self.empty(end);
-                        Ok(())
-                    }
-                    _ => self.node(true, true),
-                }
-            }
-            TokenKind::BlockEnd => self.end_block(node),
-            _ => Err(self.error(at, "expected a key or the end of the map", Some(start))),
-        }
-    }
-
-    fn block_value(&mut self) -> Result<()> {
-        self.set_value(false);
-        let token = self.scanner.peek()?;
-        let (at, end) = (token.start, token.end);
-        if token.kind != TokenKind::Value {
-            self.empty(at);
-            return Ok(());
-        }
-        match self.advance()?.kind {
-            TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => {
-                self.empty(end);
-                Ok(())
-            }
-            _ => self.node(true, true),
-        }
-    }
-
-    fn flow_sequence(&mut self, node: u32, start: Mark, first: bool) -> Result<()> {
-        let token = self.scanner.peek()?;
-        let at = token.start;
-        if token.kind != TokenKind::FlowSequenceEnd {
-            if !first {
-                if token.kind != TokenKind::FlowEntry {
-                    return Err(self.error(at, "expected `,` or `]`", Some(start)));
-                }
-                self.take()?;
-            }
-            self.set_entered();
-            let token = self.scanner.peek()?;
-            let (at, end) = (token.start, token.end);
-            match token.kind {
-                TokenKind::Key => {
-                    let number = self.push(SynKind::Mapping, Span::new(at.at, end.at), at.line);
-                    self.take()?;
-                    let stage = Stage::Key;
-                    return self.open(Frame::Pair { node: number, stage }, at);
-                }
-                TokenKind::FlowSequenceEnd => {}
-                _ => return self.node(false, false),
-            }
-        }
-        self.take()?;
-        self.close(node);
-        Ok(())
-    }
-
-    fn pair(&mut self, node: u32, stage: Stage) -> Result<()> {
-        let token = self.scanner.peek()?;
-        let (at, end) = (token.start, token.end);
-        let value = token.kind == TokenKind::Value;
-        let ends = matches!(token.kind, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd);
-        match stage {
-            Stage::Key => {
-                self.set_stage(Stage::Value);
-                if value || ends {
-                    // The reference parser drops this token.
-                    self.take()?;
-                    self.empty(end);
-                    return Ok(());
-                }
-                self.node(false, false)
-            }
-            Stage::Value => {
-                self.set_stage(Stage::Rest);
-                if value {
-                    match self.advance()?.kind {
-                        TokenKind::FlowEntry | TokenKind::FlowSequenceEnd => {}
-                        _ => return self.node(false, false),
-                    }
-                }
-                self.empty(at);
-                Ok(())
-            }
-            Stage::Rest => {
-                self.close(node);
-                Ok(())
-            }
-        }
-    }
-
-    fn flow_key(&mut self, node: u32, start: Mark, first: bool) -> Result<()> {
-        let token = self.scanner.peek()?;
-        let at = token.start;
-        if token.kind != TokenKind::FlowMappingEnd {
-            if !first {
-                if token.kind != TokenKind::FlowEntry {
-                    return Err(self.error(at, "expected `,` or `}`", Some(start)));
-                }
-                self.take()?;
-            }
-            self.set_entered();
-            match self.scanner.peek()?.kind {
-                TokenKind::Key => {
-                    self.set_stage(Stage::Value);
-                    let token = self.advance()?;
-                    let at = token.start;
-                    match token.kind {
-                        TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd => {
-                            self.empty(at);
-                            return Ok(());
-                        }
-                        _ => return self.node(false, false),
-                    }
-                }
-                TokenKind::FlowMappingEnd => {}
-                _ => {
-                    self.set_stage(Stage::Rest);
-                    return self.node(false, false);
-                }
-            }
-        }
-        self.take()?;
-        self.close(node);
-        Ok(())
-    }
-
-    fn flow_value(&mut self) -> Result<()> {
-        self.set_stage(Stage::Key);
-        let token = self.scanner.peek()?;
-        let mut at = token.start;
-        if token.kind == TokenKind::Value {
-            let token = self.advance()?;
-            at = token.start;
-            if !matches!(token.kind, TokenKind::FlowEntry | TokenKind::FlowMappingEnd) {
-                return self.node(false, false);
-            }
-        }
-        self.empty(at);
-        Ok(())
-    }
-
-    fn set_value(&mut self, next: bool) {
-        if let Some(Frame::BlockMapping { value, .. }) = self.frames.last_mut() {
-            *value = next;
-        }
-    }
-
-    fn set_entered(&mut self) {
-        if let Some(Frame::FlowSequence { first, .. } | Frame::FlowMapping { first, .. }) = self.frames.last_mut() {
-            *first = false;
-        }
-    }
-
-    fn set_stage(&mut self, next: Stage) {
-        if let Some(Frame::Pair { stage, .. } | Frame::FlowMapping { stage, .. }) = self.frames.last_mut() {
-            *stage = next;
-        }
     }
 }

@@ -107,10 +107,10 @@ fn number(text: &str) -> Scalar {
     if let Some(uint) = go_uint(text, 0) {
         return Scalar::Uint(uint);
     }
-    if is_yaml_float(text) {
-        if let Some(float) = go_float(text) {
-            return Scalar::Float(float);
-        }
+    if is_yaml_float(text)
+        && let Some(float) = go_float(text)
+    {
+        return Scalar::Float(float);
     }
     // A sign behind the prefix is an accident of the reference that files may rely on.
     if let Some(digits) = text.strip_prefix("0b") {
@@ -120,10 +120,10 @@ fn number(text: &str) -> Scalar {
         if let Some(uint) = go_uint(digits, 2) {
             return Scalar::Uint(uint);
         }
-    } else if let Some(digits) = text.strip_prefix("-0b") {
-        if let Some(int) = go_int(&format!("-{digits}"), 2) {
-            return Scalar::Int(int);
-        }
+    } else if let Some(digits) = text.strip_prefix("-0b")
+        && let Some(int) = go_int(&format!("-{digits}"), 2)
+    {
+        return Scalar::Int(int);
     }
     Scalar::Str
 }

@@ -94,7 +94,8 @@ impl Segments {
         Self { parts: vec![part], end }
     }
 
-    pub(super) fn of(source: &str, shape: &Shape) -> Self {
+    /// The table of a scalar that ends at `end` at the latest: what follows the last line of a block is not part of it.
+    pub(super) fn of(source: &str, shape: &Shape, end: u32) -> Self {
         let mut record = Record {
             parts: Vec::new(),
             len: 0,
@@ -102,7 +103,7 @@ impl Segments {
         decode(source.as_bytes(), shape, &mut record);
         Self {
             parts: record.parts,
-            end: shape.end,
+            end: shape.end.min(end),
         }
     }
 
@@ -313,11 +314,11 @@ fn block(source: &[u8], start: usize, end: usize, indent: usize, literal: bool, 
     while at < end {
         let blank = is_blank(source[at]);
         match pending.take() {
-            Some(first) if !literal && !after_blank && !blank && is_feed(source, first) => {
-                if empty.is_empty() {
-                    sink.make(" ", first);
-                }
+            // Lines of text fold into one; with an empty line between them only that one shows.
+            Some(first) if !literal && !after_blank && !blank && is_feed(source, first) && empty.is_empty() => {
+                sink.make(" ", first);
             }
+            Some(first) if !literal && !after_blank && !blank && is_feed(source, first) => {}
             Some(first) => make_break(source, first, sink),
             None => {}
         }

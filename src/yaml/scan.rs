@@ -254,7 +254,7 @@ impl<'a> Scanner<'a> {
         &self,
         message: impl Into<std::borrow::Cow<'static, str>>,
         context: Option<(Mark, &'static str)>,
-    ) -> Box<Error> {
+    ) -> Error {
         let width = self.text[self.at..].chars().next().map_or(0, char::len_utf8);
         let width = if is_break_or_end(self.source, self.at) {
             0
@@ -347,7 +347,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn missing_colon(&self, key: &SimpleKey) -> Box<Error> {
+    fn missing_colon(&self, key: &SimpleKey) -> Error {
         let end = self.source[key.mark.at as usize..]
             .iter()
             .position(|byte| matches!(byte, b'\n' | b'\r'))
@@ -395,7 +395,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn too_deep(&self) -> Box<Error> {
+    fn too_deep(&self) -> Error {
         Error::new(
             ErrorKind::Limit,
             Span::of(self.at, self.at),

@@ -15,7 +15,7 @@ const SEPARATOR: &[u8] = b"---";
 /// The documents of a text as byte ranges, and the separator at which the splitter stops, if there is one.
 ///
 /// The text ends with a line feed or is empty.
-pub(super) fn split(text: &[u8]) -> (Vec<Span>, Option<Box<Error>>) {
+pub(super) fn split(text: &[u8]) -> (Vec<Span>, Option<Error>) {
     let mut documents = Vec::new();
     let mut start = 0;
     let mut at = 0;
@@ -64,10 +64,10 @@ fn trim(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii();
     // Only a first or last byte outside of ASCII can belong to further white space (or vertical tab, which is ASCII).
     let odd = |byte: Option<&u8>| byte.is_some_and(|byte| !byte.is_ascii() || *byte == 0x0B);
-    if odd(line.first()) || odd(line.last()) {
-        if let Ok(text) = std::str::from_utf8(line) {
-            return text.trim().as_bytes();
-        }
+    if (odd(line.first()) || odd(line.last()))
+        && let Ok(text) = std::str::from_utf8(line)
+    {
+        return text.trim().as_bytes();
     }
     line
 }

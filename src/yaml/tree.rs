@@ -116,7 +116,7 @@ impl Tree {
     fn segments(&self, text: Text, span: Span) -> Segments {
         match text {
             Text::Source { start, end } => Segments::slice(start, end),
-            Text::Decoded { shape, .. } => Segments::of(&self.source, &self.shapes[shape as usize]),
+            Text::Decoded { shape, .. } => Segments::of(&self.source, &self.shapes[shape as usize], span.end),
             Text::Made { .. } => Segments::slice(span.start, span.start),
         }
     }
@@ -264,10 +264,11 @@ impl<'a> Node<'a> {
 /// What becomes of a float on its way through JSON.
 fn json_number(float: f64) -> Number {
     // Go prints the shortest digits that give the float back, padded with zeros: 2^62 arrives as 4611686018427388000.
-    if float.trunc() == float && float.abs() < 1e19 {
-        if let Ok(int) = format!("{float}").parse() {
-            return Number::Int(int);
-        }
+    if float.trunc() == float
+        && float.abs() < 1e19
+        && let Ok(int) = format!("{float}").parse()
+    {
+        return Number::Int(int);
     }
     Number::Float(float)
 }

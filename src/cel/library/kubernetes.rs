@@ -13,6 +13,7 @@ mod cost;
 mod format;
 mod ip;
 mod json_patch;
+mod quantity;
 mod semver;
 pub(crate) mod structs;
 mod url;
@@ -27,6 +28,7 @@ pub(crate) fn declare(library: &mut Library, libraries: &Libraries) {
         authz::declare(library);
     }
     if libraries.kubernetes_types {
+        quantity::declare(library);
         ip::declare(library);
         cidr::declare(library);
         format::declare(library);

@@ -13,6 +13,7 @@
 mod certificate;
 mod deflate;
 mod der;
+mod exception;
 mod go_json;
 mod gzip;
 mod hash;
@@ -21,6 +22,7 @@ mod inflate;
 mod json;
 mod math;
 mod native;
+mod or_value;
 mod outside;
 mod pem;
 mod random;
@@ -50,13 +52,8 @@ pub(crate) fn declare(library: &mut Library) {
     time::declare(library);
     transform::declare(library);
     gzip::declare(library);
-    library.add_structure(
-        EXCEPTION,
-        &[
-            ("allowedImages", Type::list(Type::String)),
-            ("allowedValues", Type::list(Type::String)),
-        ],
-    );
+    exception::declare(library);
+    or_value::declare(library);
 }
 
 /// The functions that a policy of one namespace has instead of the cluster-wide ones of the same names: those of
@@ -67,8 +64,7 @@ pub(crate) fn namespaced() -> Library {
     library
 }
 
-/// The type of the variable `exceptions`.
-pub(crate) const EXCEPTION: &str = "libs.Exception";
+pub(crate) use exception::EXCEPTION;
 
 /// A value that is nothing but the receiver of a library's methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,10 +82,14 @@ impl Opaque for Receiver {
     fn equals_plain(&self) -> Option<bool> {
         Some(false)
     }
+
+    fn is_structure(&self) -> bool {
+        true
+    }
 }
 
 /// Declares a variable that is a receiver, and its type.
 fn declare_receiver(library: &mut Library, name: &'static str, receiver: &'static Receiver) {
     library.add_constant(name, Type::opaque(receiver.0), Val::Opaque(receiver));
-    library.add_structure(receiver.0, &[]);
+    library.add_structure(receiver.0, &[], None);
 }

@@ -2,27 +2,12 @@
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/cel/library/cost.go` `CallCost`.
 
-use crate::cel::val::Val;
+use crate::cel::{
+    library::sizes::{LIST_BASE, REGEX_LENGTH, STRING_TRAVERSAL, scaled, size},
+    val::Val,
+};
 
-const STRING_TRAVERSAL: f64 = 0.1;
-const REGEX_LENGTH: f64 = 0.25;
-const LIST_CREATE: u64 = 10;
-const STRUCT_CREATE: u64 = 40;
-
-/// The size of a value as cost accounting sees it: characters, bytes, elements, entries; 1 for what has no size.
-pub(super) fn size(value: &Val<'_>) -> u64 {
-    match value {
-        Val::String(text) => text.chars().count() as u64,
-        Val::Bytes(bytes) => bytes.len() as u64,
-        Val::List(_) | Val::DocumentList(_) | Val::Map(_) | Val::DocumentMap(_) => value.len() as u64,
-        Val::Opaque(opaque) => opaque.size().unwrap_or(1),
-        _ => 1,
-    }
-}
-
-fn scaled(size: u64, factor: f64) -> u64 {
-    (size as f64 * factor).ceil() as u64
-}
+const STRUCT_BASE: u64 = 40;
 
 /// Accessors and builders.
 pub(super) fn nominal(_: &str, _: &[Val<'_>], _: &Val<'_>) -> Option<u64> {
@@ -36,9 +21,7 @@ pub(super) fn parse(_: &str, args: &[Val<'_>], _: &Val<'_>) -> Option<u64> {
 
 /// Functions that read their first argument twice.
 pub(super) fn parse_twice(_: &str, args: &[Val<'_>], _: &Val<'_>) -> Option<u64> {
-    // Upstream multiplies from the left; the order of roundings shows for some sizes.
-    let doubled = size(args.first()?) as f64 * 2.0;
-    Some((doubled * STRING_TRAVERSAL).ceil() as u64)
+    Some(scaled(size(args.first()?), 2.0 * STRING_TRAVERSAL))
 }
 
 /// `ip`, which parses text, and takes the address of a CIDR for nothing.
@@ -82,8 +65,8 @@ pub(super) fn check(_: &str, _: &[Val<'_>], _: &Val<'_>) -> Option<u64> {
 /// A selector is parsed into requirements, of which each takes at least two characters.
 pub(super) fn selector(_: &str, args: &[Val<'_>], _: &Val<'_>) -> Option<u64> {
     let length = size(args.get(1)?);
-    let requirements = scaled(length, 0.5).saturating_mul(LIST_CREATE + STRUCT_CREATE);
-    Some(LIST_CREATE + scaled(length, STRING_TRAVERSAL) + requirements)
+    let requirements = scaled(length, 0.5).saturating_mul(LIST_BASE + STRUCT_BASE);
+    Some(LIST_BASE + scaled(length, STRING_TRAVERSAL) + requirements)
 }
 
 /// `==` with a value of one of these libraries on the left.

@@ -43,6 +43,10 @@ impl Opaque for Gvr {
         Some(false)
     }
 
+    fn is_structure(&self) -> bool {
+        true
+    }
+
     fn field<'a>(&'a self, name: &str) -> Option<Val<'a>> {
         match name {
             "Group" => Some(Val::String(&self.group)),

@@ -95,12 +95,10 @@ pub(super) fn declare(library: &mut Library) {
 fn field<'a>(context: &Context<'a>, args: &[Val<'a>], field: fn(Civil) -> i64) -> Val<'a> {
     match args {
         [Val::Timestamp(t)] => Val::Int(field(t.utc())),
-        [Val::Timestamp(t), Val::String(zone)] => {
-            match t.in_zone(zone, context.profile.behaviour.zone_minutes_are_checked) {
-                Ok(civil) => Val::Int(field(civil)),
-                Err(text) => context.error(format_args!("{text}")),
-            }
-        }
+        [Val::Timestamp(t), Val::String(zone)] => match t.in_zone(zone) {
+            Ok(civil) => Val::Int(field(civil)),
+            Err(text) => context.error(format_args!("{text}")),
+        },
         _ => NO_SUCH_OVERLOAD,
     }
 }
