@@ -386,18 +386,15 @@ impl<'e> Checker<'e> {
         t
     }
 
-    fn join(&mut self, id: ExprId, previous: Option<Type>, current: Type) -> Type {
-        let Some(previous) = previous else {
-            return current;
-        };
-        if self.inference.assignable(&previous, &current) {
-            return most_general(&previous, &current).clone();
+    /// The type of elements of which some have one type and some another.
+    fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
+        match previous {
+            None => current,
+            Some(previous) if self.inference.assignable(&previous, &current) => {
+                most_general(&previous, &current).clone()
+            }
+            Some(_) => Type::Dyn,
         }
-        if !self.env.profile().homogeneous_literals {
-            return Type::Dyn;
-        }
-        self.mismatch(id, &previous, &current);
-        Type::Error
     }
 
     fn check_list(&mut self, id: ExprId, elements: &[ExprId], optional: &[u32]) {
@@ -408,7 +405,7 @@ impl<'e> Checker<'e> {
             if optional.contains(&(i as u32)) {
                 t = self.unwrap_element(element, t);
             }
-            joined = Some(self.join(element, joined, t));
+            joined = Some(self.join(joined, t));
         }
         let element = joined.unwrap_or_else(|| self.inference.fresh());
         self.set(id, Type::list(element));
@@ -419,13 +416,13 @@ impl<'e> Checker<'e> {
         for entry in entries {
             self.check(entry.key);
             let key = self.get(entry.key);
-            keys = Some(self.join(entry.key, keys, key));
+            keys = Some(self.join(keys, key));
             self.check(entry.value);
             let mut value = self.get(entry.value);
             if entry.optional {
                 value = self.unwrap_element(entry.value, value);
             }
-            values = Some(self.join(entry.value, values, value));
+            values = Some(self.join(values, value));
         }
         let key = keys.unwrap_or_else(|| self.inference.fresh());
         let value = values.unwrap_or_else(|| self.inference.fresh());

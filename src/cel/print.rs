@@ -80,7 +80,7 @@ fn write_notation(out: &mut String, value: Val<'_>, plain: bool) {
 }
 
 /// A value as Go's `%v` prints cel-go's representation of it.
-pub(crate) fn go_display(value: Val<'_>) -> String {
+pub fn go_display(value: Val<'_>) -> String {
     let mut out = String::new();
     write_display(&mut out, value);
     out

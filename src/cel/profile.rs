@@ -139,9 +139,9 @@ pub struct Profile {
     pub behaviour: Behaviour,
     /// The syntax: macros, switches, limits.
     pub syntax: ParseOptions,
-    /// Whether all elements of a literal must have one type.
+    /// Whether all elements of a literal must have one type, except inside of `format`.
     pub homogeneous_literals: bool,
-    /// Whether literals of durations, timestamps, regular expressions and formats are checked at compile time.
+    /// Whether literals of durations, timestamps and regular expressions are checked at compile time.
     pub validators: bool,
     /// Whether constants are folded when the program is made, so that their errors show there.
     pub constant_folding: bool,

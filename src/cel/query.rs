@@ -167,8 +167,8 @@ pub fn with_value<T>(
         variables: lazy.as_ref().map(|lazy| lazy as _),
     };
     let outcome = evaluate(&program, &scratch, activation, host, query.cost_limit);
-    let total = outcome.cost + lazy.as_ref().map_or(0, super::composite::Lazy::cost);
-    let cost = query.profile.cost_limit.map(|_| total);
+    // What the variables cost is charged to a policy's budget, not to the expression.
+    let cost = query.profile.cost_limit.map(|_| outcome.cost);
     Ok(read(outcome.value, cost))
 }
 
@@ -193,8 +193,12 @@ fn declare(query: &Query<'_>, env: &mut Env) -> Declared {
     let object = env.declare("object", Type::Dyn);
     let old_object = env.declare("oldObject", Type::Dyn);
     let params = query.params.map(|_| env.declare("params", Type::Dyn));
-    let mut typed = |env: &mut Env, name: &str, structure: &str| {
-        let declared = if dynamic { Type::Dyn } else { Type::structure(structure) };
+    let typed = |env: &mut Env, name: &str, structure: &str| {
+        let declared = if dynamic && name != "request" {
+            Type::Dyn
+        } else {
+            Type::structure(structure)
+        };
         env.declare(name, declared)
     };
     let namespace = query

@@ -9,6 +9,7 @@ use super::{
     check::{Checked, Reference, located},
     env::Env,
     issue::Issues,
+    library::strings::{FormatArgument, check_format_literal},
     plan::plan_literal_call,
     types::Type,
 };
@@ -21,10 +22,15 @@ pub(super) fn validate(checked: &Checked, source: &str, env: &Env) -> Result<(),
         env,
         issues: Vec::new(),
     };
-    if env.profile().validators {
-        validator.walk(checked.ast.root(), false);
-    }
-    match located(&validator.issues, source) {
+    validator.walk(checked.ast.root(), false);
+    // Problems at one place come in the order of the checks.
+    validator.issues.sort_by_key(|(rank, ..)| *rank);
+    let issues: Vec<(u32, String)> = validator
+        .issues
+        .into_iter()
+        .map(|(_, offset, message)| (offset, message))
+        .collect();
+    match located(&issues, source) {
         Some(issues) => Err(issues),
         None => Ok(()),
     }
@@ -33,12 +39,23 @@ pub(super) fn validate(checked: &Checked, source: &str, env: &Env) -> Result<(),
 struct Validator<'c> {
     checked: &'c Checked,
     env: &'c Env,
-    issues: Vec<(u32, String)>,
+    issues: Vec<(Rank, u32, String)>,
+}
+
+/// The checks in the order in which upstream runs them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Lists,
+    Maps,
+    Duration,
+    Timestamp,
+    Regex,
+    Format,
 }
 
 impl Validator<'_> {
-    fn report(&mut self, id: ExprId, message: String) {
-        self.issues.push((self.checked.ast.offset(id), message));
+    fn report(&mut self, rank: Rank, id: ExprId, message: String) {
+        self.issues.push((rank, self.checked.ast.offset(id), message));
     }
 
     /// `in_format`: inside of the arguments or the receiver of `format`, where mixed lists are allowed.
@@ -64,7 +81,7 @@ impl Validator<'_> {
                 }
             }
             Expr::List { elements, optional } => {
-                if !in_format {
+                if !in_format && self.env.profile().homogeneous_literals {
                     self.validate_list(elements, optional);
                 }
                 for &element in elements {
@@ -72,7 +89,7 @@ impl Validator<'_> {
                 }
             }
             Expr::Map(entries) => {
-                if !in_format {
+                if !in_format && self.env.profile().homogeneous_literals {
                     self.validate_map(entries);
                 }
                 for entry in entries {
@@ -100,37 +117,58 @@ impl Validator<'_> {
     }
 
     fn validate_call(&mut self, id: ExprId, function: &str, target: Option<ExprId>, args: &[ExprId]) {
-        match function {
-            "duration" | "timestamp" | "matches" => {
-                // The global `matches(s, re)` has its text first, and upstream looks at that too.
-                if let Some(&arg) = args.first()
-                    && let Expr::Literal(literal) = self.checked.ast.expr(arg)
-                {
-                    let valid = match literal {
-                        Literal::String(pattern) if function == "matches" => Regex::new(pattern).is_ok(),
-                        _ if function == "matches" => true,
-                        _ => plan_literal_call(self.checked, id, self.env).is_ok(),
-                    };
-                    if !valid {
-                        self.report(arg, format!("invalid {function} argument"));
-                    }
-                }
+        let rank = match function {
+            "duration" => Rank::Duration,
+            "timestamp" => Rank::Timestamp,
+            "matches" => Rank::Regex,
+            "format" => return self.validate_format(id, target, args),
+            _ => return,
+        };
+        // The global `matches(s, re)` has its text first, and upstream looks at that too.
+        if self.env.profile().validators
+            && let Some(&arg) = args.first()
+            && let Expr::Literal(literal) = self.checked.ast.expr(arg)
+        {
+            let valid = match literal {
+                Literal::String(pattern) if rank == Rank::Regex => Regex::new(pattern).is_ok(),
+                _ if rank == Rank::Regex => true,
+                _ => plan_literal_call(self.checked, id, self.env).is_ok(),
+            };
+            if !valid {
+                self.report(rank, arg, format!("invalid {function} argument"));
             }
-            "format" => self.validate_format(id, target, args),
-            _ => {}
         }
     }
 
     fn validate_format(&mut self, id: ExprId, target: Option<ExprId>, args: &[ExprId]) {
         let ast = &self.checked.ast;
-        let (Some(target), &[list]) = (target, args) else {
+        let (Some(version), Some(target), &[list]) = (self.env.profile().libraries.strings, target, args) else {
             return;
         };
         let (Expr::Literal(Literal::String(text)), Expr::List { elements, .. }) = (ast.expr(target), ast.expr(list))
         else {
             return;
         };
-        let _ = (id, text, elements);
+        let arguments: Vec<FormatArgument<ExprId>> = elements.iter().map(|&element| self.argument(element)).collect();
+        if let Err(error) = check_format_literal(text, &arguments, version) {
+            self.report(Rank::Format, error.argument.unwrap_or(id), error.text);
+        }
+    }
+
+    fn argument(&self, id: ExprId) -> FormatArgument<ExprId> {
+        let nested = match self.checked.ast.expr(id) {
+            Expr::List { elements, .. } => elements.iter().map(|&element| self.argument(element)).collect(),
+            Expr::Map(entries) => entries
+                .iter()
+                .flat_map(|entry| [self.argument(entry.key), self.argument(entry.value)])
+                .collect(),
+            _ => Vec::new(),
+        };
+        FormatArgument {
+            id,
+            t: self.checked.type_of(id).clone(),
+            nested,
+        }
     }
 
     fn element_type(&self, id: ExprId, optional: bool) -> Type {
@@ -149,7 +187,7 @@ impl Validator<'_> {
                 None => first = Some(t),
                 Some(first) if *first != t => {
                     let message = format!("expected type '{first}' but found '{t}'");
-                    return self.report(element, message);
+                    return self.report(Rank::Lists, element, message);
                 }
                 Some(_) => {}
             }
@@ -169,10 +207,10 @@ impl Validator<'_> {
             let wrong_value =
                 (*first_value != value).then(|| format!("expected type '{first_value}' but found '{value}'"));
             if let Some(message) = wrong_key {
-                self.report(entry.key, message);
+                self.report(Rank::Maps, entry.key, message);
             }
             if let Some(message) = wrong_value {
-                self.report(entry.value, message);
+                self.report(Rank::Maps, entry.value, message);
             }
         }
     }

@@ -149,6 +149,26 @@ fn regular_expressions() {
     table("cel-regex", "golden/cel/re_go.tsv", 27);
 }
 
+/// A value as Go's `%v` prints its native form.
+fn native(value: Val<'_>) -> String {
+    let parts = |parts: Vec<String>| parts.join(" ");
+    match value {
+        Val::Optional(Some(inner)) => native(*inner),
+        Val::Type(name) => name.to_owned(),
+        Val::Bytes(bytes) => format!("[{}]", parts(bytes.iter().map(u8::to_string).collect())),
+        list if list.is_list() => format!("[{}]", parts(list.list_iter().map(native).collect())),
+        map if map.is_map() => {
+            let mut entries: Vec<String> = map
+                .map_iter()
+                .map(|(key, value)| format!("{}:{}", native(key), native(value)))
+                .collect();
+            entries.sort();
+            format!("map[{}]", parts(entries))
+        }
+        scalar => print::go_display(scalar),
+    }
+}
+
 #[test]
 fn semantics() {
     let Some(path) = shared("golden/cel/sem_celgo.txt") else {
@@ -168,11 +188,14 @@ fn semantics() {
             let (expr, want) = line.rsplit_once('\t').expect("two columns");
             let mut query = Query::new(expr, golden());
             query.object = Some(&object);
-            let got = match answer(&query) {
-                Answer::Value { type_name, display, .. } => format!("{type_name} {display}"),
-                Answer::Failed { error, .. } => format!("ERR {error}"),
-                Answer::Refused(error) if error.phase() == "program" => format!("PROGRAM_ERR {}", error.first_line()),
-                Answer::Refused(error) => format!("COMPILE_ERR {}", error.first_line()),
+            let answered = with_value(&query, &NoHost, |value, _| match value {
+                Val::Error(error) => format!("ERR {error}"),
+                value => format!("{} {}", value.type_name(), native(value)),
+            });
+            let got = match answered {
+                Ok(text) => text,
+                Err(error) if error.phase() == "program" => format!("PROGRAM_ERR {}", error.first_line()),
+                Err(error) => format!("COMPILE_ERR {}", error.first_line()),
             };
             same(expr, want, &got)
         },
@@ -208,7 +231,10 @@ fn compile() {
             query.authorizer = Authorizer::Unbound;
             let got = match with_value(&query, &NoHost, |_, _| ()) {
                 Ok(()) => "OK".to_owned(),
-                Err(error) if error.phase() == "parse" => format!("PARSE ERROR: {error}"),
+                Err(error) if error.phase() == "parse" => {
+                    let text = error.to_string();
+                    format!("PARSE ERROR: {}", text.strip_prefix("ERROR: ").unwrap_or(&text))
+                }
                 Err(error) if error.phase() == "check" => {
                     let line = error.first_line();
                     format!("CHECK ERROR: {}", line.strip_prefix("ERROR: ").unwrap_or(&line))
