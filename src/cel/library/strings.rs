@@ -90,9 +90,9 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
         library.add(
             "format",
             [match version {
-                1..=3 => format.variadic(|context, args| self::format::<3>(context, args)),
-                4 => format.variadic(|context, args| self::format::<4>(context, args)),
-                _ => format.variadic(|context, args| self::format::<5>(context, args)),
+                1..=3 => format.variadic(self::format::<3>),
+                4 => format.variadic(self::format::<4>),
+                _ => format.variadic(self::format::<5>),
             }],
         );
         library.add(
