@@ -91,7 +91,8 @@ impl<'a> Source<'a> {
 
     /// The code-point offset of a place, -1 for a line that the text does not have.
     pub fn offset(&self, location: Location) -> i32 {
-        self.line_start(location.line).map_or(-1, |start| start + location.column)
+        self.line_start(location.line)
+            .map_or(-1, |start| start + location.column)
     }
 
     fn line_start(&self, line: i32) -> Option<i32> {

@@ -128,8 +128,9 @@ fn unescape(text: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
 fn digits(rest: &mut &[u8], count: usize, radix: u32) -> Option<u32> {
     let (head, tail) = rest.split_at_checked(count)?;
     *rest = tail;
-    head.iter()
-        .try_fold(0_u32, |value, b| Some(value.wrapping_mul(radix) + char::from(*b).to_digit(radix)?))
+    head.iter().try_fold(0_u32, |value, b| {
+        Some(value.wrapping_mul(radix) + char::from(*b).to_digit(radix)?)
+    })
 }
 
 /// In bytes an escape is one byte, in a string a code point.

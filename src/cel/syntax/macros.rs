@@ -426,7 +426,9 @@ impl Expander<'_, '_> {
     fn sort_by(&mut self, target: ExprId) -> Expanded {
         let input = self.b.ident(self.at, sort_variable());
         let suitable = match self.b.expr(target) {
-            Expr::List { .. } | Expr::Select { .. } | Expr::Ident(_) | Expr::Comprehension(_) | Expr::Call { .. } => true,
+            Expr::List { .. } | Expr::Select { .. } | Expr::Ident(_) | Expr::Comprehension(_) | Expr::Call { .. } => {
+                true
+            }
             Expr::Literal(_) | Expr::Map(_) | Expr::Struct { .. } => false,
         };
         if !suitable {
@@ -438,9 +440,7 @@ impl Expander<'_, '_> {
         let range = self.b.ident(self.at, sort_variable());
         let keys = self.map(range, self.args)?;
         let receiver = self.b.ident(self.at, sort_variable());
-        let sorted = self
-            .b
-            .method(self.at, Op::SortByAssociatedKeys, receiver, vec![keys]);
+        let sorted = self.b.method(self.at, Op::SortByAssociatedKeys, receiver, vec![keys]);
         Ok(self.let_in(sort_variable(), target, input, sorted))
     }
 

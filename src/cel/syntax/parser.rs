@@ -134,9 +134,7 @@ impl<'a> Parser<'a, '_> {
             let (yes, yes_height) = self.or()?;
             self.expect(Tok::Colon)?;
             let (no, no_height) = self.expr()?;
-            result = self
-                .builder
-                .place_call(at, Op::Conditional, vec![condition, yes, no]);
+            result = self.builder.place_call(at, Op::Conditional, vec![condition, yes, no]);
             height = 1 + height.max(yes_height).max(no_height);
         }
         self.nesting -= 1;
@@ -494,7 +492,9 @@ impl<'a> Parser<'a, '_> {
             parts.push(field.clone());
             id = *operand;
         }
-        let Expr::Ident(name) = self.builder.expr(id) else { return None };
+        let Expr::Ident(name) = self.builder.expr(id) else {
+            return None;
+        };
         let mut type_name = name.to_string();
         for part in parts.iter().rev() {
             type_name.push('.');

@@ -95,7 +95,10 @@ pub(super) enum Step {
     MatchSet(StateId, u64, Label),
     Call(StateId, Rule, i32, Label),
     /// Checks that the next token fits; an error is looked at here only if `checked`.
-    Sync { state: StateId, checked: bool },
+    Sync {
+        state: StateId,
+        checked: bool,
+    },
     /// Goes on elsewhere unless the next token is one of these.
     Unless(u64, usize),
     /// Goes on elsewhere if the next token is one of these.
@@ -263,7 +266,9 @@ impl Atn {
 
     /// The tokens that a state accepts, as bits.
     fn mask(&self, id: StateId) -> u64 {
-        (1..64).filter(|sym| self.next(id).contains(*sym)).fold(0, |mask, sym| mask | 1 << sym)
+        (1..64)
+            .filter(|sym| self.next(id).contains(*sym))
+            .fold(0, |mask, sym| mask | 1 << sym)
     }
 }
 
@@ -408,8 +413,8 @@ impl Construction {
     /// edge, else by an epsilon edge.
     fn connect(&mut self, el: Handle, next: StateId) {
         let (left, right) = el;
-        let simple = self.states[left as usize].kind == StateKind::Basic
-            && self.states[right as usize].kind == StateKind::Basic;
+        let simple =
+            self.states[left as usize].kind == StateKind::Basic && self.states[right as usize].kind == StateKind::Basic;
         if simple && let [transition] = &mut self.states[left as usize].transitions[..] {
             match transition {
                 Transition::Rule { follow, .. } if *follow == right => {
@@ -554,7 +559,9 @@ impl Construction {
     /// Takes out the state between the last edge of an alternative and the end of its block.
     fn strip_tails(&mut self) {
         for id in 0..self.states.len() {
-            let [transition] = self.states[id].transitions[..] else { continue };
+            let [transition] = self.states[id].transitions[..] else {
+                continue;
+            };
             if self.states[id].kind != StateKind::Basic {
                 continue;
             }

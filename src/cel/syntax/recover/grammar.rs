@@ -115,7 +115,10 @@ pub(super) enum Body {
     /// Alternatives; `ll1` if one token of lookahead decides.
     Choice { ll1: bool, alts: &'static [Alt] },
     /// A left-recursive rule: its first part, then operators with their precedence.
-    Recursive { first: Alt, operators: &'static [(i32, Alt)] },
+    Recursive {
+        first: Alt,
+        operators: &'static [(i32, Alt)],
+    },
 }
 
 use El::{Optional, Plus, Set, Star};
@@ -391,9 +394,43 @@ pub(super) static RULES: [Body; RULE_COUNT] = [
 /// How messages name a token.
 pub(super) fn token_name(symbol: i16) -> &'static str {
     const NAMES: [&str; 38] = [
-        "<EOF>", "'=='", "'!='", "'in'", "'<'", "'<='", "'>='", "'>'", "'&&'", "'||'", "'['", "']'", "'{'", "'}'",
-        "'('", "')'", "'.'", "','", "'-'", "'!'", "'?'", "':'", "'+'", "'*'", "'/'", "'%'", "'true'", "'false'",
-        "'null'", "WHITESPACE", "COMMENT", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER",
+        "<EOF>",
+        "'=='",
+        "'!='",
+        "'in'",
+        "'<'",
+        "'<='",
+        "'>='",
+        "'>'",
+        "'&&'",
+        "'||'",
+        "'['",
+        "']'",
+        "'{'",
+        "'}'",
+        "'('",
+        "')'",
+        "'.'",
+        "','",
+        "'-'",
+        "'!'",
+        "'?'",
+        "':'",
+        "'+'",
+        "'*'",
+        "'/'",
+        "'%'",
+        "'true'",
+        "'false'",
+        "'null'",
+        "WHITESPACE",
+        "COMMENT",
+        "NUM_FLOAT",
+        "NUM_INT",
+        "NUM_UINT",
+        "STRING",
+        "BYTES",
+        "IDENTIFIER",
         "ESC_IDENTIFIER",
     ];
     match symbol {

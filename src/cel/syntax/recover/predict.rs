@@ -121,7 +121,8 @@ pub(super) struct Situation<'a> {
 pub(super) struct Predictor {
     atn: &'static Atn,
     stacks: Stacks,
-    automata: FxHashMap<StateId, Automaton>,
+    /// By the state of the decision.
+    automata: Vec<Automaton>,
 }
 
 /// The settings of one closure.
@@ -140,7 +141,7 @@ impl Predictor {
         Self {
             atn: Atn::get(),
             stacks: Stacks::new(),
-            automata: FxHashMap::default(),
+            automata: Atn::get().states.iter().map(|_| Automaton::default()).collect(),
         }
     }
 
@@ -190,7 +191,7 @@ impl Predictor {
     }
 
     fn node(&self, situation: &Situation<'_>, id: usize) -> &Node {
-        &self.automata[&situation.decision].nodes[id]
+        &self.automata[situation.decision as usize].nodes[id]
     }
 
     fn operator_rule(&self, decision: StateId) -> Option<Rule> {
@@ -201,7 +202,7 @@ impl Predictor {
     fn start(&mut self, situation: &Situation<'_>) -> usize {
         let operator_rule = self.operator_rule(situation.decision);
         let key = operator_rule.map_or(0, |_| situation.precedence);
-        let automaton = self.automata.entry(situation.decision).or_default();
+        let automaton = &mut self.automata[situation.decision as usize];
         if let Some(start) = automaton.starts.get(&key) {
             return *start;
         }
@@ -210,7 +211,7 @@ impl Predictor {
             configs = self.filter_precedence(&configs, situation.precedence);
         }
         let id = self.add_node(situation, configs, None, false, Vec::new());
-        let automaton = self.automata.entry(situation.decision).or_default();
+        let automaton = &mut self.automata[situation.decision as usize];
         automaton.starts.insert(key, id);
         id
     }
@@ -223,7 +224,7 @@ impl Predictor {
         conflict: bool,
         predicates: Vec<(i32, u8)>,
     ) -> usize {
-        let automaton = self.automata.entry(situation.decision).or_default();
+        let automaton = &mut self.automata[situation.decision as usize];
         if let Some(id) = automaton.ids.get(&configs.list) {
             return *id;
         }
@@ -251,8 +252,8 @@ impl Predictor {
             } else {
                 let subsets = reach.subsets();
                 let all_stopped = reach.list.iter().all(|config| self.is_stop(config.state));
-                let conflict = all_stopped
-                    || (subsets.iter().any(|alts| alts.count_ones() > 1) && !reach.has_state_of_one_alt());
+                let conflict =
+                    all_stopped || (subsets.iter().any(|alts| alts.count_ones() > 1) && !reach.has_state_of_one_alt());
                 let alts = subsets.iter().fold(0, |all, alts| all | alts);
                 (conflict.then(|| alts.trailing_zeros() as u8), conflict)
             };
@@ -262,9 +263,7 @@ impl Predictor {
             };
             self.add_node(situation, reach, accepts, conflict, predicates)
         });
-        if let Some(automaton) = self.automata.get_mut(&situation.decision) {
-            automaton.nodes[from].edges[edge] = Some(target);
-        }
+        self.automata[situation.decision as usize].nodes[from].edges[edge] = Some(target);
         target
     }
 
@@ -385,9 +384,8 @@ impl Predictor {
                 }
             }
         }
-        let settled = stopped.is_empty()
-            && symbol != EOF
-            && (intermediate.list.len() == 1 || intermediate.unique().is_some());
+        let settled =
+            stopped.is_empty() && symbol != EOF && (intermediate.list.len() == 1 || intermediate.unique().is_some());
         let mut reach = if settled {
             intermediate
         } else {
@@ -538,7 +536,10 @@ impl Predictor {
             return false;
         }
         let branches = self.stacks.branches(config.stack);
-        if branches.iter().any(|branch| self.atn.state(branch.1).rule != entry.rule) {
+        if branches
+            .iter()
+            .any(|branch| self.atn.state(branch.1).rule != entry.rule)
+        {
             return false;
         }
         let block = entry.transitions[0].target();
@@ -561,7 +562,8 @@ impl Predictor {
 /// The lowest alternative that completed the rule of the decision; one whose precedence is allowed goes first.
 fn finished(configs: &Configs, precedence: i32, atn: &Atn, stacks: &Stacks) -> Option<u8> {
     let done = |config: &&Config| {
-        config.outer || (atn.state(config.state).kind == StateKind::RuleStop && stacks.branches(config.stack).is_empty())
+        config.outer
+            || (atn.state(config.state).kind == StateKind::RuleStop && stacks.branches(config.stack).is_empty())
     };
     let lowest = |valid: bool| {
         configs

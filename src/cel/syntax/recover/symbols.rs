@@ -29,7 +29,9 @@ pub(super) struct Symbols {
 
 impl Symbols {
     pub(super) fn contains(&self, symbol: i16) -> bool {
-        self.ranges.iter().any(|&(start, stop)| start <= symbol && symbol < stop)
+        self.ranges
+            .iter()
+            .any(|&(start, stop)| start <= symbol && symbol < stop)
     }
 
     pub(super) fn first(&self) -> Option<i16> {

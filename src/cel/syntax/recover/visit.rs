@@ -262,13 +262,13 @@ impl Visitor<'_, '_, '_, '_> {
 
     /// The name of a field.
     fn field_name(&self, id: Option<NodeId>) -> Result<Name, &'static str> {
-        let Some(id) = id else { return Err("unsupported ident kind") };
+        let Some(id) = id else {
+            return Err("unsupported ident kind");
+        };
         let text = self.token(id, Label::Id).map(|token| self.text(&token));
         match (self.kind(id), text) {
             (Kind::SimpleIdentifier, Some(text)) => Ok(Arc::from(text)),
-            (Kind::EscapedIdentifier, _) if !self.builder.options.escaped_identifiers => {
-                Err("unsupported syntax: '`'")
-            }
+            (Kind::EscapedIdentifier, _) if !self.builder.options.escaped_identifiers => Err("unsupported syntax: '`'"),
             (Kind::EscapedIdentifier, Some(text)) if text.len() > 2 => Ok(Arc::from(&text[1..text.len() - 1])),
             (Kind::EscapedIdentifier, _) => Err("invalid escaped identifier: underflow"),
             _ => Err("unsupported ident kind"),
@@ -332,7 +332,11 @@ impl Visitor<'_, '_, '_, '_> {
             return Ok(self.report(offset, &format!("reserved identifier: {name}")));
         }
         let at = self.reserve(self.token(id, Label::Op).as_ref());
-        let dot = if self.token(id, Label::LeadingDot).is_some() { "." } else { "" };
+        let dot = if self.token(id, Label::LeadingDot).is_some() {
+            "."
+        } else {
+            ""
+        };
         let args = self.expressions(self.part(id, Label::Args))?;
         Ok(self.call(at, &format!("{dot}{name}"), None, args))
     }
@@ -390,7 +394,11 @@ impl Visitor<'_, '_, '_, '_> {
         if is_reserved(&name) {
             return self.report(offset, &format!("reserved identifier: {name}"));
         }
-        let dot = if self.token(id, Label::LeadingDot).is_some() { "." } else { "" };
+        let dot = if self.token(id, Label::LeadingDot).is_some() {
+            "."
+        } else {
+            ""
+        };
         self.builder.ident(token.offset, Arc::from(format!("{dot}{name}")))
     }
 
@@ -448,8 +456,16 @@ impl Visitor<'_, '_, '_, '_> {
     }
 
     fn message(&mut self, id: NodeId) -> Visited {
-        let names: Vec<String> = self.tokens(id, Label::Id).iter().map(|token| self.text(token)).collect();
-        let dot = if self.token(id, Label::LeadingDot).is_some() { "." } else { "" };
+        let names: Vec<String> = self
+            .tokens(id, Label::Id)
+            .iter()
+            .map(|token| self.text(token))
+            .collect();
+        let dot = if self.token(id, Label::LeadingDot).is_some() {
+            "."
+        } else {
+            ""
+        };
         let type_name = Arc::from(format!("{dot}{}", names.join(".")));
         let at = self.reserve(self.token(id, Label::Op).as_ref());
         let fields = match self.part(id, Label::Entries) {
@@ -498,7 +514,9 @@ impl Visitor<'_, '_, '_, '_> {
             .unwrap_or_default();
         let negative = self.token(id, Label::Sign).is_some();
         let value = match kind {
-            Kind::Int => literal::int(&text, negative).map(Literal::Int).ok_or("invalid int literal"),
+            Kind::Int => literal::int(&text, negative)
+                .map(Literal::Int)
+                .ok_or("invalid int literal"),
             Kind::Uint => literal::uint(&text).map(Literal::Uint).ok_or("invalid uint literal"),
             Kind::Double => literal::double(&text, negative)
                 .map(Literal::Double)
@@ -518,7 +536,9 @@ impl Visitor<'_, '_, '_, '_> {
                 // A string that cannot be read stays a literal, a number does not.
                 match kind {
                     Kind::String => self.builder.literal(offset, Literal::String(Arc::from(text))),
-                    Kind::Bytes => self.builder.literal(offset, Literal::Bytes(Arc::from(text.into_bytes()))),
+                    Kind::Bytes => self
+                        .builder
+                        .literal(offset, Literal::Bytes(Arc::from(text.into_bytes()))),
                     _ => error,
                 }
             }
