@@ -499,7 +499,7 @@ impl<'a> Machine<'a> {
                 Val::String(name) => match opaque.field(name) {
                     Some(error @ Val::Error(_)) => Found::Error(error),
                     Some(value) => Found::Value(value),
-                    None => Found::Missing(Missing::Key(key)),
+                    None => Found::Error(self.context.error(format_args!("no such field: {name}"))),
                 },
                 _ => Found::Missing(Missing::Key(key)),
             },
