@@ -311,5 +311,5 @@ pub(crate) fn double_to_int(d: f64) -> Option<i64> {
 
 /// A double as a whole number without sign; `None` outside of the range.
 pub(crate) fn double_to_uint(d: f64) -> Option<u64> {
-    (d >= 0.0 && d < 18_446_744_073_709_551_616.0).then_some(d as u64)
+    (0.0..18_446_744_073_709_551_616.0).contains(&d).then_some(d as u64)
 }

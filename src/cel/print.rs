@@ -151,6 +151,46 @@ fn write_display(out: &mut String, value: Val<'_>) {
     }
 }
 
+/// A value as Go's `%v` prints the Go value behind it, which is what programs that evaluate an expression print.
+///
+/// Upstream: `ref.Val.Value`. Lists and maps of the expression hold CEL values, those of a document Go's own ones.
+pub fn native_display(value: Val<'_>) -> String {
+    let mut out = String::new();
+    match value {
+        Val::Null => out.push('0'),
+        Val::Type(name) => out.push_str(name),
+        Val::Optional(None) => out.push_str("<nil>"),
+        Val::Optional(Some(inner)) => return native_display(*inner),
+        Val::List(items) => {
+            let items: Vec<String> = items.iter().map(|item| element_display(*item)).collect();
+            push(&mut out, format_args!("[{}]", items.join(" ")));
+        }
+        Val::Map(entries) => {
+            let mut entries: Vec<(String, String)> = entries
+                .iter()
+                .map(|(key, value)| (go_display(*key), element_display(*value)))
+                .collect();
+            entries.sort();
+            let entries: Vec<String> = entries
+                .into_iter()
+                .map(|(key, value)| format!("{key}:{value}"))
+                .collect();
+            push(&mut out, format_args!("map[{}]", entries.join(" ")));
+        }
+        Val::DocumentList(list) => write_native(&mut out, Value::List(list)),
+        Val::DocumentMap(map) => write_native(&mut out, Value::Map(map)),
+        _ => write_display(&mut out, value),
+    }
+    out
+}
+
+fn element_display(value: Val<'_>) -> String {
+    match value {
+        Val::DocumentList(_) | Val::DocumentMap(_) => native_display(value),
+        _ => go_display(value),
+    }
+}
+
 /// A decoded JSON value as Go's `%v` prints it.
 fn write_native(out: &mut String, value: Value<'_>) {
     match value {

@@ -23,7 +23,8 @@ pub struct Behaviour {
     pub affix_cost_by_argument: bool,
     /// The global form `matches(s, re)` costs as much as the member form (cel-go ≥ 0.29), or 1.
     pub global_matches_has_cost: bool,
-    /// `format.qualifiedName()` speaks of label keys (Kubernetes ≥ 1.35), or of qualified names.
+    /// `format.qualifiedName()` and `format.labelValue()` speak of label keys and bytes (Kubernetes ≥ 1.35), or of qualified
+    /// names and characters.
     pub qualified_names_are_label_keys: bool,
     /// `add` and `sub` leave the quantity that they are called on alone (Kubernetes ≥ 1.37); before that, a quantity that
     /// does not fit 64 bits changes along with the result.

@@ -200,7 +200,7 @@ fn abs<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 fn sign<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     match args[0] {
         Val::Double(d) if d.is_nan() => args[0],
-        Val::Double(d) if d == 0.0 => Val::Double(0.0),
+        Val::Double(0.0) => Val::Double(0.0),
         Val::Double(d) => Val::Double(d.signum()),
         Val::Int(i) => Val::Int(i.signum()),
         Val::Uint(u) => Val::Uint(u.min(1)),

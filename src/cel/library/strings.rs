@@ -7,7 +7,7 @@ mod format;
 mod format_classic;
 mod format_spec;
 
-pub(crate) use check::{FormatArgument, FormatError, check_format_literal};
+pub(crate) use check::{FormatArgument, check_format_literal};
 
 use self::format::{Failure, Style, interpolate};
 use crate::cel::{
@@ -90,9 +90,9 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
         library.add(
             "format",
             [match version {
-                1..=3 => format.variadic(|context, args| self::format::<3>(context, args)),
-                4 => format.variadic(|context, args| self::format::<4>(context, args)),
-                _ => format.variadic(|context, args| self::format::<5>(context, args)),
+                1..=3 => format.variadic(self::format::<3>),
+                4 => format.variadic(self::format::<4>),
+                _ => format.variadic(self::format::<5>),
             }],
         );
         library.add(
