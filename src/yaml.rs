@@ -142,7 +142,7 @@ pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
         return Stream {
             source: "".into(),
             documents: Vec::new(),
-            error: Some(Error::new(ErrorKind::Limit, Span::default(), message)),
+            error: Some(Error::new(ErrorKind::Size, Span::default(), message)),
             cut: None,
             lines: OnceLock::new(),
         };
@@ -173,7 +173,7 @@ pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
 pub fn read_first(text: &str, mode: Mode, limits: &Limits) -> Result<Tree, Error> {
     if text.len() > limits.bytes.min(u32::MAX as usize / 2) {
         let message = format!("this text has more than {} bytes", limits.bytes);
-        return Err(Error::new(ErrorKind::Limit, Span::default(), message));
+        return Err(Error::new(ErrorKind::Size, Span::default(), message));
     }
     let (text, invalid) = to_text(text.as_bytes());
     let source: Arc<str> = text.into();

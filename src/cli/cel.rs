@@ -16,7 +16,7 @@ use crate::{
         profile::Profile,
         query::{Answer, Authorizer, Query, answer_with},
     },
-    diagnostic::{Code, Diagnostic, FileId, Severity, Sources, Span, nearest},
+    diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     value::Document,
 };
 
@@ -134,7 +134,11 @@ impl Args {
         let namespace_object = load(&self.namespace_object);
         let request = load(&self.request);
         let rules = load(&self.authorizer);
-        let rules = match rules.as_ref().map(|rules| AuthorizerRules::from_value(rules.root())).transpose() {
+        let rules = match rules
+            .as_ref()
+            .map(|rules| AuthorizerRules::from_value(rules.root()))
+            .transpose()
+        {
             Ok(rules) => rules,
             Err(problem) => {
                 problems.push(Diagnostic::new(Code::BadValue, problem));
@@ -152,13 +156,20 @@ impl Args {
             namespace_object: namespace_object.as_ref(),
             request: request.as_ref(),
             variables: (!self.var.is_empty()).then_some(&self.var[..]),
-            authorizer: if rules.is_some() { Authorizer::Bound } else { Authorizer::Absent },
+            authorizer: if rules.is_some() {
+                Authorizer::Bound
+            } else {
+                Authorizer::Absent
+            },
             ..Query::new(expr, profile)
         };
         let answer = answer_with(&query, &rules.unwrap_or_default());
         if self.format == Format::Json {
             writeln!(output.artefact(), "{}", answer_json(&Json::Null, &answer))?;
-        } else if let Answer::Value { type_name, value, cost, .. } = &answer {
+        } else if let Answer::Value {
+            type_name, value, cost, ..
+        } = &answer
+        {
             let mut text = format!("{type_name}: {value}\n");
             if let (true, Some(cost)) = (self.cost, cost) {
                 let _ = writeln!(text, "cost: {cost}{}", share(*cost, profile));
@@ -170,18 +181,22 @@ impl Args {
             Answer::Refused(error) => {
                 let file = sources.add("<expression>", expr);
                 for diagnostic in compile_diagnostics(error, file, expr) {
-                    output.diagnostic(&diagnostic, &sources)?;
+                    output.diagnostic(&diagnostic, &sources);
                 }
                 Exit::Input
             }
             Answer::Failed { error, cost } => {
                 let file = sources.add("<expression>", expr);
-                let code = if error == COST_LIMIT_EXCEEDED { Code::CelCost } else { Code::CelEvaluation };
+                let code = if error == COST_LIMIT_EXCEEDED {
+                    Code::CelCost
+                } else {
+                    Code::CelEvaluation
+                };
                 let mut diagnostic = Diagnostic::at(code, Span::new(file, 0, expr.len() as u32), error.clone());
                 if let (true, Some(cost)) = (self.cost, cost) {
                     diagnostic = diagnostic.with_note(format!("cost until then: {cost}{}", share(*cost, profile)));
                 }
-                output.diagnostic(&diagnostic, &sources)?;
+                output.diagnostic(&diagnostic, &sources);
                 Exit::Mismatch
             }
         })
@@ -208,7 +223,10 @@ pub(super) fn compile_diagnostics(error: &CompileError, file: FileId, text: &str
     };
     let lines = Source::new(text);
     let place = |offset: i32| {
-        let at = text.char_indices().nth(usize::try_from(offset).unwrap_or(0)).map_or(text.len(), |(byte, _)| byte);
+        let at = text
+            .char_indices()
+            .nth(usize::try_from(offset).unwrap_or(0))
+            .map_or(text.len(), |(byte, _)| byte);
         let end = text[at..].chars().next().map_or(at, |c| at + c.len_utf8());
         Span::new(file, at as u32, end as u32)
     };
@@ -221,7 +239,9 @@ pub(super) fn compile_diagnostics(error: &CompileError, file: FileId, text: &str
 
 fn answer_json(id: &Json, answer: &Answer) -> Json {
     match answer {
-        Answer::Value { type_name, value, cost, .. } => {
+        Answer::Value {
+            type_name, value, cost, ..
+        } => {
             json!({"id": id, "type": type_name, "value": value, "cost": cost})
         }
         Answer::Refused(error) => {
@@ -265,10 +285,12 @@ fn run_lines(path: &std::path::Path, default: &'static Profile, output: &mut Out
     let answers: Vec<Result<String, Diagnostic>> = lines
         .par_iter()
         .map(|(start, line)| {
-            answer_line(line, default).map(|answer| answer.to_string()).map_err(|(column, code, message)| {
-                let at = start + (column as u32).min(line.len() as u32);
-                Diagnostic::at(code, Span::new(file, at, start + line.len() as u32), message)
-            })
+            answer_line(line, default)
+                .map(|answer| answer.to_string())
+                .map_err(|(column, code, message)| {
+                    let at = start + (column as u32).min(line.len() as u32);
+                    Diagnostic::at(code, Span::new(file, at, start + line.len() as u32), message)
+                })
         })
         .collect();
     let mut exit = Exit::Success;
@@ -277,7 +299,7 @@ fn run_lines(path: &std::path::Path, default: &'static Profile, output: &mut Out
             Ok(answer) => writeln!(output.artefact(), "{answer}")?,
             Err(diagnostic) => {
                 exit = exit.combine(Exit::Input);
-                output.diagnostic(&diagnostic, &sources)?;
+                output.diagnostic(&diagnostic, &sources);
             }
         }
     }
@@ -289,13 +311,16 @@ type LineProblem = (usize, Code, String);
 
 fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProblem> {
     let problem = |message: String| (0, Code::BadValue, message);
-    let row: Json =
-        serde_json::from_str(line).map_err(|error| (error.column().saturating_sub(1), Code::JsonSyntax, reason(&error)))?;
+    let row: Json = serde_json::from_str(line)
+        .map_err(|error| (error.column().saturating_sub(1), Code::JsonSyntax, reason(&error)))?;
     let Json::Object(row) = row else {
         return Err(problem("a line must be a JSON object".to_owned()));
     };
     if let Some(unknown) = row.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(problem(format!("unknown key `{unknown}`; a line has {}", KEYS.join(", "))));
+        return Err(problem(format!(
+            "unknown key `{unknown}`; a line has {}",
+            KEYS.join(", ")
+        )));
     }
     let Some(expr) = row.get("expr").and_then(Json::as_str) else {
         return Err(problem("a line needs `expr`, a string".to_owned()));
@@ -319,7 +344,11 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
                 })
                 .collect::<Result<_, _>>()?,
         ),
-        Some(_) => return Err(problem("`variables` must be an object of names and expressions".to_owned())),
+        Some(_) => {
+            return Err(problem(
+                "`variables` must be an object of names and expressions".to_owned(),
+            ));
+        }
     };
     let rules = match document("authorizer") {
         None => None,
@@ -332,7 +361,11 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
         namespace_object: namespace_object.as_ref(),
         request: request.as_ref(),
         variables: variables.as_deref(),
-        authorizer: if rules.is_some() { Authorizer::Bound } else { Authorizer::Absent },
+        authorizer: if rules.is_some() {
+            Authorizer::Bound
+        } else {
+            Authorizer::Absent
+        },
         ..Query::new(expr, profile)
     };
     let answer = answer_with(&query, &rules.unwrap_or_default());

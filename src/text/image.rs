@@ -222,12 +222,7 @@ mod tests {
 
     #[test]
     fn a_digest_drops_the_tag() {
-        is(
-            &format!("nginx:1@{DIGEST}"),
-            "index.docker.io",
-            "library/nginx",
-            DIGEST,
-        );
+        is(&format!("nginx:1@{DIGEST}"), "index.docker.io", "library/nginx", DIGEST);
         let reference = Reference::parse(&format!("ghcr.io/ab/c@{DIGEST}")).expect("parses");
         assert_eq!((reference.tag(), reference.digest()), ("", DIGEST));
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 use kyvtest::{
     cel::{
         host::{Mocks, NoHost},
-        time::Timestamp,
         print,
         profile::Profile,
         query::{Answer, Authorizer, Query, answer_with, with_value},
+        time::Timestamp,
         val::Val,
     },
     value::Document,

@@ -46,7 +46,10 @@ pub(super) fn decode(bytes: &[u8]) -> Parsed<Document> {
     out.double(certificate.serial as f64);
     out.key("Issuer");
     certificate.issuer.write(&mut out);
-    for (name, time) in [("NotBefore", certificate.not_before), ("NotAfter", certificate.not_after)] {
+    for (name, time) in [
+        ("NotBefore", certificate.not_before),
+        ("NotAfter", certificate.not_after),
+    ] {
         out.key(name);
         out.string(&Timestamp { nanos: 0, ..time }.to_string());
     }
@@ -203,14 +206,17 @@ impl DistinguishedName {
         while !name.is_empty() {
             let mut set = name.take(SET).ok_or(invalid)?;
             while !set.is_empty() {
-                let mut attribute = set.take(SEQUENCE).ok_or_else(|| format!("{invalid}: invalid attribute"))?;
+                let mut attribute = set
+                    .take(SEQUENCE)
+                    .ok_or_else(|| format!("{invalid}: invalid attribute"))?;
                 let kind = attribute
                     .object_identifier()
                     .ok_or_else(|| format!("{invalid}: invalid attribute type"))?;
                 let (tag, value, _) = attribute
                     .any()
                     .ok_or_else(|| format!("{invalid}: invalid attribute value"))?;
-                let value = text(tag, value.0).map_err(|error| format!("{invalid}: invalid attribute value: {error}"))?;
+                let value =
+                    text(tag, value.0).map_err(|error| format!("{invalid}: invalid attribute value: {error}"))?;
                 attributes.push((kind, value));
             }
         }
@@ -267,7 +273,12 @@ fn text(tag: u8, bytes: &[u8]) -> Parsed<String> {
         12 => String::from_utf8(bytes.to_vec()).map_err(|_| "invalid UTF-8 string".to_owned()),
         18 if bytes.iter().all(|b| b.is_ascii_digit() || *b == b' ') => Ok(latin()),
         18 => Err("invalid NumericString".to_owned()),
-        19 if bytes.iter().all(|b| b.is_ascii_alphanumeric() || b" '()*+,-./:=?&".contains(b)) => Ok(latin()),
+        19 if bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || b" '()*+,-./:=?&".contains(b)) =>
+        {
+            Ok(latin())
+        }
         19 => Err("invalid PrintableString".to_owned()),
         20 => Ok(latin()),
         22 if bytes.is_ascii() => Ok(latin()),
@@ -310,11 +321,18 @@ impl<'a> Certificate<'a> {
         let trailing = !input.is_empty();
         let mut input = Der(raw).take(SEQUENCE).ok_or_else(|| malformed("certificate"))?;
         let raw_body = input.element(SEQUENCE).ok_or_else(|| malformed("tbs certificate"))?;
-        let mut body = Der(raw_body).take(SEQUENCE).ok_or_else(|| malformed("tbs certificate"))?;
-        let version = match body.optional(CONTEXT | CONSTRUCTED).ok_or_else(|| malformed("version"))? {
+        let mut body = Der(raw_body)
+            .take(SEQUENCE)
+            .ok_or_else(|| malformed("tbs certificate"))?;
+        let version = match body
+            .optional(CONTEXT | CONSTRUCTED)
+            .ok_or_else(|| malformed("version"))?
+        {
             Some(mut version) => {
                 let number = version.small_integer().filter(|_| version.is_empty());
-                number.filter(|number| *number >= 0).ok_or_else(|| malformed("version"))?
+                number
+                    .filter(|number| *number >= 0)
+                    .ok_or_else(|| malformed("version"))?
             }
             None => 0,
         };
@@ -466,7 +484,10 @@ fn address(bytes: &[u8]) -> Option<String> {
     }
     let six = std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
     // Go prints a mapped address as the one it stands for.
-    Some(six.to_ipv4_mapped().map_or_else(|| six.to_string(), |four| four.to_string()))
+    Some(
+        six.to_ipv4_mapped()
+            .map_or_else(|| six.to_string(), |four| four.to_string()),
+    )
 }
 
 impl<'a> Extensions<'a> {
@@ -475,8 +496,8 @@ impl<'a> Extensions<'a> {
         while !list.is_empty() {
             let mut item = list.take(SEQUENCE).ok_or("x509: malformed extension")?;
             let id = item.object_identifier().ok_or("x509: malformed extension OID field")?;
-            let critical = item.peek(der::BOOLEAN)
-                && item.boolean().ok_or("x509: malformed extension critical field")?;
+            let critical =
+                item.peek(der::BOOLEAN) && item.boolean().ok_or("x509: malformed extension critical field")?;
             let Der(value) = item.take(OCTET_STRING).ok_or("x509: malformed extension value field")?;
             if extensions.all.iter().any(|(other, ..)| *other == id) {
                 let id: Vec<String> = id.iter().map(u32::to_string).collect();
@@ -499,7 +520,11 @@ impl<'a> Extensions<'a> {
                 && let Some(list) = values.take(SEQUENCE)
             {
                 let mut extensions = Self::parse(list)?;
-                let names = extensions.all.iter().find(|(id, ..)| id[..] == [2, 5, 29, 17]).map(|(_, _, value)| *value);
+                let names = extensions
+                    .all
+                    .iter()
+                    .find(|(id, ..)| id[..] == [2, 5, 29, 17])
+                    .map(|(_, _, value)| *value);
                 if let Some(names) = names {
                     extensions.alternative_names(names)?;
                 }
@@ -516,7 +541,9 @@ impl<'a> Extensions<'a> {
                     if critical {
                         return Err("x509: subject key identifier incorrectly marked critical".to_owned());
                     }
-                    Der(value).take(OCTET_STRING).ok_or("x509: invalid subject key identifier")?;
+                    Der(value)
+                        .take(OCTET_STRING)
+                        .ok_or("x509: invalid subject key identifier")?;
                 }
                 [2, 5, 29, 15] => {
                     let (bits, _) = Der(value).bit_string().ok_or("x509: invalid key usage")?;
@@ -584,7 +611,10 @@ impl<'a> Extensions<'a> {
         let mut outer = Der(value);
         let mut both = outer.take(SEQUENCE).filter(|_| outer.is_empty()).ok_or(invalid)?;
         let permitted = both.optional(CONTEXT | CONSTRUCTED).ok_or(invalid)?.unwrap_or(Der(&[]));
-        let excluded = both.optional(CONTEXT | CONSTRUCTED | 1).ok_or(invalid)?.unwrap_or(Der(&[]));
+        let excluded = both
+            .optional(CONTEXT | CONSTRUCTED | 1)
+            .ok_or(invalid)?
+            .unwrap_or(Der(&[]));
         if !both.is_empty() {
             return Err(invalid.to_owned());
         }
@@ -762,7 +792,11 @@ impl Constraints {
 fn basic_constraints(value: &[u8]) -> Parsed<(bool, i64)> {
     let parse = || {
         let mut sequence = Der(value).take(SEQUENCE)?;
-        let is_authority = if sequence.peek(der::BOOLEAN) { sequence.boolean()? } else { false };
+        let is_authority = if sequence.peek(der::BOOLEAN) {
+            sequence.boolean()?
+        } else {
+            false
+        };
         let longest_path = if sequence.peek(der::INTEGER) {
             sequence.small_integer().filter(|length| *length >= 0)?
         } else {

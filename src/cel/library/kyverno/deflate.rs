@@ -178,7 +178,10 @@ impl<'i> Compressor<'i> {
     }
 
     fn write_block(&mut self, bits: &mut BitWriter<'_>, end: usize) {
-        let plain = self.block_start.filter(|&start| start <= end).map(|start| &self.input[start..end]);
+        let plain = self
+            .block_start
+            .filter(|&start| start <= end)
+            .map(|start| &self.input[start..end]);
         bits.block(&self.tokens, plain);
         self.block_start = Some(end);
         self.tokens.clear();
@@ -193,7 +196,11 @@ fn length_code(length: u16) -> (usize, u32, u32) {
         255 => (285, 0, 0),
         _ => {
             let extra = n.ilog2() - 2;
-            (261 + (extra * 4 + (n >> extra) - 4) as usize, extra, n & ((1 << extra) - 1))
+            (
+                261 + (extra * 4 + (n >> extra) - 4) as usize,
+                extra,
+                n & ((1 << extra) - 1),
+            )
         }
     }
 }
@@ -229,8 +236,12 @@ fn code(bits: u16, length: u8) -> Code {
 /// it is made of.
 fn best_code(frequencies: &[u32], limit: usize) -> Vec<Code> {
     let mut codes = vec![Code::default(); frequencies.len()];
-    let mut used: Vec<(u32, usize)> =
-        frequencies.iter().enumerate().filter(|(_, f)| **f > 0).map(|(symbol, &f)| (f, symbol)).collect();
+    let mut used: Vec<(u32, usize)> = frequencies
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| **f > 0)
+        .map(|(symbol, &f)| (f, symbol))
+        .collect();
     if used.len() <= 2 {
         for (i, (_, symbol)) in used.iter().enumerate() {
             codes[*symbol] = code(i as u16, 1);
@@ -263,7 +274,11 @@ fn best_code(frequencies: &[u32], limit: usize) -> Vec<Code> {
         }
         taken = 2 * pairs;
     }
-    let mut by_length: Vec<(u8, usize)> = lengths.iter().zip(&used).map(|(&length, &(_, s))| (length, s)).collect();
+    let mut by_length: Vec<(u8, usize)> = lengths
+        .iter()
+        .zip(&used)
+        .map(|(&length, &(_, s))| (length, s))
+        .collect();
     by_length.sort_unstable();
     let (mut bits, mut last) = (0_u16, 0);
     for (length, symbol) in by_length {
@@ -287,7 +302,11 @@ fn fixed_literals() -> Vec<Code> {
 }
 
 fn total(codes: &[Code], frequencies: &[u32]) -> usize {
-    codes.iter().zip(frequencies).map(|(code, &f)| f as usize * usize::from(code.length)).sum()
+    codes
+        .iter()
+        .zip(frequencies)
+        .map(|(code, &f)| f as usize * usize::from(code.length))
+        .sum()
 }
 
 const CODE_ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
@@ -385,15 +404,21 @@ impl BitWriter<'_> {
         }
         let own_literals = best_code(&literals, 15);
         let own_distances = best_code(&distances, 15);
-        let lengths: Vec<u8> =
-            own_literals[..literal_count].iter().chain(&own_distances[..distance_count]).map(|c| c.length).collect();
+        let lengths: Vec<u8> = own_literals[..literal_count]
+            .iter()
+            .chain(&own_distances[..distance_count])
+            .map(|c| c.length)
+            .collect();
         let runs = runs(&lengths);
         let mut run_frequencies = [0_u32; 19];
         for (symbol, ..) in &runs {
             run_frequencies[*symbol] += 1;
         }
         let run_codes = best_code(&run_frequencies, 7);
-        let shown = CODE_ORDER.iter().rposition(|&symbol| run_frequencies[symbol] > 0).map_or(4, |last| (last + 1).max(4));
+        let shown = CODE_ORDER
+            .iter()
+            .rposition(|&symbol| run_frequencies[symbol] > 0)
+            .map_or(4, |last| (last + 1).max(4));
         let run_extra: u32 = runs.iter().map(|(_, bits, _)| bits).sum();
         let own_size = 17
             + 3 * shown

@@ -73,7 +73,11 @@ impl<'a> Der<'a> {
     /// The content of the next element if it has this tag; the outer `None` is an error.
     #[expect(clippy::option_option, reason = "absent and malformed are different answers")]
     pub(super) fn optional(&mut self, tag: u8) -> Option<Option<Der<'a>>> {
-        if self.peek(tag) { self.take(tag).map(Some) } else { Some(None) }
+        if self.peek(tag) {
+            self.take(tag).map(Some)
+        } else {
+            Some(None)
+        }
     }
 
     /// The bytes of an integer, in two's complement and as few as possible.
@@ -121,7 +125,10 @@ impl<'a> Der<'a> {
     /// A date of either form.
     pub(super) fn time(&mut self) -> Result<Timestamp, &'static str> {
         match self.0.first() {
-            Some(0x17) => self.take(0x17).and_then(|text| utc_time(text.0)).ok_or("x509: malformed UTCTime"),
+            Some(0x17) => self
+                .take(0x17)
+                .and_then(|text| utc_time(text.0))
+                .ok_or("x509: malformed UTCTime"),
             Some(0x18) => {
                 let time = self.take(0x18).and_then(|text| date(text.0, 4));
                 time.ok_or("x509: malformed GeneralizedTime")

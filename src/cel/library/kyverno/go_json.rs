@@ -233,7 +233,11 @@ impl Reader<'_> {
         let mut out = String::new();
         loop {
             let start = self.at;
-            while self.bytes.get(self.at).is_some_and(|&b| b >= 0x20 && b != b'"' && b != b'\\') {
+            while self
+                .bytes
+                .get(self.at)
+                .is_some_and(|&b| b >= 0x20 && b != b'"' && b != b'\\')
+            {
                 self.at += 1;
             }
             out.push_str(&self.text[start..self.at]);
@@ -376,7 +380,11 @@ pub(super) fn write_double(out: &mut String, number: f64) -> Result<(), String> 
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
         let text = format!("{number:e}");
         // Rust writes `1e21`, Go `1e+21`; both write `1e-7`.
-        let text = if text.contains("e-") { text } else { text.replace('e', "e+") };
+        let text = if text.contains("e-") {
+            text
+        } else {
+            text.replace('e', "e+")
+        };
         out.push_str(&text);
     } else if number == 0.0 && number.is_sign_negative() {
         out.push_str("-0");

@@ -43,7 +43,9 @@ fn compress<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 }
 
 fn decompress<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [Val::Bytes(bytes)] = args else { return NO_SUCH_OVERLOAD };
+    let [Val::Bytes(bytes)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     match read(bytes) {
         Ok(text) => context.string(&String::from_utf8_lossy(&text)),
         Err(error) => context.error(format_args!("{error}")),
@@ -121,7 +123,11 @@ fn crc32(bytes: &[u8]) -> u32 {
             let mut value = i as u32;
             let mut bit = 0;
             while bit < 4 {
-                value = if value & 1 == 1 { value >> 1 ^ 0xedb8_8320 } else { value >> 1 };
+                value = if value & 1 == 1 {
+                    value >> 1 ^ 0xedb8_8320
+                } else {
+                    value >> 1
+                };
                 bit += 1;
             }
             table[i] = value;

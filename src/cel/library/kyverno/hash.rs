@@ -34,7 +34,10 @@ fn hex<'a, D: Digest>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [text] = args else { return NO_SUCH_OVERLOAD };
     match native::string(context, *text) {
         Ok(text) => {
-            let digits: String = D::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits: String = D::digest(text.as_bytes())
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
             context.string(&digits)
         }
         Err(error) => error,

@@ -31,7 +31,9 @@ impl Opaque for Image {
     }
 
     fn equals(&self, other: &dyn Opaque) -> Option<bool> {
-        (other as &dyn std::any::Any).downcast_ref::<Self>().map(|other| self == other)
+        (other as &dyn std::any::Any)
+            .downcast_ref::<Self>()
+            .map(|other| self == other)
     }
 
     fn type_error(&self) -> Option<&'static str> {
@@ -67,7 +69,10 @@ pub(super) fn declare(library: &mut Library) {
         "containsDigest",
         [member("image_contains_digest", &[image()], Type::Bool).unary(contains_digest)],
     );
-    library.add("registry", [member("image_registry", &[image()], Type::String).unary(registry)]);
+    library.add(
+        "registry",
+        [member("image_registry", &[image()], Type::String).unary(registry)],
+    );
     library.add(
         "repository",
         [member("image_repository", &[image()], Type::String).unary(repository)],
@@ -77,11 +82,16 @@ pub(super) fn declare(library: &mut Library) {
         [member("image_identifier", &[image()], Type::String).unary(identifier)],
     );
     library.add("tag", [member("image_tag", &[image()], Type::String).unary(tag)]);
-    library.add("digest", [member("image_digest", &[image()], Type::String).unary(digest)]);
+    library.add(
+        "digest",
+        [member("image_digest", &[image()], Type::String).unary(digest)],
+    );
 }
 
 fn parse<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [Val::String(name)] = args else { return NO_SUCH_OVERLOAD };
+    let [Val::String(name)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     match Reference::parse(name) {
         Some(reference) => context.opaque(Image(reference)),
         None => context.error(format_args!("could not parse reference: {name}")),
@@ -89,7 +99,9 @@ fn parse<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 }
 
 fn is_image<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [Val::String(name)] = args else { return NO_SUCH_OVERLOAD };
+    let [Val::String(name)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     Val::Bool(Reference::parse(name).is_some())
 }
 

@@ -45,7 +45,9 @@ impl Huffman {
         if longest > 0 && code != 1 << longest && !(code == 1 && longest == 1) {
             return None;
         }
-        let mut symbols: Vec<u16> = (0..lengths.len() as u16).filter(|&s| lengths[usize::from(s)] > 0).collect();
+        let mut symbols: Vec<u16> = (0..lengths.len() as u16)
+            .filter(|&s| lengths[usize::from(s)] > 0)
+            .collect();
         symbols.sort_by_key(|&symbol| lengths[usize::from(symbol)]);
         Some(Self { counts, symbols })
     }
@@ -143,7 +145,11 @@ impl Reader<'_, '_> {
     }
 
     fn room(&self, count: usize) -> Result<(), Error> {
-        if self.out.len() + count > self.limit { Err(Error::TooLong) } else { Ok(()) }
+        if self.out.len() + count > self.limit {
+            Err(Error::TooLong)
+        } else {
+            Ok(())
+        }
     }
 
     fn stored(&mut self) -> Result<(), Error> {
@@ -158,7 +164,10 @@ impl Reader<'_, '_> {
         if check != !length {
             return Err(self.corrupt());
         }
-        let data = self.input.get(self.at..self.at + usize::from(length)).ok_or(Error::End)?;
+        let data = self
+            .input
+            .get(self.at..self.at + usize::from(length))
+            .ok_or(Error::End)?;
         self.room(data.len())?;
         self.out.extend_from_slice(data);
         self.at += data.len();

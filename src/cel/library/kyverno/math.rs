@@ -18,7 +18,9 @@ pub(super) fn declare(library: &mut Library) {
 }
 
 fn round<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [Val::Double(x), Val::Int(digits)] = args else { return NO_SUCH_OVERLOAD };
+    let [Val::Double(x), Val::Int(digits)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     let shift = power_of_ten(*digits);
     Val::Double((x * shift).round() / shift)
 }

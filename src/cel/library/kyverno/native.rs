@@ -114,9 +114,7 @@ pub(super) fn convertible<'a>(context: &Context<'a>, value: Val<'a>, depth: usiz
         return Err(Val::Error("value is nested too deeply"));
     }
     match value {
-        Val::List(items) => items
-            .iter()
-            .try_for_each(|item| convertible(context, *item, depth + 1)),
+        Val::List(items) => items.iter().try_for_each(|item| convertible(context, *item, depth + 1)),
         Val::Map(entries) => entries.iter().try_for_each(|(key, item)| {
             convertible(context, *key, depth + 1)?;
             convertible(context, *item, depth + 1)

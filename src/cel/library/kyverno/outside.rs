@@ -68,7 +68,11 @@ impl Opaque for Gvr {
 /// An overload id in the style of the name it belongs to.
 macro_rules! id {
     ($pascal:expr, $id:literal) => {
-        if $pascal { concat!($id, "_pascal") } else { concat!($id, "_camel") }
+        if $pascal {
+            concat!($id, "_pascal")
+        } else {
+            concat!($id, "_camel")
+        }
     };
 }
 
@@ -86,8 +90,12 @@ pub(super) fn declare(library: &mut Library, scope: Scope) {
         library.add(
             name("Get", "get"),
             [
-                member(id!(pascal, "globalcontext_get_string"), &[global.clone(), string()], Type::Dyn)
-                    .binary(global_get),
+                member(
+                    id!(pascal, "globalcontext_get_string"),
+                    &[global.clone(), string()],
+                    Type::Dyn,
+                )
+                .binary(global_get),
                 member(
                     id!(pascal, "globalcontext_get_string_string"),
                     &[global.clone(), string(), string()],
@@ -102,10 +110,12 @@ pub(super) fn declare(library: &mut Library, scope: Scope) {
         };
         let resource = &resource;
         let own = |overloads: Vec<(&'static str, Vec<Type>, Type, _)>| {
-            overloads.into_iter().map(move |(id, parameters, result, implementation)| -> Overload {
-                let parameters: Vec<Type> = [resource.clone()].into_iter().chain(parameters).collect();
-                member(id, &parameters, result).variadic(implementation)
-            })
+            overloads
+                .into_iter()
+                .map(move |(id, parameters, result, implementation)| -> Overload {
+                    let parameters: Vec<Type> = [resource.clone()].into_iter().chain(parameters).collect();
+                    member(id, &parameters, result).variadic(implementation)
+                })
         };
         library.add(name("List", "list"), own(list));
         library.add(name("Get", "get"), own(get));
@@ -113,10 +123,12 @@ pub(super) fn declare(library: &mut Library, scope: Scope) {
         library.add(name("ToGVR", "toGVR"), own(to_gvr));
         library.add(
             name("GetMetadata", "getMetadata"),
-            [
-                member(id!(pascal, "imagedata_get_string"), &[image.clone(), string()], Type::Dyn)
-                    .variadic(image_metadata),
-            ],
+            [member(
+                id!(pascal, "imagedata_get_string"),
+                &[image.clone(), string()],
+                Type::Dyn,
+            )
+            .variadic(image_metadata)],
         );
         library.add(
             name("Get", "get"),
@@ -149,10 +161,12 @@ pub(super) fn declare(library: &mut Library, scope: Scope) {
         );
         library.add(
             name("Client", "client"),
-            [
-                member(id!(pascal, "http_client_string"), &[http.clone(), string()], http.clone())
-                    .binary(http_client),
-            ],
+            [member(
+                id!(pascal, "http_client_string"),
+                &[http.clone(), string()],
+                http.clone(),
+            )
+            .binary(http_client)],
         );
     }
 }
@@ -337,9 +351,7 @@ fn list<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 
 fn list_here<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     match target(args) {
-        Some((version, resource, rest)) => {
-            list_in(context, &version, resource, context.host.policy_namespace(), rest)
-        }
+        Some((version, resource, rest)) => list_in(context, &version, resource, context.host.policy_namespace(), rest),
         None => NO_SUCH_OVERLOAD,
     }
 }
@@ -356,7 +368,11 @@ fn list_in<'a>(context: &Context<'a>, version: &str, resource: &str, namespace: 
         }
         // The labels are the last argument; the receiver is the first, with the number 0.
         Err(Val::Error(error)) => {
-            let position = if context.host.policy_namespace().is_empty() { 4 } else { 3 };
+            let position = if context.host.policy_namespace().is_empty() {
+                4
+            } else {
+                3
+            };
             context.error(format_args!("invalid arg {position}: {error}"))
         }
         Err(other) => other,
@@ -410,7 +426,11 @@ fn post_in<'a>(context: &Context<'a>, version: &str, resource: &str, namespace: 
             answer(context, created, "failed to create resource")
         }
         Err(Val::Error(error)) => {
-            let position = if context.host.policy_namespace().is_empty() { 4 } else { 3 };
+            let position = if context.host.policy_namespace().is_empty() {
+                4
+            } else {
+                3
+            };
             context.error(format_args!("invalid arg {position}: {error}"))
         }
         Err(other) => other,
@@ -418,7 +438,9 @@ fn post_in<'a>(context: &Context<'a>, version: &str, resource: &str, namespace: 
 }
 
 fn to_gvr<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [_, Val::String(version), Val::String(kind)] = args else { return NO_SUCH_OVERLOAD };
+    let [_, Val::String(version), Val::String(kind)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     match context.host.resource_of_kind(version, kind) {
         Ok(gvr) => context.opaque(gvr),
         Err(error) => failure(context, &error, "failed to map kind to resource"),
@@ -426,7 +448,9 @@ fn to_gvr<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 }
 
 fn image_metadata<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [_, Val::String(reference)] = args else { return NO_SUCH_OVERLOAD };
+    let [_, Val::String(reference)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     let found = context.host.image_metadata(reference);
     answer(context, found, "failed to get image data")
 }
@@ -439,7 +463,9 @@ fn http_get<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 }
 
 fn http_post<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [_, Val::String(url), body, headers @ ..] = args else { return NO_SUCH_OVERLOAD };
+    let [_, Val::String(url), body, headers @ ..] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     match native::body(context, *body) {
         Ok(body) => call(context, "POST", url, Some(&body), headers),
         Err(Val::Error(error)) => context.error(format_args!("invalid arg 2: {error}")),
@@ -491,7 +517,9 @@ impl Opaque for Client {
 }
 
 fn http_client<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [_, Val::String(bundle)] = args else { return NO_SUCH_OVERLOAD };
+    let [_, Val::String(bundle)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     if bundle.is_empty() || super::x509::has_certificate(bundle) {
         return Val::Opaque(&Client);
     }

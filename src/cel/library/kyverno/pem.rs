@@ -25,10 +25,16 @@ fn find_last(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 /// The first line without the white space at its end, and what follows it.
 fn line(data: &[u8]) -> (&[u8], &[u8]) {
     let (first, rest) = match data.iter().position(|&b| b == b'\n') {
-        Some(end) => (data[..end].strip_suffix(b"\r").unwrap_or(&data[..end]), &data[end + 1..]),
+        Some(end) => (
+            data[..end].strip_suffix(b"\r").unwrap_or(&data[..end]),
+            &data[end + 1..],
+        ),
         None => (data, &data[data.len()..]),
     };
-    let length = first.iter().rposition(|b| !matches!(b, b' ' | b'\t')).map_or(0, |last| last + 1);
+    let length = first
+        .iter()
+        .rposition(|b| !matches!(b, b' ' | b'\t'))
+        .map_or(0, |last| last + 1);
     (&first[..length], rest)
 }
 

@@ -28,8 +28,16 @@ const DOT: u64 = 0x10_0000;
 
 pub(super) fn declare(library: &mut Library) {
     for (name, with_pattern, without) in [
-        ("random", "random_string_non_prefixed", "random_string_default_expr_non_prefixed"),
-        ("random.random", "random_string_prefixed", "random_string_default_expr_prefixed"),
+        (
+            "random",
+            "random_string_non_prefixed",
+            "random_string_default_expr_non_prefixed",
+        ),
+        (
+            "random.random",
+            "random_string_prefixed",
+            "random_string_default_expr_prefixed",
+        ),
     ] {
         library.add(
             name,
@@ -85,7 +93,9 @@ fn plain(pattern: &str) -> Result<String, String> {
                 let escaped = rest[1..].chars().next();
                 if escaped.is_some_and(|e| e.is_ascii_alphabetic() && !"xafnrtv".contains(e) || !e.is_ascii()) {
                     // What comes first is reported first.
-                    Regex::new(&out).map_err(|error| error.to_string()).or_else(unfinished)?;
+                    Regex::new(&out)
+                        .map_err(|error| error.to_string())
+                        .or_else(unfinished)?;
                     let end = 1 + escaped.map_or(0, char::len_utf8);
                     return Err(format!(
                         "error parsing regexp: invalid escape sequence: `{}`",
@@ -174,7 +184,9 @@ impl Generator {
             HirKind::Class(class) => self.add_member(class),
             HirKind::Repetition(repetition) => {
                 let least = u64::from(repetition.min);
-                let most = repetition.max.map_or(least.saturating_sub(1) + OPEN_REPETITION, u64::from);
+                let most = repetition
+                    .max
+                    .map_or(least.saturating_sub(1) + OPEN_REPETITION, u64::from);
                 for _ in 0..least + self.below(most.saturating_sub(least) + 1) {
                     self.add(&repetition.sub)?;
                 }
@@ -209,6 +221,7 @@ impl Generator {
             }
             found
         };
-        self.out.push(char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER));
+        self.out
+            .push(char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER));
     }
 }

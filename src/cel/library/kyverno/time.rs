@@ -30,7 +30,9 @@ fn now<'a>(context: &Context<'a>, _: &[Val<'a>]) -> Val<'a> {
 }
 
 fn to_cron<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [Val::Timestamp(timestamp)] = args else { return NO_SUCH_OVERLOAD };
+    let [Val::Timestamp(timestamp)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     let civil = timestamp.local();
     context.string(&format!(
         "{} {} {} {} {}",
@@ -43,7 +45,9 @@ const SECONDS_TO_1970: i128 = 62_135_596_800;
 const NANOS: i128 = 1_000_000_000;
 
 fn truncate<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [Val::Timestamp(timestamp), Val::Duration(step)] = args else { return NO_SUCH_OVERLOAD };
+    let [Val::Timestamp(timestamp), Val::Duration(step)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     if *step <= 0 {
         return Val::Timestamp(*timestamp);
     }

@@ -19,10 +19,12 @@ pub(super) fn declare(library: &mut Library) {
         let list = || Type::list(Type::Dyn);
         library.add(
             name,
-            [
-                global(id, &[list(), list(), Type::String, Type::String], Type::map(Type::Dyn, Type::Dyn))
-                    .variadic(list_to_map),
-            ],
+            [global(
+                id,
+                &[list(), list(), Type::String, Type::String],
+                Type::map(Type::Dyn, Type::Dyn),
+            )
+            .variadic(list_to_map)],
         );
     }
 }
