@@ -190,7 +190,7 @@ profile!(K8S_1_37, "k8s-1.37", Libraries {
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
-    math: Some(2), encoders: true, regex: true, bindings: true, json_patch: true, kyverno: true, ..KUBERNETES_1_34
+    math: Some(2), encoders: true, regex: true, bindings: true, kyverno: true, ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
     quantity_sums_are_copies: false, ..CEL_GO_0_30
@@ -198,7 +198,7 @@ profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     syntax: ParseOptions::cel_go_0_30(Macros {
         exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
     }),
-    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: None,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
     math: Some(2), encoders: true, bindings: true, json_patch: true,
