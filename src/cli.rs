@@ -3,6 +3,7 @@
 //! A subcommand is one file beside this one, with its arguments and a `run`, and one variant of `Command`. Commands
 //! write through the one `Output` handle and end with an [`Exit`] or a `Failure`.
 
+mod cel;
 mod color;
 mod completions;
 mod crash;
@@ -54,6 +55,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Cel(cel::Args),
     Explain(explain::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -62,6 +64,7 @@ enum Command {
 impl Command {
     fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self {
+            Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
             Self::Completions(args) => args.run(output),
             Self::Man(args) => args.run(output),

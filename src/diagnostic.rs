@@ -10,6 +10,7 @@ mod code;
 mod near;
 pub mod render;
 mod source;
+mod yaml;
 
 pub use code::{Code, Group, UnknownCode};
 pub use near::nearest;

@@ -102,6 +102,11 @@ impl Regex {
         })))
     }
 
+    /// The pattern's structure, for those that make matching text instead of finding it.
+    pub(crate) fn hir(&self) -> &Hir {
+        &self.0.hir
+    }
+
     /// The pattern as given.
     pub fn as_str(&self) -> &str {
         &self.0.pattern

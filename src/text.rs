@@ -4,6 +4,7 @@
 pub mod decimal;
 pub mod duration;
 pub mod float;
+pub(crate) mod image;
 pub(crate) mod ip;
 pub mod number;
 pub mod quantity;

@@ -11,6 +11,7 @@ mod chars;
 mod compose;
 pub mod emit;
 mod error;
+mod go_words;
 mod number;
 mod parse;
 mod parse_collection;
@@ -141,7 +142,7 @@ pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
         return Stream {
             source: "".into(),
             documents: Vec::new(),
-            error: Some(Error::new(ErrorKind::Limit, Span::default(), message)),
+            error: Some(Error::new(ErrorKind::Size, Span::default(), message)),
             cut: None,
             lines: OnceLock::new(),
         };
@@ -163,6 +164,21 @@ pub fn read(bytes: impl AsRef<[u8]>, mode: Mode, limits: &Limits) -> Stream {
         cut,
         lines: OnceLock::new(),
     }
+}
+
+/// Reads a text as one document, as Go's `yaml.Unmarshal` does: what follows the first document is not looked at.
+///
+/// # Errors
+/// Why it has no tree.
+pub fn read_first(text: &str, mode: Mode, limits: &Limits) -> Result<Tree, Error> {
+    if text.len() > limits.bytes.min(u32::MAX as usize / 2) {
+        let message = format!("this text has more than {} bytes", limits.bytes);
+        return Err(Error::new(ErrorKind::Size, Span::default(), message));
+    }
+    let (text, invalid) = to_text(text.as_bytes());
+    let source: Arc<str> = text.into();
+    let span = Span::of(0, source.len());
+    document(&source, span, &invalid, mode, limits)
 }
 
 /// The file as text with a final line feed, and the bytes that had to be replaced.

@@ -167,6 +167,28 @@ pub struct Library {
     functions: FxHashMap<&'static str, Function>,
     /// Names that stand for types (`int`, `net.IP`), by run-time name.
     types: FxHashMap<&'static str, Type>,
+    constants: Vec<Constant>,
+    structures: Vec<Structure>,
+}
+
+/// A name that a library declares together with its value, such as the receiver `resource`.
+#[derive(Debug, Clone)]
+pub struct Constant {
+    /// The name.
+    pub name: &'static str,
+    /// The declared type.
+    pub declared: Type,
+    /// The value.
+    pub value: Val<'static>,
+}
+
+/// A structure that a library declares: its name stands for its type, its fields are checked.
+#[derive(Debug, Clone)]
+pub struct Structure {
+    /// The name.
+    pub name: &'static str,
+    /// The fields and their types.
+    pub fields: Vec<(&'static str, Type)>,
 }
 
 impl Library {
@@ -193,6 +215,29 @@ impl Library {
     /// Declares a name that stands for a type.
     pub fn add_type(&mut self, name: &'static str, t: Type) {
         self.types.insert(name, t);
+    }
+
+    /// Declares a variable whose value is always the same.
+    pub fn add_constant(&mut self, name: &'static str, declared: Type, value: Val<'static>) {
+        self.constants.push(Constant { name, declared, value });
+    }
+
+    /// Declares a structure.
+    pub fn add_structure(&mut self, name: &'static str, fields: &[(&'static str, Type)]) {
+        self.structures.push(Structure {
+            name,
+            fields: fields.to_vec(),
+        });
+    }
+
+    /// The variables whose values are always the same.
+    pub fn constants(&self) -> &[Constant] {
+        &self.constants
+    }
+
+    /// The structures.
+    pub fn structures(&self) -> &[Structure] {
+        &self.structures
     }
 
     /// A function by its full name.

@@ -9,6 +9,7 @@ use super::{
     decl::{Function, Library},
     profile::Profile,
     types::Type,
+    val::Val,
 };
 
 /// A variable of an expression: its number is its place in the activation.
@@ -26,6 +27,8 @@ pub struct Env {
     profile: &'static Profile,
     container: String,
     variables: Vec<Variable>,
+    /// The variables that have a value of their own, by number.
+    constants: Vec<(u32, Val<'static>)>,
     structs: FxHashMap<Name, Vec<(Name, Type)>>,
     /// Functions that are declared besides the profile's.
     functions: Option<Box<Library>>,
@@ -46,6 +49,7 @@ impl Env {
             profile,
             container: String::new(),
             variables: Vec::new(),
+            constants: Vec::new(),
             structs: FxHashMap::default(),
             functions: None,
         }
@@ -68,6 +72,21 @@ impl Env {
             declared,
         });
         self.variables.len() as u32 - 1
+    }
+
+    /// Declares a variable together with its value.
+    pub fn declare_constant(&mut self, name: &str, declared: Type, value: Val<'static>) {
+        let number = self.declare(name, declared);
+        self.constants.push((number, value));
+    }
+
+    /// The values that the variables have before anything is bound, by number.
+    pub fn initial_values<'a>(&self) -> Vec<Option<Val<'a>>> {
+        let mut values = vec![None; self.variables.len()];
+        for &(number, value) in &self.constants {
+            values[number as usize] = Some(value);
+        }
+        values
     }
 
     /// Declares a structure and its fields.

@@ -499,7 +499,7 @@ impl<'a> Machine<'a> {
                 Val::String(name) => match opaque.field(name) {
                     Some(error @ Val::Error(_)) => Found::Error(error),
                     Some(value) => Found::Value(value),
-                    None => Found::Missing(Missing::Key(key)),
+                    None => Found::Error(self.context.error(format_args!("no such field: {name}"))),
                 },
                 _ => Found::Missing(Missing::Key(key)),
             },
@@ -741,7 +741,9 @@ pub(super) fn invoke<'a>(context: &Context<'a>, call: &'a Call, args: &[Val<'a>]
                 None => Val::String(""),
             },
             (RegexFunction::FindAll, [Val::String(text) | Val::Type(text), _]) => find_all(context, regex, text, -1),
-            (RegexFunction::FindAll, [Val::String(text) | Val::Type(text), _, Val::Int(n)]) => find_all(context, regex, text, *n),
+            (RegexFunction::FindAll, [Val::String(text) | Val::Type(text), _, Val::Int(n)]) => {
+                find_all(context, regex, text, *n)
+            }
             _ => NO_SUCH_OVERLOAD,
         },
     }

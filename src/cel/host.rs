@@ -3,10 +3,15 @@
 //! A plain run answers from a suite's mocks; without a mock each question is an error that says so. Nothing here
 //! touches a network, a cluster or a clock.
 
+mod mocks;
+
+pub use mocks::Mocks;
+
 use super::time::Timestamp;
 use crate::value::{Document, Value};
 
-/// An answer from outside, or the text of the error.
+/// An answer from outside, or the text of the error. The libraries put before it what they were about, except before
+/// an `internal error: …`.
 pub type Answer = Result<Document, String>;
 
 /// One question to an authorizer.
@@ -58,6 +63,28 @@ pub struct HttpRequest<'a> {
     pub headers: Vec<(String, String)>,
 }
 
+/// A resource of an API: what `resource.ToGVR` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gvr {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The plural resource.
+    pub resource: String,
+}
+
+impl Gvr {
+    /// The API version as objects write it: `apps/v1`, `v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
 /// The questions that libraries ask. Every method has a default answer: an error that names what is missing.
 pub trait Host {
     /// `resource.Get`; a missing object is a document that is `null`.
@@ -85,17 +112,24 @@ pub trait Host {
         Err(format!("no mock for creating resource `{resource}` of `{api_version}`"))
     }
 
+    /// The namespace of the policy that is evaluated; empty for a cluster-wide one. Calls of a namespaced policy are
+    /// about objects of this namespace.
+    fn policy_namespace(&self) -> &str {
+        ""
+    }
+
     /// `resource.ToGVR`: the plural resource of a kind.
-    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<String, String> {
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
         Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`"))
     }
 
-    /// `globalContext.Get`.
+    /// `globalContext.Get`; an unknown entry is a document that is `null`. The projection is empty where none is named.
     fn global_context(&self, name: &str, _projection: &str) -> Answer {
         Err(format!("no mock for global context entry `{name}`"))
     }
 
-    /// `http.Get` and `http.Post`.
+    /// `http.Get` and `http.Post`. An answer that is a map has the member `statusCode` besides the body's own; any
+    /// other body is in the member `body`.
     fn http(&self, request: &HttpRequest<'_>) -> Answer {
         Err(format!("no mock for {} {}", request.method, request.url))
     }

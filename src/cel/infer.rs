@@ -174,7 +174,7 @@ impl Inference {
 fn nullable(t: &Type) -> bool {
     matches!(
         t,
-        Type::Null | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp
+        Type::Null | Type::Any | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp
     )
 }
 
@@ -184,10 +184,10 @@ pub(crate) fn most_general<'t>(a: &'t Type, b: &'t Type) -> &'t Type {
 }
 
 fn equal_or_less_specific(a: &Type, b: &Type) -> bool {
-    if matches!(a, Type::Dyn | Type::Param(_)) {
+    if matches!(a, Type::Dyn | Type::Any | Type::Param(_)) {
         return true;
     }
-    if matches!(b, Type::Dyn | Type::Param(_)) {
+    if matches!(b, Type::Dyn | Type::Any | Type::Param(_)) {
         return false;
     }
     match (a, b) {

@@ -32,6 +32,7 @@ use super::{
 use crate::value::Value;
 
 pub(crate) mod kubernetes;
+pub(crate) mod kyverno;
 
 /// Puts an environment's functions together.
 pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
@@ -59,7 +60,7 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
         math::declare(&mut library, version);
     }
     if libraries.encoders {
-        encoders::declare(&mut library);
+        encoders::declare(&mut library, behaviour);
     }
     if libraries.regex {
         regex::declare(&mut library);
@@ -74,6 +75,9 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
     if libraries.kubernetes_base {
         kubernetes_cost::declare(&mut library);
     }
+    if libraries.kyverno {
+        kyverno::declare(&mut library);
+    }
     library
 }
 
@@ -81,6 +85,17 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
 pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
     for structure in kubernetes::structs::structs() {
         env.declare_struct(&structure.name, structure.fields);
+    }
+    let library = env.profile().library();
+    for structure in library.structures() {
+        let fields = structure.fields.iter().map(|(name, t)| ((*name).into(), t.clone()));
+        env.declare_struct(structure.name, fields);
+    }
+    for constant in library.constants() {
+        env.declare_constant(constant.name, constant.declared.clone(), constant.value);
+    }
+    if env.profile().libraries.kyverno {
+        env.declare("exceptions", Type::structure(kyverno::EXCEPTION));
     }
     if authorizer {
         env.declare("authorizer", Type::structure(kubernetes::authz::AUTHORIZER));

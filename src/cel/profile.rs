@@ -23,7 +23,8 @@ pub struct Behaviour {
     pub affix_cost_by_argument: bool,
     /// The global form `matches(s, re)` costs as much as the member form (cel-go ≥ 0.29), or 1.
     pub global_matches_has_cost: bool,
-    /// `format.qualifiedName()` speaks of label keys (Kubernetes ≥ 1.35), or of qualified names.
+    /// `format.qualifiedName()` and `format.labelValue()` speak of label keys and bytes (Kubernetes ≥ 1.35), or of qualified
+    /// names and characters.
     pub qualified_names_are_label_keys: bool,
     /// `add` and `sub` leave the quantity that they are called on alone (Kubernetes ≥ 1.37); before that, a quantity that
     /// does not fit 64 bits changes along with the result.
@@ -34,6 +35,8 @@ pub struct Behaviour {
     pub optional_type_has_a_parameter: bool,
     /// An order with NaN is false (cel-go ≥ 0.30), or an error.
     pub nan_compares_false: bool,
+    /// The functions of the encoders library cost by the size of their argument (cel-go ≥ 0.30), or 1.
+    pub encoders_have_cost: bool,
     /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
     pub timestamps_are_strict: bool,
 }
@@ -50,6 +53,7 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     int_to_duration_is_declared: true,
     optional_type_has_a_parameter: false,
     nan_compares_false: false,
+    encoders_have_cost: false,
     timestamps_are_strict: false,
 };
 
@@ -65,12 +69,14 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     int_to_duration_is_declared: false,
     optional_type_has_a_parameter: true,
     nan_compares_false: false,
+    encoders_have_cost: false,
     timestamps_are_strict: false,
 };
 
 /// cel-go 0.30, which Kyverno 1.19 links.
 const CEL_GO_0_30: Behaviour = Behaviour {
     nan_compares_false: true,
+    encoders_have_cost: true,
     timestamps_are_strict: true,
     ..CEL_GO_0_29
 };
@@ -149,6 +155,8 @@ pub struct Profile {
     pub dynamic_variables: bool,
     /// Whether cost is counted, and the limit of one evaluation.
     pub cost_limit: Option<u64>,
+    /// Whether answers tell their cost. Kyverno links Kubernetes' limit and its estimators, but never shows a cost.
+    pub shows_cost: bool,
     functions: LazyLock<Library>,
 }
 
@@ -173,39 +181,40 @@ profile!(K8S_1_34, "k8s-1.34", KUBERNETES_1_34, Behaviour {
     qualified_names_are_label_keys: false, ..CEL_GO_0_26
 }, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(K8S_1_35, "k8s-1.35", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(K8S_1_37, "k8s-1.37", Libraries {
     kubernetes_lists: Some(1), ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
     syntax: ParseOptions::cel_go_0_29(Macros::KUBERNETES),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
-    math: Some(2), encoders: true, regex: true, bindings: true, kyverno: true, ..KUBERNETES_1_34
+    math: Some(3), encoders: true, regex: true, bindings: true, kyverno: true, ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
     quantity_sums_are_copies: false, ..CEL_GO_0_30
 }, {
     syntax: ParseOptions::cel_go_0_30(Macros {
-        exists_one_camel: true, bind: true, math: true, or_value_compat: true, ..Macros::KUBERNETES
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
     }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: None,
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
     math: Some(2), encoders: true, bindings: true, json_patch: true,
     kubernetes_lists: Some(1), ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
     syntax: ParseOptions::cel_go_0_29(Macros { bind: true, math: true, ..Macros::KUBERNETES }),
-    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: true, cost_limit: Some(PER_CALL_LIMIT),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: true, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
@@ -215,7 +224,7 @@ profile!(CEL_SPEC, "cel-spec", Libraries {
     syntax: ParseOptions::cel_go_0_30(Macros {
         exists_one_camel: true, bind: true, math: true, protos: true, ..Macros::KUBERNETES
     }),
-    homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None,
+    homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None, shows_cost: false,
 });
 
 static ALL: [&Profile; 7] = [

@@ -129,7 +129,7 @@ pub fn with_value<T>(
     let null = Document::null();
     let scratch = Scratch::new();
     let values: Vec<Option<Val<'_>>> = {
-        let mut values = vec![None; env.variables().len()];
+        let mut values = env.initial_values();
         let roots = [
             query.object,
             query.old_object,
@@ -138,11 +138,15 @@ pub fn with_value<T>(
             query.request,
         ];
         for (i, root) in declared.documents.iter().zip(roots) {
-            if let Some(i) = i {
-                values[*i as usize] = Some(Val::from(root.unwrap_or(&null).root()));
+            // What Kyverno declares but the caller does not give is not bound; only the objects are always there.
+            let root = root.or_else(|| (*i == declared.documents[0] || *i == declared.documents[1]).then_some(&null));
+            if let (Some(i), Some(root)) = (i, root) {
+                values[*i as usize] = Some(Val::from(root.root()));
             }
         }
-        if let Some(composite) = declared.variables {
+        if let Some(composite) = declared.variables
+            && query.variables.is_some()
+        {
             values[composite as usize] = Some(Val::Variables);
         }
         let context = Context::new(&scratch, query.profile, host);
@@ -168,7 +172,7 @@ pub fn with_value<T>(
     };
     let outcome = evaluate(&program, &scratch, activation, host, query.cost_limit);
     // What the variables cost is charged to a policy's budget, not to the expression.
-    let cost = query.profile.cost_limit.map(|_| outcome.cost);
+    let cost = query.profile.shows_cost.then_some(outcome.cost);
     Ok(read(outcome.value, cost))
 }
 
@@ -201,9 +205,8 @@ fn declare(query: &Query<'_>, env: &mut Env) -> Declared {
         };
         env.declare(name, declared)
     };
-    let namespace = query
-        .namespace_object
-        .map(|_| typed(env, "namespaceObject", "kubernetes.Namespace"));
+    let namespace =
+        (query.namespace_object.is_some() || kyverno).then(|| typed(env, "namespaceObject", "kubernetes.Namespace"));
     let request = (query.request.is_some() || kyverno).then(|| typed(env, "request", "kubernetes.AdmissionRequest"));
     let variables = (query.variables.is_some() || kyverno).then(|| env.declare("variables", Type::Dyn));
     library::declare_variables(env, query.authorizer != Authorizer::Absent);

@@ -16,6 +16,8 @@ mod options;
 mod parser;
 mod print;
 mod recover;
+#[cfg(test)]
+mod tests;
 
 pub use options::{Macros, ParseOptions};
 pub use print::{print, print_with_offsets};

@@ -12,6 +12,8 @@ use super::ast::Name;
 pub enum Type {
     /// Anything, decided at run time.
     Dyn,
+    /// Anything, as Kyverno's libraries declare it: differs from `dyn` only in how it prints.
+    Any,
     /// The type after an error was reported.
     Error,
     /// `null`
@@ -94,14 +96,14 @@ impl Type {
         Type::Type(Some(Arc::new(inner)))
     }
 
-    /// Whether this is `dyn`.
+    /// Whether this is `dyn` or `any`.
     pub fn is_dyn(&self) -> bool {
-        matches!(self, Type::Dyn)
+        matches!(self, Type::Dyn | Type::Any)
     }
 
     /// Whether this is `dyn` or the type after an error.
     pub(crate) fn is_dyn_or_error(&self) -> bool {
-        matches!(self, Type::Dyn | Type::Error)
+        matches!(self, Type::Dyn | Type::Any | Type::Error)
     }
 
     /// The type inside an optional type.
@@ -116,6 +118,7 @@ impl Type {
     pub fn runtime_name(&self) -> &str {
         match self {
             Type::Dyn => "dyn",
+            Type::Any => "google.protobuf.Any",
             Type::Error => "*error*",
             Type::Null => "null_type",
             Type::Bool => "bool",
@@ -148,6 +151,7 @@ impl Type {
             Type::Type(Some(inner)) => with(&[inner]),
             Type::Param(n) => format!("<_var{n}>"),
             Type::Dyn
+            | Type::Any
             | Type::Error
             | Type::Null
             | Type::Bool
@@ -169,6 +173,7 @@ impl fmt::Display for Type {
     /// The type as the checker's messages print it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Type::Any => f.write_str("any"),
             Type::Error => f.write_str("!error!"),
             Type::Null => f.write_str("null"),
             Type::Duration => f.write_str("duration"),

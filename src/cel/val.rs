@@ -57,19 +57,39 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
     /// Whether this equals another opaque value; `None` where cel-go answers `no such overload`.
     fn equals(&self, other: &dyn Opaque) -> Option<bool>;
 
+    /// Whether this equals a value that is not opaque; `None` where cel-go answers `no such overload`.
+    fn equals_plain(&self) -> Option<bool> {
+        None
+    }
+
     /// The size that cost accounting sees, if the type has one.
     fn size(&self) -> Option<u64> {
         None
     }
 
-    /// The value of a field, for types that have fields; the error's text where it has none of that name.
+    /// The value of a field, for types that have fields; `None` is the error `no such field: NAME`.
     fn field<'a>(&'a self, _name: &str) -> Option<Val<'a>> {
+        None
+    }
+
+    /// Whether a field has a value other than the zero value (`has(x.field)`); `None` where there is no such field.
+    fn is_set(&self, name: &str) -> Option<bool> {
+        self.field(name).map(|_| true)
+    }
+
+    /// The error of `type(x)` for types that do not answer it.
+    fn type_error(&self) -> Option<&'static str> {
         None
     }
 
     /// Whether this is the zero value of its type (`optional.ofNonZeroValue`).
     fn is_zero(&self) -> bool {
         false
+    }
+
+    /// How Go's `encoding/json` writes it, for Kyverno's `json.marshal`; `None` where that is not known.
+    fn go_json(&self) -> Option<String> {
+        None
     }
 
     /// How Go's `%v` prints it.
@@ -213,7 +233,7 @@ impl<'a> Val<'a> {
     /// Upstream: `Type.IsAssignableRuntimeType`.
     pub(crate) fn fits(&self, declared: &Type) -> bool {
         match declared {
-            Type::Dyn | Type::Param(_) => true,
+            Type::Dyn | Type::Any | Type::Param(_) => true,
             Type::List(element) => self.is_list() && self.list_get(0).is_none_or(|first| first.fits(element)),
             Type::Map(entry) => match self {
                 Val::Map(entries) => entries
@@ -372,7 +392,7 @@ impl<'a> Val<'a> {
                         .all(|(key, a)| other.map_get(&key).is_some_and(|b| a.equals(&b) != Some(false)))
             }
             (Val::Opaque(a), Val::Opaque(b)) => return a.equals(*b),
-            (Val::Opaque(_), _) => return None,
+            (Val::Opaque(a), _) => return a.equals_plain(),
             _ => false,
         })
     }

@@ -2,7 +2,11 @@
 
 use std::{fs, io::Read as _, path::Path};
 
-use crate::diagnostic::{Code, Diagnostic, FileId, Sources};
+use crate::{
+    diagnostic::{Code, Diagnostic, FileId, Sources},
+    value::Document,
+    yaml::{self, Limits, Mode},
+};
 
 /// The name under which standard input appears in diagnostics.
 pub const STDIN: &str = "<stdin>";
@@ -21,6 +25,23 @@ pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, Diagnostic> {
     let bytes = fs::read(path).map_err(|error| unreadable(&format!("`{name}`"), &error))?;
     let text = text(&name, bytes)?;
     Ok(sources.add(name, text))
+}
+
+/// Reads the first document of a YAML or JSON file as a value.
+pub fn read_value(path: &Path, sources: &mut Sources) -> Result<Document, Vec<Diagnostic>> {
+    let file = read(path, sources).map_err(|diagnostic| vec![diagnostic])?;
+    let text = sources.text(file).cloned().unwrap_or_default();
+    let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
+    if let Some(error) = stream.first_error() {
+        return Err(vec![Diagnostic::from_yaml(file, error)]);
+    }
+    match stream.documents() {
+        [] => Ok(Document::null()),
+        [document, ..] => match document.tree() {
+            Ok(tree) => Ok(tree.root().into()),
+            Err(error) => Err(vec![Diagnostic::from_yaml(file, error)]),
+        },
+    }
 }
 
 fn unreadable(what: &str, error: &std::io::Error) -> Diagnostic {

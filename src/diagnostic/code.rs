@@ -99,6 +99,7 @@ codes! {
     JsonSyntax = "KT008", Input, Error, "JSON syntax error";
     NotJson = "KT009", Input, Error, "YAML value that JSON cannot express";
     OutputFailed = "KT010", Input, Error, "output cannot be written";
+    BadValue = "KT011", Input, Error, "value of the wrong form";
     CommandLine = "KT020", Input, Error, "command line not understood";
     UnknownCode = "KT021", Input, Error, "unknown diagnostic code";
     UnknownProfile = "KT022", Input, Error, "unknown CEL profile";

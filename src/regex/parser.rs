@@ -376,7 +376,12 @@ impl<'p> Parser<'p> {
         let node = Node {
             shape: Shape::Other,
             size: size.max(1),
-            states: (sub.states + 2).saturating_mul(copies64.max(1)),
+            // A count of zero leaves nothing of it.
+            states: if max == Some(0) {
+                1
+            } else {
+                (sub.states + 2).saturating_mul(copies64.max(1))
+            },
             height: sub.height + 1,
             // A count of zero drops what it repeats, counts of one do not multiply.
             repeats: if max == Some(0) {

@@ -6,18 +6,12 @@ use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
 
 /// A text in double quotes, with escapes where a character is not printable.
 pub fn quote(text: &str) -> String {
-    quote_with(text, '"', true)
+    quoted(text, '"', is_print)
 }
 
 /// [`quote`] with escapes for everything outside ASCII (`%+q`).
 pub fn quote_ascii(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        push(&mut out, c, '"', c.is_ascii());
-    }
-    out.push('"');
-    out
+    quoted(text, '"', |c| c.is_ascii())
 }
 
 /// [`quote`] of bytes that are text for the most part: error texts quote pieces that may end inside of a character.
@@ -38,14 +32,14 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
 
 /// A character in single quotes (`strconv.QuoteRune`).
 pub fn quote_char(c: char) -> String {
-    quote_with(c.encode_utf8(&mut [0; 4]), '\'', true)
+    quoted(c.encode_utf8(&mut [0; 4]), '\'', is_print)
 }
 
-fn quote_with(text: &str, mark: char, wide: bool) -> String {
+fn quoted(text: &str, mark: char, plain: fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(mark);
     for c in text.chars() {
-        push(&mut out, c, mark, c.is_ascii() || wide && is_print(c));
+        push(&mut out, c, mark, plain(c));
     }
     out.push(mark);
     out

@@ -51,7 +51,7 @@ pub fn has_wildcard(text: &str) -> bool {
 /// The position of the character after the one at `at`.
 fn next(text: &str, at: usize) -> usize {
     let mut at = at + 1;
-    while !text.is_char_boundary(at) {
+    while at < text.len() && !text.is_char_boundary(at) {
         at += 1;
     }
     at

@@ -3,7 +3,19 @@
 //! Numbers become what Kubernetes' JSON decoder makes of them: `1.0` is the integer 1.
 
 use super::{Builder, Document, Value};
-use crate::yaml::{Kind, Node, Number, emit::Emitter};
+use crate::yaml::{self, Kind, Node, Number, emit::Emitter};
+
+impl Document {
+    /// Reads the first document of a YAML text.
+    ///
+    /// # Errors
+    /// Where the text is not YAML, in the words of `sigs.k8s.io/yaml`.
+    pub fn from_yaml(text: &str) -> Result<Self, String> {
+        let tree = yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default())
+            .map_err(|error| format!("error converting YAML to JSON: {}", error.go_text()))?;
+        Ok(Self::from(tree.root()))
+    }
+}
 
 impl From<Node<'_>> for Document {
     fn from(node: Node<'_>) -> Self {

@@ -222,7 +222,7 @@ impl Composer<'_> {
     fn check_depth(&self, depth: usize, span: Span) -> Result<()> {
         if depth > self.depth {
             let message = format!("more than {} levels of nesting", self.depth);
-            return Err(Error::new(ErrorKind::Limit, span, message));
+            return Err(Error::new(ErrorKind::Depth, span, message));
         }
         Ok(())
     }

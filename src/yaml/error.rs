@@ -27,8 +27,10 @@ pub enum ErrorKind {
     Duplicate,
     /// A number that JSON cannot say: infinity or not-a-number.
     Number,
-    /// One of the reader's own limits.
-    Limit,
+    /// Deeper than the reader's limit.
+    Depth,
+    /// Larger than the reader's limit.
+    Size,
 }
 
 /// A refusal with its place.

@@ -367,7 +367,7 @@ impl<'a> Parser<'a> {
     pub(super) fn open(&mut self, frame: Frame, at: Mark) -> Result<()> {
         if self.frames.len() >= self.depth {
             let message = format!("more than {} levels of nesting", self.depth);
-            return Err(Error::new(ErrorKind::Limit, Span::at(at.at), message));
+            return Err(Error::new(ErrorKind::Depth, Span::at(at.at), message));
         }
         self.frames.push(frame);
         Ok(())

@@ -397,7 +397,7 @@ impl<'a> Scanner<'a> {
 
     fn too_deep(&self) -> Error {
         Error::new(
-            ErrorKind::Limit,
+            ErrorKind::Depth,
             Span::of(self.at, self.at),
             format!("more than {} levels of nesting", self.depth),
         )

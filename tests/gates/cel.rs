@@ -4,10 +4,11 @@ use std::path::Path;
 
 use kyvtest::{
     cel::{
-        host::NoHost,
+        host::{Mocks, NoHost},
         print,
         profile::Profile,
-        query::{Answer, Authorizer, Query, answer, with_value},
+        query::{Answer, Authorizer, Query, answer_with, with_value},
+        time::Timestamp,
         val::Val,
     },
     value::Document,
@@ -35,7 +36,10 @@ fn check_vector(row: &Vector, profile: &'static Profile, object: &Document) -> R
     let mut query = Query::new(&row.expr, profile);
     query.object = Some(object);
     query.cost_limit = Some(VECTOR_COST_LIMIT);
-    let got = match answer(&query) {
+    let mut world = Mocks::new();
+    world.set_now(Timestamp::parse("2026-06-07T08:09:10Z").expect("a point in time"));
+    world.set_seed(1);
+    let got = match answer_with(&query, &world) {
         Answer::Value {
             type_name, value, cost, ..
         } => (None, None, Some(type_name), Some(value), cost),

@@ -2,11 +2,11 @@
 
 use kyvtest::cel::{
     issue::Issues,
-    syntax::{Macros, ParseOptions, parse, print},
+    syntax::{Macros, ParseOptions, parse, print, print_with_offsets},
 };
 use serde::Deserialize;
 
-use crate::support::{Gate, jsonl, read, shared};
+use crate::support::{Gate, fixture, jsonl, read, shared};
 
 #[derive(Deserialize)]
 struct Input {
@@ -102,4 +102,78 @@ fn whole_text_of_errors() {
         rows: 2280,
     };
     error_gate(&gate, Issues::to_string, str::to_owned);
+}
+
+/// A row of our own: what cel-go answers, with the place of every node.
+#[derive(Deserialize)]
+struct OwnRow {
+    id: u32,
+    cel_go: String,
+    macros: Vec<String>,
+    expr: String,
+    tree: Option<String>,
+    error: Option<String>,
+}
+
+impl OwnRow {
+    fn options(&self) -> ParseOptions {
+        let on = |name: &str| self.macros.iter().any(|listed| listed == name);
+        let macros = Macros {
+            opt_map: on("opt"),
+            opt_flat_map: on("opt"),
+            two_variable: on("two"),
+            bind: on("bind"),
+            sort_by: on("lists"),
+            math: on("math"),
+            protos: on("protos"),
+            or_value_compat: on("orvalue"),
+            ..Macros::STANDARD
+        };
+        let options = match self.cel_go.as_str() {
+            "0.26.0" => ParseOptions::cel_go_0_26(macros),
+            "0.29.2" => ParseOptions::cel_go_0_29(macros),
+            "0.30.0" => ParseOptions::cel_go_0_30(macros),
+            other => panic!("row {}: no cel-go {other}", self.id),
+        };
+        ParseOptions {
+            optional_syntax: on("opt"),
+            ..options
+        }
+    }
+}
+
+#[test]
+fn own_rows() {
+    let rows = jsonl::<OwnRow>(&fixture("cel/parse.jsonl"));
+    let gate = Gate {
+        name: "cel_parse_own",
+        rows: 350,
+    };
+    gate.run(
+        &rows,
+        |row| row.id.to_string(),
+        |row| {
+            let expected = match (&row.tree, &row.error) {
+                (Some(tree), None) => format!("OK {tree}"),
+                (None, Some(error)) => format!("ERR {error}"),
+                _ => return Err("a row has a tree or an error".to_owned()),
+            };
+            let actual = match parse(&row.expr, &row.options()) {
+                Ok(ast) => format!("OK {}", print_with_offsets(&ast)),
+                Err(issues) => format!("ERR {issues}"),
+            };
+            compare(&expected, &actual, &row.expr)
+        },
+    );
+}
+
+#[test]
+fn size_limit() {
+    let limit = options().code_point_limit;
+    assert!(parse(&"é".repeat(limit), &options()).is_err_and(|issues| issues.list()[0].location.line == 1));
+    let issues = parse(&"x".repeat(limit + 1), &options()).expect_err("too long");
+    assert_eq!(
+        issues.to_string(),
+        "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100001, limit 100000"
+    );
 }

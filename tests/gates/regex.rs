@@ -1,4 +1,6 @@
 //! Room `regex` against Go's `regexp`: what is accepted, error texts, matches, groups, replacing, splitting.
+//!
+//! The rows of `fixtures/regex` are this project's own patterns and texts with the answers of Go 1.26.
 
 use kyvtest::regex::{Captures, Regex};
 use serde::Deserialize;

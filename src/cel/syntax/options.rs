@@ -107,7 +107,7 @@ impl ParseOptions {
             error_limit: 100,
             recovery_limit: 30,
             recovery_lookahead_limit: 256,
-            node_limit: 500_000,
+            node_limit: 200_000,
         }
     }
 

@@ -27,6 +27,11 @@ impl Problems {
     fn push(&mut self, problem: impl Into<String>) {
         self.texts.push(problem.into());
     }
+
+    /// Names say characters where they count bytes; label keys and values say bytes since they are called so.
+    fn label_unit(&self) -> &'static str {
+        if self.says_label_key { "bytes" } else { "characters" }
+    }
 }
 
 /// Adds what is wrong with a text.
@@ -159,9 +164,9 @@ fn expect(valid: bool, problem: &str, out: &mut Problems) {
     }
 }
 
-fn expect_length(text: &str, max: usize, out: &mut Problems) {
+fn expect_length(text: &str, max: usize, unit: &str, out: &mut Problems) {
     if text.len() > max {
-        out.push(format!("must be no more than {max} bytes"));
+        out.push(format!("must be no more than {max} {unit}"));
     }
 }
 
@@ -210,7 +215,7 @@ fn is_label_key(text: &[u8]) -> bool {
 }
 
 fn dns1123_label(text: &str, out: &mut Problems) {
-    expect_length(text, 63, out);
+    expect_length(text, 63, "characters", out);
     if is_label(text.as_bytes()) {
         return;
     }
@@ -227,7 +232,11 @@ fn dns1123_label(text: &str, out: &mut Problems) {
 }
 
 fn dns1123_subdomain(text: &str, out: &mut Problems) {
-    expect_length(text, 253, out);
+    subdomain(text, "characters", out);
+}
+
+fn subdomain(text: &str, unit: &str, out: &mut Problems) {
+    expect_length(text, 253, unit, out);
     if !is_subdomain(text.as_bytes()) {
         out.push(regex_problem(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
@@ -239,7 +248,7 @@ fn dns1123_subdomain(text: &str, out: &mut Problems) {
 }
 
 fn dns1035_label(text: &str, out: &mut Problems) {
-    expect_length(text, 63, out);
+    expect_length(text, 63, "characters", out);
     if !(is_label(text.as_bytes()) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
         out.push(regex_problem(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
@@ -285,7 +294,7 @@ fn qualified_name(text: &str, out: &mut Problems) {
                 out.push("prefix part must be non-empty");
             } else {
                 let before = out.texts.len();
-                dns1123_subdomain(prefix, out);
+                subdomain(prefix, out.label_unit(), out);
                 for problem in &mut out.texts[before..] {
                     problem.insert_str(0, "prefix part ");
                 }
@@ -308,7 +317,7 @@ fn qualified_name(text: &str, out: &mut Problems) {
     if name.is_empty() {
         out.push("name part must be non-empty");
     } else if name.len() > 63 {
-        out.push("name part must be no more than 63 bytes");
+        out.push(format!("name part must be no more than 63 {}", out.label_unit()));
     }
     if !is_label_key(name.as_bytes()) {
         out.push(format!("name part {}", label_key_problem()));
@@ -316,7 +325,7 @@ fn qualified_name(text: &str, out: &mut Problems) {
 }
 
 fn label_value(text: &str, out: &mut Problems) {
-    expect_length(text, 63, out);
+    expect_length(text, 63, out.label_unit(), out);
     if !(text.is_empty() || is_label_key(text.as_bytes())) {
         out.push(regex_problem(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \

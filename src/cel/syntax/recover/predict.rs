@@ -121,7 +121,8 @@ pub(super) struct Situation<'a> {
 pub(super) struct Predictor {
     atn: &'static Atn,
     stacks: Stacks,
-    automata: FxHashMap<StateId, Automaton>,
+    /// By the state of the decision.
+    automata: Vec<Automaton>,
 }
 
 /// The settings of one closure.
@@ -140,7 +141,7 @@ impl Predictor {
         Self {
             atn: Atn::get(),
             stacks: Stacks::new(),
-            automata: FxHashMap::default(),
+            automata: Atn::get().states.iter().map(|_| Automaton::default()).collect(),
         }
     }
 
@@ -190,7 +191,7 @@ impl Predictor {
     }
 
     fn node(&self, situation: &Situation<'_>, id: usize) -> &Node {
-        &self.automata[&situation.decision].nodes[id]
+        &self.automata[situation.decision as usize].nodes[id]
     }
 
     fn operator_rule(&self, decision: StateId) -> Option<Rule> {
@@ -201,7 +202,7 @@ impl Predictor {
     fn start(&mut self, situation: &Situation<'_>) -> usize {
         let operator_rule = self.operator_rule(situation.decision);
         let key = operator_rule.map_or(0, |_| situation.precedence);
-        let automaton = self.automata.entry(situation.decision).or_default();
+        let automaton = &mut self.automata[situation.decision as usize];
         if let Some(start) = automaton.starts.get(&key) {
             return *start;
         }
@@ -210,7 +211,7 @@ impl Predictor {
             configs = self.filter_precedence(&configs, situation.precedence);
         }
         let id = self.add_node(situation, configs, None, false, Vec::new());
-        let automaton = self.automata.entry(situation.decision).or_default();
+        let automaton = &mut self.automata[situation.decision as usize];
         automaton.starts.insert(key, id);
         id
     }
@@ -223,7 +224,7 @@ impl Predictor {
         conflict: bool,
         predicates: Vec<(i32, u8)>,
     ) -> usize {
-        let automaton = self.automata.entry(situation.decision).or_default();
+        let automaton = &mut self.automata[situation.decision as usize];
         if let Some(id) = automaton.ids.get(&configs.list) {
             return *id;
         }
@@ -262,9 +263,7 @@ impl Predictor {
             };
             self.add_node(situation, reach, accepts, conflict, predicates)
         });
-        if let Some(automaton) = self.automata.get_mut(&situation.decision) {
-            automaton.nodes[from].edges[edge] = Some(target);
-        }
+        self.automata[situation.decision as usize].nodes[from].edges[edge] = Some(target);
         target
     }
 

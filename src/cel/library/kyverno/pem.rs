@@ -1,0 +1,128 @@
+//! PEM blocks.
+//!
+//! Upstream counterpart: Go's `encoding/pem` `Decode`: the first block that is well formed, whatever stands around it.
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+const END: &[u8] = b"-----END ";
+const DASHES: &[u8] = b"-----";
+
+/// A block: its type and its bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) kind: String,
+    pub(super) bytes: Vec<u8>,
+    pub(super) headers: bool,
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+fn find_last(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).rposition(|window| window == needle)
+}
+
+/// The first line without the white space at its end, and what follows it.
+fn line(data: &[u8]) -> (&[u8], &[u8]) {
+    let (first, rest) = match data.iter().position(|&b| b == b'\n') {
+        Some(end) => (
+            data[..end].strip_suffix(b"\r").unwrap_or(&data[..end]),
+            &data[end + 1..],
+        ),
+        None => (data, &data[data.len()..]),
+    };
+    let length = first
+        .iter()
+        .rposition(|b| !matches!(b, b' ' | b'\t'))
+        .map_or(0, |last| last + 1);
+    (&first[..length], rest)
+}
+
+/// The first block, and what follows it.
+pub(super) fn decode(data: &[u8]) -> Option<(Block, &[u8])> {
+    let mut rest = data;
+    loop {
+        // The last beginning before the first end: beginnings without an end are passed over.
+        let end = find_end(rest)?;
+        let after_end = &rest[end + END.len()..];
+        if let Some(block) = block(rest, end, after_end) {
+            return Some((block, line(after_end).1));
+        }
+        rest = after_end;
+    }
+}
+
+/// An end stands at the start of a line.
+fn find_end(data: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + find(&data[from..], END)?;
+        if at > 0 && data[at - 1] == b'\n' {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+fn block(data: &[u8], end: usize, after_end: &[u8]) -> Option<Block> {
+    let begin = find_last(&data[..end], BEGIN)?;
+    if begin > 0 && data[begin - 1] != b'\n' {
+        return None;
+    }
+    let (title, mut body) = line(&data[begin + BEGIN.len()..end]);
+    let kind = title.strip_suffix(DASHES)?;
+    let mut headers = false;
+    while !body.is_empty() {
+        let (first, next) = line(body);
+        if !first.contains(&b':') {
+            break;
+        }
+        headers = true;
+        body = next;
+    }
+    let trailer = after_end.strip_prefix(kind)?.strip_prefix(DASHES)?;
+    if !line(trailer).0.is_empty() {
+        return None;
+    }
+    Some(Block {
+        kind: String::from_utf8_lossy(kind).into_owned(),
+        bytes: base64(body)?,
+        headers,
+    })
+}
+
+/// Standard base64 with padding; line breaks and blanks do not count.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.iter().copied().filter(|b| !b" \t\r\n".contains(b)).collect();
+    let mut out = Vec::with_capacity(digits.len() / 4 * 3);
+    let mut groups = digits.chunks(4).peekable();
+    while let Some(group) = groups.next() {
+        let &[a, b, c, d] = group else { return None };
+        let padding = match (c, d) {
+            (b'=', b'=') => 2,
+            (_, b'=') => 1,
+            _ => 0,
+        };
+        if padding > 0 && groups.peek().is_some() {
+            return None;
+        }
+        let mut value = 0_u32;
+        for digit in [a, b, c, d].into_iter().take(4 - padding) {
+            value = value << 6 | u32::from(sextet(digit)?);
+        }
+        value <<= 6 * padding;
+        out.extend_from_slice(&value.to_be_bytes()[1..4 - padding]);
+    }
+    Some(out)
+}
+
+fn sextet(digit: u8) -> Option<u8> {
+    Some(match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    })
+}

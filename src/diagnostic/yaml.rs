@@ -1,0 +1,29 @@
+//! The YAML reader's refusals as diagnostics.
+
+use super::{Code, Diagnostic, FileId, Span};
+use crate::yaml::{Error, ErrorKind};
+
+impl Diagnostic {
+    /// What the YAML reader refused in a file.
+    pub fn from_yaml(file: FileId, error: &Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Encoding
+            | ErrorKind::Separator
+            | ErrorKind::Token
+            | ErrorKind::Structure
+            | ErrorKind::Tag
+            | ErrorKind::Merge => Code::YamlSyntax,
+            ErrorKind::Alias => Code::YamlAliases,
+            ErrorKind::Key | ErrorKind::Number => Code::NotJson,
+            ErrorKind::Duplicate => Code::DuplicateKey,
+            ErrorKind::Depth => Code::YamlTooDeep,
+            ErrorKind::Size => Code::YamlTooLarge,
+        };
+        let span = |span: crate::yaml::Span| Span::new(file, span.start, span.end);
+        let mut diagnostic = Self::at(code, span(error.span()), error.message());
+        if let Some((place, label)) = error.related() {
+            diagnostic = diagnostic.with_label(span(place), label);
+        }
+        diagnostic
+    }
+}
