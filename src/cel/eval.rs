@@ -756,14 +756,17 @@ pub(super) fn invoke<'a>(context: &Context<'a>, call: &'a Call, args: &[Val<'a>]
             (_, Some(first)) => ops::missing_trait(context, *first, function.name),
             _ => NO_SUCH_OVERLOAD,
         },
+        // Upstream takes whatever is a string in Go, and a type is its name there.
         Dispatch::Regex(kind, regex) => match (kind, args) {
-            (RegexFunction::Matches, [Val::String(text), ..]) => Val::Bool(regex.is_match(text)),
-            (RegexFunction::Find, [Val::String(text), ..]) => match regex.find(text) {
+            (RegexFunction::Matches, [Val::String(text) | Val::Type(text), ..]) => Val::Bool(regex.is_match(text)),
+            (RegexFunction::Find, [Val::String(text) | Val::Type(text), ..]) => match regex.find(text) {
                 Some(found) => Val::String(&text[found]),
                 None => Val::String(""),
             },
-            (RegexFunction::FindAll, [Val::String(text), _]) => find_all(context, regex, text, -1),
-            (RegexFunction::FindAll, [Val::String(text), _, Val::Int(n)]) => find_all(context, regex, text, *n),
+            (RegexFunction::FindAll, [Val::String(text) | Val::Type(text), _]) => find_all(context, regex, text, -1),
+            (RegexFunction::FindAll, [Val::String(text) | Val::Type(text), _, Val::Int(n)]) => {
+                find_all(context, regex, text, *n)
+            }
             _ => NO_SUCH_OVERLOAD,
         },
     }

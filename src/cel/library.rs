@@ -60,7 +60,7 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
         math::declare(&mut library, version);
     }
     if libraries.encoders {
-        encoders::declare(&mut library);
+        encoders::declare(&mut library, behaviour);
     }
     if libraries.regex {
         regex::declare(&mut library);

@@ -35,6 +35,8 @@ pub struct Behaviour {
     pub optional_type_has_a_parameter: bool,
     /// An order with NaN is false (cel-go ≥ 0.30), or an error.
     pub nan_compares_false: bool,
+    /// The functions of the encoders library cost by the size of their argument (cel-go ≥ 0.30), or 1.
+    pub encoders_have_cost: bool,
     /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
     pub timestamps_are_strict: bool,
 }
@@ -51,6 +53,7 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     int_to_duration_is_declared: true,
     optional_type_has_a_parameter: false,
     nan_compares_false: false,
+    encoders_have_cost: false,
     timestamps_are_strict: false,
 };
 
@@ -66,12 +69,14 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     int_to_duration_is_declared: false,
     optional_type_has_a_parameter: true,
     nan_compares_false: false,
+    encoders_have_cost: false,
     timestamps_are_strict: false,
 };
 
 /// cel-go 0.30, which Kyverno 1.19 links.
 const CEL_GO_0_30: Behaviour = Behaviour {
     nan_compares_false: true,
+    encoders_have_cost: true,
     timestamps_are_strict: true,
     ..CEL_GO_0_29
 };
@@ -193,7 +198,7 @@ profile!(K8S_1_37, "k8s-1.37", Libraries {
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
-    math: Some(2), encoders: true, regex: true, bindings: true, kyverno: true, ..KUBERNETES_1_34
+    math: Some(3), encoders: true, regex: true, bindings: true, kyverno: true, ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
     quantity_sums_are_copies: false, ..CEL_GO_0_30
