@@ -232,7 +232,7 @@ impl<'a> Machine<'a> {
             Node::Map { entries } => self.eval_map(id, entries),
             Node::Struct { name, fields } => self.eval_struct(id, name, fields),
             Node::Fold(fold) => self.eval_fold(id, fold),
-            Node::Bind { slot, body, .. } => {
+            Node::Bind { slot, body } => {
                 let mark = self.trace.as_ref().map(|trace| trace.len());
                 let outer = self.slots[slot.0 as usize].take();
                 let value = self.eval(*body);

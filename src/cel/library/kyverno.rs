@@ -34,13 +34,15 @@ mod yaml;
 
 use super::super::{
     decl::Library,
+    profile::PolicyScope,
     types::Type,
     val::{Opaque, Val},
 };
 
-/// Adds the libraries of a cluster-wide policy.
-pub(crate) fn declare(library: &mut Library) {
-    outside::declare(library, outside::Scope::Cluster);
+/// Adds the libraries of a policy. One of a namespace has other functions under the names of `resource`: they lack the
+/// namespace parameter.
+pub(crate) fn declare(library: &mut Library, scope: PolicyScope) {
+    outside::declare(library, scope);
     image::declare(library);
     user::declare(library);
     hash::declare(library);
@@ -54,14 +56,6 @@ pub(crate) fn declare(library: &mut Library) {
     gzip::declare(library);
     exception::declare(library);
     or_value::declare(library);
-}
-
-/// The functions that a policy of one namespace has instead of the cluster-wide ones of the same names: those of
-/// `resource` lack the namespace parameter.
-pub(crate) fn namespaced() -> Library {
-    let mut library = Library::default();
-    outside::declare(&mut library, outside::Scope::Namespace);
-    library
 }
 
 pub(crate) use exception::EXCEPTION;
