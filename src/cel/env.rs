@@ -55,6 +55,11 @@ impl Env {
         }
     }
 
+    /// The environment of a Kyverno policy that belongs to a namespace: the methods of `resource` lack the namespace.
+    pub fn of_namespaced_policy(profile: &'static Profile) -> Self {
+        Self::new(profile).with_functions(super::library::kyverno::namespaced())
+    }
+
     /// Sets the name space in which names are looked up first.
     pub fn with_container(mut self, container: &str) -> Self {
         container.clone_into(&mut self.container);

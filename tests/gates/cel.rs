@@ -96,7 +96,12 @@ fn kyverno_1_19() {
 /// Own rows for what only Kyverno's environment has.
 #[test]
 fn kyverno_libraries() {
-    vectors("cel-kyverno-libraries", &fixture("cel/kyverno"), 509, Profile::kyverno());
+    vectors(
+        "cel-kyverno-libraries",
+        &fixture("cel/kyverno"),
+        300,
+        Profile::kyverno(),
+    );
 }
 
 fn golden() -> &'static Profile {

@@ -97,8 +97,7 @@ pub(super) fn declare(library: &mut Library) {
 fn make<'a>(context: &Context<'a>, fields: &[(&'a str, Val<'a>)]) -> Val<'a> {
     let (mut images, mut values) = (Vec::new(), Vec::new());
     for (field, items) in fields {
-        let items: Result<Vec<&str>, Val<'a>> =
-            items.list_iter().map(|item| native::string(context, item)).collect();
+        let items: Result<Vec<&str>, Val<'a>> = items.list_iter().map(|item| native::string(context, item)).collect();
         match items {
             Ok(items) if *field == "allowedImages" => images = items,
             Ok(items) => values = items,

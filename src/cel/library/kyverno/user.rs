@@ -72,7 +72,11 @@ impl Opaque for ServiceAccount {
 }
 
 pub(super) fn declare(library: &mut Library) {
-    library.add_structure(SERVICE_ACCOUNT, &[("Name", Type::String), ("Namespace", Type::String)], Some(make));
+    library.add_structure(
+        SERVICE_ACCOUNT,
+        &[("Name", Type::String), ("Namespace", Type::String)],
+        Some(make),
+    );
     for (name, id) in [
         ("parseServiceAccount", "parse_service_account_string_non_prefixed"),
         ("user.parseServiceAccount", "parse_service_account_string_prefixed"),
