@@ -175,10 +175,9 @@ pub fn read_first(text: &str, mode: Mode, limits: &Limits) -> Result<Tree, Error
         let message = format!("this text has more than {} bytes", limits.bytes);
         return Err(Error::new(ErrorKind::Size, Span::default(), message));
     }
-    let (text, invalid) = to_text(text.as_bytes());
     let source: Arc<str> = text.into();
     let span = Span::of(0, source.len());
-    document(&source, span, &invalid, mode, limits)
+    document(&source, span, &[], mode, limits)
 }
 
 /// The file as text with a final line feed, and the bytes that had to be replaced.

@@ -180,8 +180,10 @@ impl<'e> Checker<'e> {
 
     fn check_select(&mut self, id: ExprId, operand: ExprId, field: &str, test_only: bool) {
         // A dotted name is looked up as a whole first, unless a comprehension's variable hides its root.
-        if let Some(name) = qualified_name(self.ast, id)
-            && self.local(name.split('.').next().unwrap_or_default()).is_none()
+        if let Some(root) = chain_root(self.ast, id)
+            && self.local(root).is_none()
+            && self.env.has_dotted(root)
+            && let Some(name) = qualified_name(self.ast, id)
             && self.resolve_global(id, &name)
         {
             return;
@@ -273,7 +275,9 @@ impl<'e> Checker<'e> {
             return;
         };
         // `a.b.c(x)` is the function `a.b.c` where there is one, else the method `c` of `a.b`.
-        if let Some(prefix) = qualified_name(self.ast, receiver)
+        if let Some(root) = chain_root(self.ast, receiver)
+            && env.has_dotted(root)
+            && let Some(prefix) = qualified_name(self.ast, receiver)
             && let Some(declared) = env.function(&format!("{prefix}.{function}"))
         {
             return self.resolve(id, declared, None, args, true);
@@ -531,6 +535,21 @@ fn literal_type(literal: &Literal) -> Type {
         Literal::Double(_) => Type::Double,
         Literal::String(_) => Type::String,
         Literal::Bytes(_) => Type::Bytes,
+    }
+}
+
+/// The name at the root of a chain of selections, if it is one.
+fn chain_root(ast: &Ast, mut id: ExprId) -> Option<&str> {
+    loop {
+        match ast.expr(id) {
+            Expr::Ident(name) => return Some(name),
+            Expr::Select {
+                operand,
+                test_only: false,
+                ..
+            } => id = *operand,
+            _ => return None,
+        }
     }
 }
 

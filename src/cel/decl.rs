@@ -3,7 +3,7 @@
 //! Upstream counterpart: cel-go `common/decls`, with the cost hooks of `interpreter/runtimecost.go` and
 //! `k8s.io/apiserver/pkg/cel/library/cost.go` beside the overloads they belong to.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     context::Context,
@@ -167,6 +167,8 @@ pub struct Library {
     functions: FxHashMap<&'static str, Function>,
     /// Names that stand for types (`int`, `net.IP`), by run-time name.
     types: FxHashMap<&'static str, Type>,
+    /// The first words of all dotted names.
+    namespaces: FxHashSet<&'static str>,
     constants: Vec<Constant>,
     structures: Vec<Structure>,
 }
@@ -199,6 +201,7 @@ pub type Make = for<'a> fn(&Context<'a>, &[(&'a str, Val<'a>)]) -> Val<'a>;
 impl Library {
     /// Adds overloads to a function.
     pub fn add(&mut self, name: &'static str, overloads: impl IntoIterator<Item = Overload>) -> &mut Function {
+        self.add_namespace(name);
         let function = self.functions.entry(name).or_insert_with(|| Function {
             name,
             overloads: Vec::new(),
@@ -219,6 +222,7 @@ impl Library {
 
     /// Declares a name that stands for a type.
     pub fn add_type(&mut self, name: &'static str, t: Type) {
+        self.add_namespace(name);
         self.types.insert(name, t);
     }
 
@@ -244,6 +248,17 @@ impl Library {
     /// The structures.
     pub fn structures(&self) -> &[Structure] {
         &self.structures
+    }
+
+    fn add_namespace(&mut self, name: &'static str) {
+        if let Some((first, _)) = name.split_once('.') {
+            self.namespaces.insert(first);
+        }
+    }
+
+    /// Whether a function or type has a dotted name that starts with this word.
+    pub(crate) fn has_namespace(&self, first: &str) -> bool {
+        self.namespaces.contains(first)
     }
 
     /// A function by its full name.

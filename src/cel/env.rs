@@ -135,6 +135,21 @@ impl Env {
         found(name)
     }
 
+    /// Whether some variable, type, structure or function has a dotted name that starts with `root`; where none has, a
+    /// chain of selections is nothing but that.
+    pub(crate) fn has_dotted(&self, root: &str) -> bool {
+        let under = |name: &str| name.strip_prefix(root).is_some_and(|rest| rest.starts_with('.'));
+        !self.container.is_empty()
+            || root.starts_with('.')
+            || self.profile.library().has_namespace(root)
+            || self
+                .functions
+                .as_deref()
+                .is_some_and(|library| library.has_namespace(root))
+            || self.variables.iter().any(|variable| under(&variable.name))
+            || self.structs.keys().any(|name| under(name))
+    }
+
     /// A name outside of all comprehensions.
     pub(crate) fn global(&self, name: &str) -> Option<Global> {
         self.candidates(name, |name| {

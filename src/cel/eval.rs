@@ -77,6 +77,7 @@ pub fn evaluate<'a>(
         limit: counting.unwrap_or(u64::MAX),
         cost: 0,
         cancelled: false,
+        final_cost: 0,
         stopped_early: false,
         trace: None,
     };
@@ -104,6 +105,7 @@ pub(super) struct Machine<'a> {
     cost: u64,
     /// Whether the limit was exceeded; nothing is counted any more then, and loops end.
     pub(super) cancelled: bool,
+    final_cost: u64,
     /// Whether a call or literal stopped at an argument's error before all its arguments were evaluated.
     stopped_early: bool,
     pub(super) trace: Option<Box<Trace<'a>>>,
@@ -121,12 +123,20 @@ impl<'a> Machine<'a> {
     /// Adds to the cost.
     #[inline]
     pub(super) fn charge(&mut self, amount: u64) {
-        if self.cancelled {
-            return;
-        }
         self.cost = self.cost.saturating_add(amount);
         if self.cost > self.limit {
+            self.exceed();
+        }
+    }
+
+    /// Ends the evaluation at the cost that it had when the limit was first exceeded.
+    #[cold]
+    fn exceed(&mut self) {
+        if self.cancelled {
+            self.cost = self.final_cost;
+        } else {
             self.cancelled = true;
+            self.final_cost = self.cost;
         }
     }
 

@@ -12,7 +12,7 @@ mod optional;
 pub(crate) mod pattern;
 mod regex;
 mod sets;
-mod sizes;
+pub(crate) mod sizes;
 mod standard;
 pub(crate) mod strings;
 
@@ -83,8 +83,14 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
 
 /// Declares what the libraries need in an environment besides functions: structures, receivers, the authorizer.
 pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
+    let kyverno = env.profile().libraries.kyverno.is_some();
     for structure in kubernetes::structs::structs() {
-        env.declare_struct(&structure.name, structure.fields);
+        // Kyverno's request also has the objects.
+        let objects = ["object", "oldObject"].map(|name| (name.into(), Type::Dyn));
+        let objects = objects
+            .into_iter()
+            .filter(|_| kyverno && &*structure.name == kubernetes::structs::ADMISSION_REQUEST);
+        env.declare_struct(&structure.name, structure.fields.into_iter().chain(objects));
     }
     let library = env.profile().library();
     for structure in library.structures() {
@@ -94,7 +100,7 @@ pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
     for constant in library.constants() {
         env.declare_constant(constant.name, constant.declared.clone(), constant.value);
     }
-    if env.profile().libraries.kyverno.is_some() {
+    if kyverno {
         env.declare("exceptions", Type::structure(kyverno::EXCEPTION));
     }
     if authorizer {

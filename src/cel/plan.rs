@@ -737,7 +737,7 @@ impl Constant {
             item.add_to(&mut builder);
         }
         builder.end();
-        Constant::Document(builder.finish())
+        Constant::Document(builder.finish().into_literal())
     }
 
     fn map(entries: Vec<(Constant, Constant)>) -> Self {
@@ -754,7 +754,7 @@ impl Constant {
                 }
             }
             builder.end();
-            return Constant::Document(builder.finish());
+            return Constant::Document(builder.finish().into_literal());
         }
         let mut kept: Vec<(Constant, Constant)> = Vec::with_capacity(entries.len());
         for (key, value) in entries {

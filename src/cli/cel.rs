@@ -12,9 +12,11 @@ use crate::{
         authorizer::AuthorizerRules,
         compile::CompileError,
         eval::COST_LIMIT_EXCEEDED,
+        host::Mocks,
         issue::Source,
         profile::Profile,
         query::{Answer, Authorizer, Query, answer_with},
+        time::Timestamp,
     },
     diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     value::Document,
@@ -163,7 +165,7 @@ impl Args {
             },
             ..Query::new(expr, profile)
         };
-        let answer = answer_with(&query, &rules.unwrap_or_default());
+        let answer = answer_with(&query, &world(rules));
         if self.format == Format::Json {
             writeln!(output.artefact(), "{}", answer_json(&Json::Null, &answer))?;
         } else if let Answer::Value {
@@ -368,8 +370,27 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
         },
         ..Query::new(expr, profile)
     };
-    let answer = answer_with(&query, &rules.unwrap_or_default());
+    let answer = answer_with(&query, &world(rules));
     Ok(answer_json(row.get("id").unwrap_or(&Json::Null), &answer))
+}
+
+/// The world of an expression on the command line: a clock, random numbers, an authorizer; a cluster without objects.
+fn world(rules: Option<AuthorizerRules>) -> Mocks {
+    let mut world = Mocks::new();
+    let since_1970 = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    world.set_seed(since_1970.as_nanos() as u64);
+    if let Some(now) = Timestamp::from_seconds(since_1970.as_secs() as i64) {
+        world.set_now(Timestamp {
+            nanos: since_1970.subsec_nanos(),
+            ..now
+        });
+    }
+    if let Some(rules) = rules {
+        world.set_authorizer(rules);
+    }
+    world
 }
 
 /// A JSON reader's words without the place, which we show ourselves.

@@ -99,7 +99,7 @@ fn kyverno_libraries() {
     vectors(
         "cel-kyverno-libraries",
         &fixture("cel/kyverno"),
-        509,
+        300,
         Profile::kyverno(),
     );
 }

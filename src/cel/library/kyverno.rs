@@ -14,6 +14,7 @@ mod certificate;
 mod deflate;
 mod der;
 mod exception;
+mod extensions;
 mod go_json;
 mod gzip;
 mod hash;
