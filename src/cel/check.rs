@@ -3,6 +3,10 @@
 //! Upstream counterpart: cel-go `checker/checker.go`. The result keeps, for every node, its type and what its name or
 //! function stands for; the planner needs nothing else.
 
+mod unchecked;
+
+pub use unchecked::unchecked;
+
 use super::{
     ast::{Ast, Comprehension, Expr, ExprId, Literal, MapEntry, Name, StructField},
     decl::Function,
@@ -10,6 +14,7 @@ use super::{
     infer::{Inference, most_general},
     issue::{IssueSink, Issues, Source},
     types::Type,
+    wrapper,
 };
 
 /// What a node's name or function stands for.
@@ -30,6 +35,10 @@ pub(crate) enum Reference {
         overloads: Vec<u16>,
         namespaced: bool,
     },
+    /// A name that is not declared, in an expression that is not checked: what it may be short for.
+    Unbound(Name),
+    /// A function that is not declared, in an expression that is not checked.
+    UnknownFunction,
 }
 
 /// A checked expression.
@@ -170,7 +179,7 @@ impl<'e> Checker<'e> {
     fn resolve_global(&mut self, id: ExprId, name: &str) -> bool {
         let (reference, t) = match self.env.global(name) {
             Some(Global::Variable(number, t)) => (Reference::Variable(number), t),
-            Some(Global::Type(name, t)) => (Reference::Type(name), t),
+            Some(Global::Type(name, t)) => (Reference::Type(wrapper::value_type(name, &t)), t),
             None => return false,
         };
         self.set(id, t);
@@ -436,6 +445,11 @@ impl<'e> Checker<'e> {
                 Type::Struct(_) => {
                     self.references[id.index()] = Reference::Type(name.clone());
                     self.set(id, (*t).clone());
+                    Some(name)
+                }
+                wrapper @ Type::Wrapper(_) => {
+                    self.references[id.index()] = Reference::Type(name.clone());
+                    self.set(id, wrapper.clone());
                     Some(name)
                 }
                 other => {

@@ -20,6 +20,7 @@ use super::{
     program::*,
     trace::Trace,
     val::{NO_SUCH_OVERLOAD, Val},
+    wrapper,
 };
 use crate::value::Key;
 
@@ -243,6 +244,12 @@ impl<'a> Machine<'a> {
                 self.observe_value(id, value);
                 value
             }
+            Node::Unbound(names) => {
+                let value = self.context.error(format_args!("no such attribute(s): {names}"));
+                self.observe_value(id, value);
+                value
+            }
+            Node::UnknownCall { function, args } => self.eval_unknown_call(id, function, args),
             Node::OptionalOr(a, b) => {
                 let value = match self.eval(*a) {
                     Val::Optional(None) => self.eval(*b),
@@ -549,6 +556,17 @@ impl<'a> Machine<'a> {
         value
     }
 
+    fn eval_unknown_call(&mut self, id: NodeId, function: &str, args: &[NodeId]) -> Val<'a> {
+        let values: Vec<Val<'a>> = args.iter().map(|&arg| self.eval(arg)).collect();
+        let value = match (values.iter().find(|value| value.is_error()), values.first()) {
+            (Some(error), _) => *error,
+            (None, Some(first)) => ops::missing_trait(&self.context, *first, function),
+            (None, None) => NO_SUCH_OVERLOAD,
+        };
+        self.observe_value(id, value);
+        value
+    }
+
     /// A call that stopped early is charged only if the search finds old values for all its arguments.
     #[cold]
     fn charge_stopped_call(&mut self, call: &'a Call, result: Val<'a>) {
@@ -664,14 +682,19 @@ impl<'a> Machine<'a> {
 
     fn eval_struct(&mut self, id: NodeId, name: &str, fields: &'a [(super::ast::Name, NodeId, bool)]) -> Val<'a> {
         let mut failed = None;
-        for (_, value, _) in fields {
+        let mut given = None;
+        for (_, value, optional) in fields {
             let value = self.eval(*value);
-            if value.is_error() {
-                failed = Some(value);
-                break;
+            match value {
+                Val::Error(_) => {
+                    failed = Some(value);
+                    break;
+                }
+                Val::Optional(inner) if *optional => given = inner.copied(),
+                value => given = Some(value),
             }
         }
-        let value = failed.unwrap_or_else(|| self.context.error(format_args!("unknown type '{name}'")));
+        let value = failed.unwrap_or_else(|| wrapper::make(&self.context, name, given));
         let parts: Vec<NodeId> = fields.iter().map(|(_, value, _)| *value).collect();
         self.charge_literal(id, &parts, cost::STRUCT, value);
         value

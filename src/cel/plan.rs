@@ -143,8 +143,12 @@ impl<'c> Planner<'c> {
                 for field in fields {
                     planned.push((field.name.clone(), self.plan(field.value)?, field.optional));
                 }
+                let name = match &checked.references[id.index()] {
+                    Reference::Type(name) => name,
+                    _ => type_name,
+                };
                 Ok(self.push(Node::Struct {
-                    name: type_name.clone(),
+                    name: name.clone(),
                     fields: planned.into(),
                 }))
             }
@@ -169,7 +173,8 @@ impl<'c> Planner<'c> {
         match &self.checked.references[id.index()] {
             Reference::Variable(number) => Ok(self.attribute(Root::Variable(*number))),
             Reference::Type(name) => Ok(self.constant(Constant::Type(name.clone()))),
-            Reference::None | Reference::Local | Reference::Function { .. } => {
+            Reference::Unbound(names) => Ok(self.push(Node::Unbound(names.clone()))),
+            Reference::None | Reference::Local | Reference::Function { .. } | Reference::UnknownFunction => {
                 Err(ProgramError(format!("reference to undefined type: {name}")))
             }
         }
@@ -225,6 +230,9 @@ impl<'c> Planner<'c> {
         if function == "_?._" {
             return self.plan_index(args, true);
         }
+        if self.checked.references[id.index()] == Reference::UnknownFunction {
+            return self.plan_unknown_call(function, target, args);
+        }
         let Reference::Function {
             name,
             overloads,
@@ -254,6 +262,21 @@ impl<'c> Planner<'c> {
             _ => None,
         };
         self.plan_function(function, only, planned)
+    }
+
+    /// A function that nobody declared is an error of evaluation, unless it has no arguments.
+    fn plan_unknown_call(&mut self, function: &str, target: Option<ExprId>, args: &[ExprId]) -> Planned {
+        let mut planned = Vec::with_capacity(args.len() + 1);
+        for arg in target.into_iter().chain(args.iter().copied()) {
+            planned.push(self.plan(arg)?);
+        }
+        if planned.is_empty() {
+            return Err(ProgramError(format!("no such overload: {function}()")));
+        }
+        Ok(self.push(Node::UnknownCall {
+            function: function.into(),
+            args: planned.into(),
+        }))
     }
 
     fn plan_logical(&mut self, args: &[ExprId], node: impl FnOnce(Box<[NodeId]>) -> Node) -> Planned {

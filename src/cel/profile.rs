@@ -97,6 +97,8 @@ pub struct Libraries {
     pub two_variables: bool,
     /// cel-go bindings (`cel.bind`).
     pub bindings: bool,
+    /// cel-go network (`ip`, `cidr`).
+    pub network: bool,
     /// Kubernetes' base libraries: url, regex, lists; the version of lists (1 adds `includes`).
     pub kubernetes_lists: Option<u32>,
     /// Kubernetes' regex and url.
@@ -121,6 +123,7 @@ const KUBERNETES_1_34: Libraries = Libraries {
     regex: false,
     two_variables: true,
     bindings: false,
+    network: false,
     kubernetes_lists: Some(0),
     kubernetes_base: true,
     kubernetes_types: true,
@@ -213,11 +216,11 @@ profile!(GOLDEN_CEL, "golden-cel", Libraries {
 });
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
-    two_variables: true, bindings: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
+    two_variables: true, bindings: true, network: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
     authorizer: false, json_patch: false, kyverno: false,
 }, CEL_GO_0_30, {
     syntax: ParseOptions::cel_go_0_30(Macros {
-        exists_one_camel: true, bind: true, math: true, protos: true, ..Macros::KUBERNETES
+        exists_one_camel: true, bind: true, block: true, math: true, protos: true, ..Macros::KUBERNETES
     }),
     homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None, shows_cost: false,
 });
