@@ -14,7 +14,6 @@ use super::{
     infer::{Inference, most_general},
     issue::{IssueSink, Issues, Source},
     types::Type,
-    wrapper,
 };
 
 /// What a node's name or function stands for.
@@ -179,7 +178,7 @@ impl<'e> Checker<'e> {
     fn resolve_global(&mut self, id: ExprId, name: &str) -> bool {
         let (reference, t) = match self.env.global(name) {
             Some(Global::Variable(number, t)) => (Reference::Variable(number), t),
-            Some(Global::Type(name, t)) => (Reference::Type(wrapper::value_type(name, &t)), t),
+            Some(Global::Type(name, t)) => (Reference::Type(name), t),
             None => return false,
         };
         self.set(id, t);

@@ -510,6 +510,8 @@ impl<'a> Machine<'a> {
                 },
                 _ => Found::Missing(Missing::Key(key)),
             },
+            Val::Optional(_) => Found::Missing(Missing::Key(key)),
+            _ if self.context.profile.behaviour.presence_needs_a_container => Found::Error(self.missing_key(key)),
             _ => Found::Missing(Missing::Key(key)),
         }
     }
@@ -683,15 +685,16 @@ impl<'a> Machine<'a> {
     fn eval_struct(&mut self, id: NodeId, name: &str, fields: &'a [(super::ast::Name, NodeId, bool)]) -> Val<'a> {
         let mut failed = None;
         let mut given = None;
-        for (_, value, optional) in fields {
+        for (field, value, optional) in fields {
             let value = self.eval(*value);
             match value {
                 Val::Error(_) => {
                     failed = Some(value);
                     break;
                 }
-                Val::Optional(inner) if *optional => given = inner.copied(),
-                value => given = Some(value),
+                Val::Optional(None) if *optional => {}
+                Val::Optional(Some(inner)) if *optional => given = Some((&**field, *inner)),
+                value => given = Some((&**field, value)),
             }
         }
         let value = failed.unwrap_or_else(|| wrapper::make(&self.context, name, given));

@@ -14,6 +14,7 @@ use super::{
     host::NoHost,
     program::*,
     val::Val,
+    wrapper,
 };
 use crate::{regex::Regex, value::Builder};
 
@@ -143,9 +144,8 @@ impl<'c> Planner<'c> {
                 for field in fields {
                     planned.push((field.name.clone(), self.plan(field.value)?, field.optional));
                 }
-                let name = match &checked.references[id.index()] {
-                    Reference::Type(name) => name,
-                    _ => type_name,
+                let Reference::Type(name) = &checked.references[id.index()] else {
+                    return Err(ProgramError(format!("unknown type: {type_name}")));
                 };
                 Ok(self.push(Node::Struct {
                     name: name.clone(),
@@ -172,6 +172,10 @@ impl<'c> Planner<'c> {
     fn plan_global(&mut self, id: ExprId, name: &str) -> Planned {
         match &self.checked.references[id.index()] {
             Reference::Variable(number) => Ok(self.attribute(Root::Variable(*number))),
+            // Upstream knows the messages as types, but not as values.
+            Reference::Type(name) if wrapper::is_message(name) => {
+                Err(ProgramError(format!("reference to undefined type: {name}")))
+            }
             Reference::Type(name) => Ok(self.constant(Constant::Type(name.clone()))),
             Reference::Unbound(names) => Ok(self.push(Node::Unbound(names.clone()))),
             Reference::None | Reference::Local | Reference::Function { .. } | Reference::UnknownFunction => {
@@ -448,6 +452,21 @@ impl<'c> Planner<'c> {
         } else {
             return Err(ProgramError(format!("no such overload: {name}")));
         };
+        // Only an expression that is not checked can get here with another number of arguments.
+        let wanted = match binding {
+            Binding::Unary => 1,
+            Binding::Binary => 2,
+            Binding::Variadic => args.len(),
+        };
+        if args.len() != wanted {
+            let signature = match args.len() {
+                0 => "",
+                1 => "arg",
+                2 => "lhs, rhs",
+                _ => "...",
+            };
+            return Err(ProgramError(format!("no such overload: {name}({signature})")));
+        }
         Ok(Call {
             function,
             args: args.into(),

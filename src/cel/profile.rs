@@ -37,6 +37,10 @@ pub struct Behaviour {
     pub nan_compares_false: bool,
     /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
     pub timestamps_are_strict: bool,
+    /// A presence test, or an optional selection, on what has no fields is an error (cel-go's
+    /// `EnableErrorOnBadPresenceTest`, which only the conformance tests ask for), or false. On an optional value it is
+    /// false in any case, as cel-spec wants it.
+    pub presence_needs_a_container: bool,
 }
 
 /// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor, and the libraries of Kubernetes 1.35 and 1.36.
@@ -52,6 +56,7 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     optional_type_has_a_parameter: false,
     nan_compares_false: false,
     timestamps_are_strict: false,
+    presence_needs_a_container: false,
 };
 
 /// cel-go 0.29, which Kubernetes 1.37 vendors, and the libraries of Kubernetes 1.37.
@@ -67,6 +72,7 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     optional_type_has_a_parameter: true,
     nan_compares_false: false,
     timestamps_are_strict: false,
+    presence_needs_a_container: false,
 };
 
 /// cel-go 0.30, which Kyverno 1.19 links.
@@ -218,7 +224,9 @@ profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
     two_variables: true, bindings: true, network: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
     authorizer: false, json_patch: false, kyverno: false,
-}, CEL_GO_0_30, {
+}, Behaviour {
+    presence_needs_a_container: true, ..CEL_GO_0_30
+}, {
     syntax: ParseOptions::cel_go_0_30(Macros {
         exists_one_camel: true, bind: true, block: true, math: true, protos: true, ..Macros::KUBERNETES
     }),

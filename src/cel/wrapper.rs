@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: cel-go `common/types/{types,provider}.go`. A literal such as
 //! `google.protobuf.Int64Value{value: 1}` is its value. The other messages of protobuf have no literals here: no policy
-//! uses them.
+//! uses them. The text of a value that does not fit at run time is ours.
 
 use std::sync::LazyLock;
 
@@ -44,16 +44,13 @@ pub(super) fn fields(name: &str) -> Option<&'static [(Name, Type)]> {
     position(name).map(|i| &FIELDS[i][..])
 }
 
-/// The run-time name of the type that a name stands for: of a wrapper, that of its value.
-pub(super) fn value_type(name: Name, t: &Type) -> Name {
-    match t {
-        Type::Type(Some(inner)) if matches!(**inner, Type::Wrapper(_)) => inner.runtime_name().into(),
-        _ => name,
-    }
+/// Whether a name is that of a wrapper message.
+pub(super) fn is_message(name: &str) -> bool {
+    position(name).is_some()
 }
 
 /// The value of a message literal, from its field if it is given.
-pub(super) fn make<'a>(context: &Context<'a>, name: &str, given: Option<Val<'a>>) -> Val<'a> {
+pub(super) fn make<'a>(context: &Context<'a>, name: &str, given: Option<(&str, Val<'a>)>) -> Val<'a> {
     let Some(i) = position(name) else {
         return context.error(format_args!("unknown type '{name}'"));
     };
@@ -70,7 +67,11 @@ pub(super) fn make<'a>(context: &Context<'a>, name: &str, given: Option<Val<'a>>
         Type::Uint => Val::Uint(0),
         _ => Val::String(""),
     };
-    let value = given.unwrap_or(zero);
+    let value = match given {
+        None => zero,
+        Some(("value", value)) => value,
+        Some((other, _)) => return context.error(format_args!("no such field: {other}")),
+    };
     if value.type_name() != zero.type_name() {
         return fail(&format!("unsupported conversion from '{}'", value.type_name()));
     }

@@ -8,6 +8,7 @@ use kyvtest::cel::{
     eval::{Activation, evaluate},
     host::NoHost,
     plan::plan,
+    print::go_display,
     profile::Profile,
     syntax::{self, Macros, ParseOptions},
     types::Type,
@@ -17,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::{
-    support::{Gate, jsonl, shared},
+    support::{Gate, fixture, jsonl, shared},
     textproto::{self, Message},
 };
 
@@ -319,4 +320,71 @@ fn cel_spec() {
         rows: 1783,
     }
     .run(&named(rows), |(id, _)| id.clone(), |(_, row)| judge(row));
+}
+
+/// An expression with `i`, an int, and `w`, an int that may be null, and cel-go's answer.
+#[derive(Debug, Deserialize)]
+struct Probe {
+    expr: String,
+    #[serde(default)]
+    unchecked: bool,
+    #[serde(rename = "type")]
+    declared: Option<String>,
+    answer: String,
+}
+
+/// The static type, and the phase and text of an error, or the run-time type and the value if it is a scalar.
+fn probe(probe: &Probe) -> (Option<String>, String) {
+    let mut env = Env::new(profile());
+    env.declare("i", Type::Int);
+    env.declare("w", Type::wrapper(Type::Int));
+    let checked = match syntax::parse(&probe.expr, &profile().syntax) {
+        Ok(ast) if probe.unchecked => Ok(unchecked(ast, &env)),
+        Ok(ast) => check(ast, &probe.expr, &env),
+        Err(issues) => Err(issues),
+    };
+    let checked = match checked {
+        Ok(checked) => checked,
+        Err(issues) => return (None, format!("C {}", issues.first_line())),
+    };
+    let program = match plan(&checked, &env) {
+        Ok(program) => program,
+        Err(error) => return (None, format!("P {error}")),
+    };
+    let declared = (!probe.unchecked).then(|| checked.result_type().declared_name());
+    let scratch = Scratch::new();
+    let activation = Activation {
+        values: &[Some(Val::Int(1)), Some(Val::Int(2))],
+        variables: None,
+    };
+    let answer = match evaluate(&program, &scratch, activation, &NoHost, None).value {
+        Val::Error(error) => format!("E {error}"),
+        value @ (Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_) | Val::Type(_)) => {
+            format!("V {} {}", value.type_name(), go_display(value))
+        }
+        value => format!("V {}", value.type_name()),
+    };
+    (declared, answer)
+}
+
+#[test]
+fn unchecked_and_wrapped() {
+    let rows: Vec<Probe> = jsonl(&fixture("cel/cel-spec-answers.jsonl"));
+    Gate {
+        name: "cel-spec-own",
+        rows: 100,
+    }
+    .run(
+        &rows,
+        |row| format!("{}{}", if row.unchecked { "unchecked " } else { "" }, row.expr),
+        |row| {
+            let got = probe(row);
+            let want = (row.declared.clone(), row.answer.clone());
+            if got == want {
+                Ok(())
+            } else {
+                Err(format!("want {want:?}, got {got:?}"))
+            }
+        },
+    );
 }

@@ -54,7 +54,7 @@ impl<'e> Resolver<'e> {
             Expr::Literal(_) => {}
             Expr::Ident(name) if self.is_local(name) => self.set(id, Reference::Local),
             Expr::Ident(name) => {
-                if !self.global(id, name) {
+                if !self.global(id, name, whole.is_none()) {
                     self.unbound(id, whole.unwrap_or(name));
                 }
             }
@@ -89,11 +89,12 @@ impl<'e> Resolver<'e> {
         }
     }
 
-    fn global(&mut self, id: ExprId, name: &str) -> bool {
+    /// `types`: whether the name may be that of a type; one that is selected from may not.
+    fn global(&mut self, id: ExprId, name: &str, types: bool) -> bool {
         let reference = match self.env.global(name) {
             Some(Global::Variable(number, _)) => Reference::Variable(number),
-            Some(Global::Type(name, t)) => Reference::Type(wrapper::value_type(name, &t)),
-            None => return false,
+            Some(Global::Type(name, _)) if types && !wrapper::is_message(&name) => Reference::Type(name),
+            Some(Global::Type(..)) | None => return false,
         };
         self.set(id, reference);
         true
@@ -113,7 +114,7 @@ impl<'e> Resolver<'e> {
         if let Some(name) = &name
             && !test_only
             && !self.is_local(name.split('.').next().unwrap_or_default())
-            && self.global(id, name)
+            && self.global(id, name, whole.is_none())
         {
             return;
         }

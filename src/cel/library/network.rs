@@ -1,7 +1,8 @@
 //! cel-go's network library: `ip`, `cidr` and their kin.
 //!
 //! Upstream counterpart: cel-go `ext/network.go` (0.30). It has the functions of Kubernetes' ip and cidr libraries, which
-//! are used here, and `isMask`. Deviations: errors of `cidr` and equality with another type follow Kubernetes.
+//! are used here, and `isMask`. Deviations: errors of `cidr` and equality with another type follow
+//! Kubernetes, and literals are not read before the evaluation.
 
 use super::kubernetes::{cidr, ip};
 use crate::cel::{
