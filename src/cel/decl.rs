@@ -189,7 +189,12 @@ pub struct Structure {
     pub name: &'static str,
     /// The fields and their types.
     pub fields: Vec<(&'static str, Type)>,
+    /// Makes a value of some fields, for structures that an expression may make.
+    pub make: Option<Make>,
 }
+
+/// Makes a value of a structure; the fields are those that the expression names.
+pub type Make = for<'a> fn(&Context<'a>, &[(&'a str, Val<'a>)]) -> Val<'a>;
 
 impl Library {
     /// Adds overloads to a function.
@@ -223,10 +228,11 @@ impl Library {
     }
 
     /// Declares a structure.
-    pub fn add_structure(&mut self, name: &'static str, fields: &[(&'static str, Type)]) {
+    pub fn add_structure(&mut self, name: &'static str, fields: &[(&'static str, Type)], make: Option<Make>) {
         self.structures.push(Structure {
             name,
             fields: fields.to_vec(),
+            make,
         });
     }
 

@@ -233,7 +233,7 @@ impl<'a> Machine<'a> {
             Node::Map { entries } => self.eval_map(id, entries),
             Node::Struct { name, fields } => self.eval_struct(id, name, fields),
             Node::Fold(fold) => self.eval_fold(id, fold),
-            Node::Bind { slot, body, .. } => {
+            Node::Bind { slot, body } => {
                 let mark = self.trace.as_ref().map(|trace| trace.len());
                 let outer = self.slots[slot.0 as usize].take();
                 let value = self.eval(*body);
@@ -377,13 +377,23 @@ impl<'a> Machine<'a> {
             optional = true;
         }
         for (i, qualifier) in attribute.qualifiers.iter().enumerate() {
+            let optional_so_far = optional;
             let (found, is_optional, test_only) = match qualifier {
                 Qualifier::Field {
                     name,
                     hash,
                     optional,
                     test_only,
-                } => (self.field(object, name, *hash), *optional, *test_only),
+                } => {
+                    let tested = *test_only || *optional || optional_so_far;
+                    let found = match object {
+                        Val::Opaque(opaque) if tested && opaque.is_set(name) == Some(false) => {
+                            Found::Missing(Missing::Key(Val::String(name)))
+                        }
+                        object => self.field(object, name, *hash),
+                    };
+                    (found, *optional, *test_only)
+                }
                 Qualifier::Constant { key, optional } => (self.index(object, *key), *optional, false),
                 Qualifier::Computed { index, optional } => {
                     let key = match &self.program.nodes[index.0 as usize] {
@@ -506,7 +516,10 @@ impl<'a> Machine<'a> {
                 Val::String(name) => match opaque.field(name) {
                     Some(error @ Val::Error(_)) => Found::Error(error),
                     Some(value) => Found::Value(value),
-                    None => Found::Error(self.context.error(format_args!("no such field: {name}"))),
+                    None if opaque.is_structure() => {
+                        Found::Error(self.context.error(format_args!("no such field: {name}")))
+                    }
+                    None => Found::Missing(Missing::Key(key)),
                 },
                 _ => Found::Missing(Missing::Key(key)),
             },
@@ -684,7 +697,7 @@ impl<'a> Machine<'a> {
 
     fn eval_struct(&mut self, id: NodeId, name: &str, fields: &'a [(super::ast::Name, NodeId, bool)]) -> Val<'a> {
         let mut failed = None;
-        let mut given = None;
+        let mut values = Vec::with_capacity(fields.len());
         for (field, value, optional) in fields {
             let value = self.eval(*value);
             match value {
@@ -692,12 +705,16 @@ impl<'a> Machine<'a> {
                     failed = Some(value);
                     break;
                 }
-                Val::Optional(None) if *optional => {}
-                Val::Optional(Some(inner)) if *optional => given = Some((&**field, *inner)),
-                value => given = Some((&**field, value)),
+                Val::Optional(inner) if *optional => values.extend(inner.map(|inner| (&**field, *inner))),
+                value => values.push((&**field, value)),
             }
         }
-        let value = failed.unwrap_or_else(|| wrapper::make(&self.context, name, given));
+        let structures = self.context.profile.library().structures();
+        let make = structures.iter().find(|s| s.name == name).and_then(|s| s.make);
+        let value = failed.unwrap_or_else(|| match make {
+            Some(make) => make(&self.context, &values),
+            None => wrapper::make(&self.context, name, values.last().copied()),
+        });
         let parts: Vec<NodeId> = fields.iter().map(|(_, value, _)| *value).collect();
         self.charge_literal(id, &parts, cost::STRUCT, value);
         value
@@ -759,14 +776,17 @@ pub(super) fn invoke<'a>(context: &Context<'a>, call: &'a Call, args: &[Val<'a>]
             (_, Some(first)) => ops::missing_trait(context, *first, function.name),
             _ => NO_SUCH_OVERLOAD,
         },
+        // Upstream takes whatever is a string in Go, and a type is its name there.
         Dispatch::Regex(kind, regex) => match (kind, args) {
-            (RegexFunction::Matches, [Val::String(text), ..]) => Val::Bool(regex.is_match(text)),
-            (RegexFunction::Find, [Val::String(text), ..]) => match regex.find(text) {
+            (RegexFunction::Matches, [Val::String(text) | Val::Type(text), ..]) => Val::Bool(regex.is_match(text)),
+            (RegexFunction::Find, [Val::String(text) | Val::Type(text), ..]) => match regex.find(text) {
                 Some(found) => Val::String(&text[found]),
                 None => Val::String(""),
             },
-            (RegexFunction::FindAll, [Val::String(text), _]) => find_all(context, regex, text, -1),
-            (RegexFunction::FindAll, [Val::String(text), _, Val::Int(n)]) => find_all(context, regex, text, *n),
+            (RegexFunction::FindAll, [Val::String(text) | Val::Type(text), _]) => find_all(context, regex, text, -1),
+            (RegexFunction::FindAll, [Val::String(text) | Val::Type(text), _, Val::Int(n)]) => {
+                find_all(context, regex, text, *n)
+            }
             _ => NO_SUCH_OVERLOAD,
         },
     }

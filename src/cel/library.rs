@@ -61,7 +61,7 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
         math::declare(&mut library, version);
     }
     if libraries.encoders {
-        encoders::declare(&mut library);
+        encoders::declare(&mut library, behaviour);
     }
     if libraries.regex {
         regex::declare(&mut library);
@@ -79,8 +79,8 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
     if libraries.kubernetes_base {
         kubernetes_cost::declare(&mut library);
     }
-    if libraries.kyverno {
-        kyverno::declare(&mut library);
+    if let Some(scope) = libraries.kyverno {
+        kyverno::declare(&mut library, scope);
     }
     library
 }
@@ -98,7 +98,7 @@ pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
     for constant in library.constants() {
         env.declare_constant(constant.name, constant.declared.clone(), constant.value);
     }
-    if env.profile().libraries.kyverno {
+    if env.profile().libraries.kyverno.is_some() {
         env.declare("exceptions", Type::structure(kyverno::EXCEPTION));
     }
     if authorizer {

@@ -533,11 +533,7 @@ impl<'c> Planner<'c> {
             self.scopes.push((accumulator.clone(), Local::Accumulator(slot, init)));
             let body = self.plan(comprehension.result);
             self.scopes.pop();
-            return Ok(self.push(Node::Bind {
-                slot,
-                init,
-                body: body?,
-            }));
+            return Ok(self.push(Node::Bind { slot, body: body? }));
         }
         self.has_fold = true;
         let range = self.plan(comprehension.iter_range)?;

@@ -35,6 +35,8 @@ pub struct Behaviour {
     pub optional_type_has_a_parameter: bool,
     /// An order with NaN is false (cel-go ≥ 0.30), or an error.
     pub nan_compares_false: bool,
+    /// The functions of the encoders library cost by the size of their argument (cel-go ≥ 0.30), or 1.
+    pub encoders_have_cost: bool,
     /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
     pub timestamps_are_strict: bool,
     /// A presence test, or an optional selection, on what has no fields is an error (cel-go's
@@ -55,6 +57,7 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     int_to_duration_is_declared: true,
     optional_type_has_a_parameter: false,
     nan_compares_false: false,
+    encoders_have_cost: false,
     timestamps_are_strict: false,
     presence_needs_a_container: false,
 };
@@ -71,6 +74,7 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     int_to_duration_is_declared: false,
     optional_type_has_a_parameter: true,
     nan_compares_false: false,
+    encoders_have_cost: false,
     timestamps_are_strict: false,
     presence_needs_a_container: false,
 };
@@ -78,9 +82,19 @@ const CEL_GO_0_29: Behaviour = Behaviour {
 /// cel-go 0.30, which Kyverno 1.19 links.
 const CEL_GO_0_30: Behaviour = Behaviour {
     nan_compares_false: true,
+    encoders_have_cost: true,
     timestamps_are_strict: true,
     ..CEL_GO_0_29
 };
+
+/// Whose policy it is: a policy of a namespace names no namespace in its calls of Kyverno's `resource` library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyScope {
+    /// A policy of the whole cluster.
+    Cluster,
+    /// A policy of one namespace.
+    Namespace,
+}
 
 /// Which libraries an environment has, and at which version; `None` or `false` is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +130,7 @@ pub struct Libraries {
     /// Kubernetes' `jsonpatch.escapeKey`.
     pub json_patch: bool,
     /// Kyverno's own libraries.
-    pub kyverno: bool,
+    pub kyverno: Option<PolicyScope>,
 }
 
 const KUBERNETES_1_34: Libraries = Libraries {
@@ -135,7 +149,7 @@ const KUBERNETES_1_34: Libraries = Libraries {
     kubernetes_types: true,
     authorizer: true,
     json_patch: false,
-    kyverno: false,
+    kyverno: None,
 };
 
 /// A named environment.
@@ -202,7 +216,19 @@ profile!(K8S_1_37, "k8s-1.37", Libraries {
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
-    math: Some(2), encoders: true, regex: true, bindings: true, kyverno: true, ..KUBERNETES_1_34
+    math: Some(3), encoders: true, regex: true, bindings: true, kyverno: Some(PolicyScope::Cluster), ..KUBERNETES_1_34
+}, Behaviour {
+    // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+profile!(KYVERNO_1_19_NAMESPACED, "kyverno-1.19-namespaced", Libraries {
+    math: Some(3), encoders: true, regex: true, bindings: true, kyverno: Some(PolicyScope::Namespace), ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
     quantity_sums_are_copies: false, ..CEL_GO_0_30
@@ -223,7 +249,7 @@ profile!(GOLDEN_CEL, "golden-cel", Libraries {
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
     two_variables: true, bindings: true, network: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
-    authorizer: false, json_patch: false, kyverno: false,
+    authorizer: false, json_patch: false, kyverno: None,
 }, Behaviour {
     presence_needs_a_container: true, ..CEL_GO_0_30
 }, {
@@ -233,12 +259,13 @@ profile!(CEL_SPEC, "cel-spec", Libraries {
     homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None, shows_cost: false,
 });
 
-static ALL: [&Profile; 7] = [
+static ALL: [&Profile; 8] = [
     &K8S_1_34,
     &K8S_1_35,
     &K8S_1_36,
     &K8S_1_37,
     &KYVERNO_1_19,
+    &KYVERNO_1_19_NAMESPACED,
     &GOLDEN_CEL,
     &CEL_SPEC,
 ];
@@ -262,6 +289,11 @@ impl Profile {
     /// What Kyverno 1.19 does with its CEL policies.
     pub fn kyverno() -> &'static Profile {
         &KYVERNO_1_19
+    }
+
+    /// What Kyverno 1.19 does with its CEL policies of a namespace.
+    pub fn kyverno_namespaced() -> &'static Profile {
+        &KYVERNO_1_19_NAMESPACED
     }
 
     /// The functions and types of the environment.

@@ -95,10 +95,9 @@ pub(crate) enum Node {
         fields: Box<[(Name, NodeId, bool)]>,
     },
     Fold(Box<Fold>),
-    /// `cel.bind` and its like: `init` is evaluated when the slot is first read, if ever.
+    /// `cel.bind` and its like: what is bound is evaluated when the slot is first read, if ever.
     Bind {
         slot: Slot,
-        init: NodeId,
         body: NodeId,
     },
     /// `o.or(p)`

@@ -67,7 +67,13 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The value of a field, for types that have fields; `None` is the error `no such field: NAME`.
+    /// Whether the type is a structure: a field that it does not have is the error `no such field: NAME` then, else
+    /// `no such key: NAME`.
+    fn is_structure(&self) -> bool {
+        false
+    }
+
+    /// The value of a field, for types that have fields.
     fn field<'a>(&'a self, _name: &str) -> Option<Val<'a>> {
         None
     }

@@ -94,7 +94,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn profile(name: &str) -> Result<&'static Profile, Diagnostic> {
+fn profile_named(name: &str) -> Result<&'static Profile, Diagnostic> {
     Profile::named(name).ok_or_else(|| {
         let names: Vec<&str> = Profile::all().iter().map(|profile| profile.name).collect();
         let mut diagnostic = Diagnostic::new(Code::UnknownProfile, format!("there is no CEL profile `{name}`"))
@@ -108,7 +108,7 @@ fn profile(name: &str) -> Result<&'static Profile, Diagnostic> {
 
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        let profile = profile(&self.profile)?;
+        let profile = profile_named(&self.profile)?;
         match &self.jsonl {
             Some(path) => run_lines(path, profile, output),
             None => self.run_one(profile, output),
@@ -327,7 +327,7 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
     };
     let profile = match row.get("profile") {
         None | Some(Json::Null) => default,
-        Some(Json::String(name)) => self::profile(name).map_err(|d| (0, Code::UnknownProfile, d.message))?,
+        Some(Json::String(name)) => profile_named(name).map_err(|d| (0, Code::UnknownProfile, d.message))?,
         Some(_) => return Err(problem("`profile` must be a string".to_owned())),
     };
     let document = |key: &str| row.get(key).map(Document::from);

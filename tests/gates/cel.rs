@@ -93,6 +93,17 @@ fn kyverno_1_19() {
     }
 }
 
+/// Own rows for what only Kyverno's environment has.
+#[test]
+fn kyverno_libraries() {
+    vectors(
+        "cel-kyverno-libraries",
+        &fixture("cel/kyverno"),
+        509,
+        Profile::kyverno(),
+    );
+}
+
 fn golden() -> &'static Profile {
     Profile::named("golden-cel").expect("the profile of the reference data")
 }

@@ -71,10 +71,8 @@ fn call<'a>(context: &Context<'a>, name: &str, args: &[Val<'a>]) -> Val<'a> {
         ("_>_", [a, b]) => ops::greater(context, *a, *b),
         ("_>=_", [a, b]) => ops::greater_equals(context, *a, *b),
         ("_==_", [a, b]) => a.equals(b).map_or(Val::Error("no such overload"), Val::Bool),
-        ("_[_]", [a, b]) => ops::index(context, *a, *b),
         ("@in", [a, b]) => ops::contains(*a, *b),
         ("-_", [a]) => ops::negate(context, *a),
-        ("!_", [a]) => ops::not(*a),
         _ => return call_function(context, name, args),
     };
     operator
