@@ -29,3 +29,4 @@ mod trace;
 pub mod types;
 pub mod val;
 mod validate;
+mod wrapper;

@@ -3,6 +3,10 @@
 //! Upstream counterpart: cel-go `checker/checker.go`. The result keeps, for every node, its type and what its name or
 //! function stands for; the planner needs nothing else.
 
+mod unchecked;
+
+pub use unchecked::unchecked;
+
 use super::{
     ast::{Ast, Comprehension, Expr, ExprId, Literal, MapEntry, Name, StructField},
     decl::Function,
@@ -30,6 +34,10 @@ pub(crate) enum Reference {
         overloads: Vec<u16>,
         namespaced: bool,
     },
+    /// A name that is not declared, in an expression that is not checked: what it may be short for.
+    Unbound(Name),
+    /// A function that is not declared, in an expression that is not checked.
+    UnknownFunction,
 }
 
 /// A checked expression.
@@ -440,6 +448,11 @@ impl<'e> Checker<'e> {
                 Type::Struct(_) => {
                     self.references[id.index()] = Reference::Type(name.clone());
                     self.set(id, (*t).clone());
+                    Some(name)
+                }
+                wrapper @ Type::Wrapper(_) => {
+                    self.references[id.index()] = Reference::Type(name.clone());
+                    self.set(id, wrapper.clone());
                     Some(name)
                 }
                 other => {

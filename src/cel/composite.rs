@@ -116,9 +116,14 @@ fn declared_type(t: &Type, composition: Composition) -> Type {
             declared_type(&entry.0, composition),
             declared_type(&entry.1, composition),
         ),
-        Type::Dyn | Type::Any | Type::Error | Type::Struct(_) | Type::Opaque(..) | Type::Param(_) | Type::Type(_) => {
-            Type::Dyn
-        }
+        Type::Dyn
+        | Type::Any
+        | Type::Error
+        | Type::Wrapper(_)
+        | Type::Struct(_)
+        | Type::Opaque(..)
+        | Type::Param(_)
+        | Type::Type(_) => Type::Dyn,
     }
 }
 

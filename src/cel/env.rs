@@ -10,6 +10,7 @@ use super::{
     profile::Profile,
     types::Type,
     val::Val,
+    wrapper,
 };
 
 /// A variable of an expression: its number is its place in the activation.
@@ -117,7 +118,10 @@ impl Env {
 
     /// The fields of a structure.
     pub(crate) fn fields(&self, name: &str) -> Option<&[(Name, Type)]> {
-        self.structs.get(name).map(Vec::as_slice)
+        self.structs
+            .get(name)
+            .map(Vec::as_slice)
+            .or_else(|| wrapper::fields(name))
     }
 
     /// Calls `found` with each name that `name` may be short for, most specific first, until it answers.

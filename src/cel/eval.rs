@@ -20,6 +20,7 @@ use super::{
     program::*,
     trace::Trace,
     val::{NO_SUCH_OVERLOAD, Val},
+    wrapper,
 };
 use crate::value::Key;
 
@@ -253,6 +254,12 @@ impl<'a> Machine<'a> {
                 self.observe_value(id, value);
                 value
             }
+            Node::Unbound(names) => {
+                let value = self.context.error(format_args!("no such attribute(s): {names}"));
+                self.observe_value(id, value);
+                value
+            }
+            Node::UnknownCall { function, args } => self.eval_unknown_call(id, function, args),
             Node::OptionalOr(a, b) => {
                 let value = match self.eval(*a) {
                     Val::Optional(None) => self.eval(*b),
@@ -526,6 +533,8 @@ impl<'a> Machine<'a> {
                 },
                 _ => Found::Missing(Missing::Key(key)),
             },
+            Val::Optional(_) => Found::Missing(Missing::Key(key)),
+            _ if self.context.profile.behaviour.presence_needs_a_container => Found::Error(self.missing_key(key)),
             _ => Found::Missing(Missing::Key(key)),
         }
     }
@@ -568,6 +577,17 @@ impl<'a> Machine<'a> {
             let price = call.cost.charge(args, &value);
             self.charge_call(id, &call.args, price);
         }
+        self.observe_value(id, value);
+        value
+    }
+
+    fn eval_unknown_call(&mut self, id: NodeId, function: &str, args: &[NodeId]) -> Val<'a> {
+        let values: Vec<Val<'a>> = args.iter().map(|&arg| self.eval(arg)).collect();
+        let value = match (values.iter().find(|value| value.is_error()), values.first()) {
+            (Some(error), _) => *error,
+            (None, Some(first)) => ops::missing_trait(&self.context, *first, function),
+            (None, None) => NO_SUCH_OVERLOAD,
+        };
         self.observe_value(id, value);
         value
     }
@@ -703,7 +723,7 @@ impl<'a> Machine<'a> {
         let make = structures.iter().find(|s| s.name == name).and_then(|s| s.make);
         let value = failed.unwrap_or_else(|| match make {
             Some(make) => make(&self.context, &values),
-            None => self.context.error(format_args!("unknown type '{name}'")),
+            None => wrapper::make(&self.context, name, values.last().copied()),
         });
         let parts: Vec<NodeId> = fields.iter().map(|(_, value, _)| *value).collect();
         self.charge_literal(id, &parts, cost::STRUCT, value);

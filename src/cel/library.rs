@@ -8,6 +8,7 @@ mod kubernetes_lists;
 mod kubernetes_regex;
 mod lists;
 mod math;
+mod network;
 mod optional;
 pub(crate) mod pattern;
 mod regex;
@@ -70,6 +71,9 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
     }
     if libraries.bindings {
         comprehensions::declare_bindings(&mut library);
+    }
+    if libraries.network {
+        network::declare(&mut library);
     }
     kubernetes::declare(&mut library, libraries);
     if libraries.kubernetes_base {

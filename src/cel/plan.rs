@@ -14,6 +14,7 @@ use super::{
     host::NoHost,
     program::*,
     val::Val,
+    wrapper,
 };
 use crate::{regex::Regex, value::Builder};
 
@@ -143,8 +144,11 @@ impl<'c> Planner<'c> {
                 for field in fields {
                     planned.push((field.name.clone(), self.plan(field.value)?, field.optional));
                 }
+                let Reference::Type(name) = &checked.references[id.index()] else {
+                    return Err(ProgramError(format!("unknown type: {type_name}")));
+                };
                 Ok(self.push(Node::Struct {
-                    name: type_name.clone(),
+                    name: name.clone(),
                     fields: planned.into(),
                 }))
             }
@@ -168,8 +172,13 @@ impl<'c> Planner<'c> {
     fn plan_global(&mut self, id: ExprId, name: &str) -> Planned {
         match &self.checked.references[id.index()] {
             Reference::Variable(number) => Ok(self.attribute(Root::Variable(*number))),
+            // Upstream knows the messages as types, but not as values.
+            Reference::Type(name) if wrapper::is_message(name) => {
+                Err(ProgramError(format!("reference to undefined type: {name}")))
+            }
             Reference::Type(name) => Ok(self.constant(Constant::Type(name.clone()))),
-            Reference::None | Reference::Local | Reference::Function { .. } => {
+            Reference::Unbound(names) => Ok(self.push(Node::Unbound(names.clone()))),
+            Reference::None | Reference::Local | Reference::Function { .. } | Reference::UnknownFunction => {
                 Err(ProgramError(format!("reference to undefined type: {name}")))
             }
         }
@@ -225,6 +234,9 @@ impl<'c> Planner<'c> {
         if function == "_?._" {
             return self.plan_index(args, true);
         }
+        if self.checked.references[id.index()] == Reference::UnknownFunction {
+            return self.plan_unknown_call(function, target, args);
+        }
         let Reference::Function {
             name,
             overloads,
@@ -254,6 +266,21 @@ impl<'c> Planner<'c> {
             _ => None,
         };
         self.plan_function(function, only, planned)
+    }
+
+    /// A function that nobody declared is an error of evaluation, unless it has no arguments.
+    fn plan_unknown_call(&mut self, function: &str, target: Option<ExprId>, args: &[ExprId]) -> Planned {
+        let mut planned = Vec::with_capacity(args.len() + 1);
+        for arg in target.into_iter().chain(args.iter().copied()) {
+            planned.push(self.plan(arg)?);
+        }
+        if planned.is_empty() {
+            return Err(ProgramError(format!("no such overload: {function}()")));
+        }
+        Ok(self.push(Node::UnknownCall {
+            function: function.into(),
+            args: planned.into(),
+        }))
     }
 
     fn plan_logical(&mut self, args: &[ExprId], node: impl FnOnce(Box<[NodeId]>) -> Node) -> Planned {
@@ -425,6 +452,21 @@ impl<'c> Planner<'c> {
         } else {
             return Err(ProgramError(format!("no such overload: {name}")));
         };
+        // Only an expression that is not checked can get here with another number of arguments.
+        let wanted = match binding {
+            Binding::Unary => 1,
+            Binding::Binary => 2,
+            Binding::Variadic => args.len(),
+        };
+        if args.len() != wanted {
+            let signature = match args.len() {
+                0 => "",
+                1 => "arg",
+                2 => "lhs, rhs",
+                _ => "...",
+            };
+            return Err(ProgramError(format!("no such overload: {name}({signature})")));
+        }
         Ok(Call {
             function,
             args: args.into(),

@@ -39,6 +39,10 @@ pub struct Behaviour {
     pub encoders_have_cost: bool,
     /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
     pub timestamps_are_strict: bool,
+    /// A presence test, or an optional selection, on what has no fields is an error (cel-go's
+    /// `EnableErrorOnBadPresenceTest`, which only the conformance tests ask for), or false. On an optional value it is
+    /// false in any case, as cel-spec wants it.
+    pub presence_needs_a_container: bool,
 }
 
 /// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor, and the libraries of Kubernetes 1.35 and 1.36.
@@ -55,6 +59,7 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     nan_compares_false: false,
     encoders_have_cost: false,
     timestamps_are_strict: false,
+    presence_needs_a_container: false,
 };
 
 /// cel-go 0.29, which Kubernetes 1.37 vendors, and the libraries of Kubernetes 1.37.
@@ -71,6 +76,7 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     nan_compares_false: false,
     encoders_have_cost: false,
     timestamps_are_strict: false,
+    presence_needs_a_container: false,
 };
 
 /// cel-go 0.30, which Kyverno 1.19 links.
@@ -111,6 +117,8 @@ pub struct Libraries {
     pub two_variables: bool,
     /// cel-go bindings (`cel.bind`).
     pub bindings: bool,
+    /// cel-go network (`ip`, `cidr`).
+    pub network: bool,
     /// Kubernetes' base libraries: url, regex, lists; the version of lists (1 adds `includes`).
     pub kubernetes_lists: Option<u32>,
     /// Kubernetes' regex and url.
@@ -135,6 +143,7 @@ const KUBERNETES_1_34: Libraries = Libraries {
     regex: false,
     two_variables: true,
     bindings: false,
+    network: false,
     kubernetes_lists: Some(0),
     kubernetes_base: true,
     kubernetes_types: true,
@@ -239,11 +248,13 @@ profile!(GOLDEN_CEL, "golden-cel", Libraries {
 });
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
-    two_variables: true, bindings: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
+    two_variables: true, bindings: true, network: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
     authorizer: false, json_patch: false, kyverno: None,
-}, CEL_GO_0_30, {
+}, Behaviour {
+    presence_needs_a_container: true, ..CEL_GO_0_30
+}, {
     syntax: ParseOptions::cel_go_0_30(Macros {
-        exists_one_camel: true, bind: true, math: true, protos: true, ..Macros::KUBERNETES
+        exists_one_camel: true, bind: true, block: true, math: true, protos: true, ..Macros::KUBERNETES
     }),
     homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None, shows_cost: false,
 });

@@ -89,7 +89,7 @@ pub(crate) enum Node {
     Map {
         entries: Box<[(NodeId, NodeId, bool)]>,
     },
-    /// A message literal; only the fields are evaluated, messages have no other use in these environments.
+    /// A message literal. Only wrapper messages can be made; of others only the fields are evaluated.
     Struct {
         name: Name,
         fields: Box<[(Name, NodeId, bool)]>,
@@ -104,6 +104,13 @@ pub(crate) enum Node {
     OptionalOr(NodeId, NodeId),
     /// `o.orValue(v)`
     OptionalOrValue(NodeId, NodeId),
+    /// A name of an unchecked expression that nobody declared: the error, with the names that it may be short for.
+    Unbound(Name),
+    /// A call of an unchecked expression whose function nobody declared: the error, after the arguments.
+    UnknownCall {
+        function: Name,
+        args: Box<[NodeId]>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -240,6 +240,7 @@ impl<'a> Val<'a> {
     pub(crate) fn fits(&self, declared: &Type) -> bool {
         match declared {
             Type::Dyn | Type::Any | Type::Param(_) => true,
+            Type::Wrapper(inner) => matches!(self, Val::Null) || self.fits(inner),
             Type::List(element) => self.is_list() && self.list_get(0).is_none_or(|first| first.fits(element)),
             Type::Map(entry) => match self {
                 Val::Map(entries) => entries

@@ -5,7 +5,9 @@
 mod cel;
 mod cel_kubernetes;
 mod cel_parse;
+mod conformance;
 mod regex;
 mod support;
 mod text;
+mod textproto;
 mod yaml;
