@@ -7,6 +7,7 @@ pub mod authorizer;
 pub mod check;
 pub mod compile;
 pub mod composite;
+mod constant;
 pub mod context;
 mod cost;
 pub mod decl;

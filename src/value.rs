@@ -277,7 +277,6 @@ impl<'a> List<'a> {
     }
 
     /// How many elements.
-    #[expect(clippy::len_without_is_empty, reason = "is_empty follows")]
     pub fn len(self) -> usize {
         self.len as usize
     }
@@ -320,7 +319,6 @@ impl<'a> Map<'a> {
     }
 
     /// How many entries.
-    #[expect(clippy::len_without_is_empty, reason = "is_empty follows")]
     pub fn len(self) -> usize {
         self.len as usize
     }

@@ -116,7 +116,7 @@ struct Checker<'e> {
     issues: Vec<(u32, String)>,
 }
 
-impl<'e> Checker<'e> {
+impl Checker<'_> {
     fn report(&mut self, id: ExprId, message: String) {
         self.issues.push((self.ast.offset(id), message));
     }
@@ -308,12 +308,11 @@ impl<'e> Checker<'e> {
             if overload.member != target.is_some() {
                 continue;
             }
-            let declared_result;
-            if overload.type_parameters == 0 {
+            let declared_result = if overload.type_parameters == 0 {
                 if !self.inference.assignable_list(&arg_types, &overload.parameters) {
                     continue;
                 }
-                declared_result = overload.result.clone();
+                overload.result.clone()
             } else {
                 let base = self.inference.reserve(overload.type_parameters);
                 if arg_types.len() != overload.parameters.len() {
@@ -327,10 +326,9 @@ impl<'e> Checker<'e> {
                 if !self.inference.assignable_list(&arg_types, &parameters) {
                     continue;
                 }
-                declared_result = self
-                    .inference
-                    .substitute(&Inference::instantiate(&overload.result, base), false);
-            }
+                self.inference
+                    .substitute(&Inference::instantiate(&overload.result, base), false)
+            };
             overloads.push(i as u16);
             match &result {
                 None => result = Some(declared_result),

@@ -4,7 +4,7 @@
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`.
 
 use super::{
-    decl::{CostFunction, Function},
+    decl::{CostEstimator, CostFunction, Function},
     library::sizes,
     profile::Behaviour,
     val::Val,
@@ -36,11 +36,7 @@ pub(crate) enum CallCost {
     /// The overload's own function.
     Overload(CostFunction),
     /// The function's estimator, asked with an overload id; another answer where it has none.
-    Function(
-        for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>,
-        &'static str,
-        Builtin,
-    ),
+    Function(CostEstimator, &'static str, Builtin),
 }
 
 /// The defaults, for an estimator that has no answer.

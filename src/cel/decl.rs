@@ -17,6 +17,9 @@ pub type Implementation = for<'a> fn(&Context<'a>, &[Val<'a>]) -> Val<'a>;
 /// What a call cost at run time, from its arguments and result.
 pub type CostFunction = for<'a> fn(&[Val<'a>], &Val<'a>) -> u64;
 
+/// What every call of a function costs, from the overload id, the arguments and the result; `None` where it has no say.
+pub type CostEstimator = for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>;
+
 /// How an implementation was bound in cel-go: a unary or binary function gets all its arguments evaluated before the
 /// first error is looked at; any other one stops at the first argument that is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +161,7 @@ pub struct Function {
     pub no_type_guards: bool,
     /// The cost of every call by this name (the estimator of Kubernetes), where the overload has none of its own. It
     /// gets the overload id, empty where the checker left several; `None` leaves the matter to cel-go's defaults.
-    pub cost: Option<for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>>,
+    pub cost: Option<CostEstimator>,
 }
 
 /// A set of functions and the types that belong to them.
