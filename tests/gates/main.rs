@@ -3,6 +3,7 @@
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
 mod cel;
+mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
 mod conformance;
