@@ -7,6 +7,7 @@
 pub mod cel;
 pub mod cli;
 pub mod diagnostic;
+pub mod policy;
 pub mod regex;
 pub mod text;
 pub mod value;
