@@ -210,8 +210,7 @@ const ACTIONS: [(&str, FailureAction); 4] = [
 ];
 
 /// Of a rule: only the new spellings.
-const RULE_ACTIONS: [(&str, FailureAction); 2] =
-    [("Audit", FailureAction::Audit), ("Enforce", FailureAction::Enforce)];
+const RULE_ACTIONS: [(&str, FailureAction); 2] = [("Audit", FailureAction::Audit), ("Enforce", FailureAction::Enforce)];
 
 impl Policy {
     pub(crate) fn decode<'t>(
@@ -330,9 +329,7 @@ impl Rule {
             fields
                 .optional("reportProperties", Decoder::string_map)
                 .unwrap_or_default(),
-            fields
-                .bool("skipBackgroundRequests")
-                .is_none_or(|value| value.value),
+            fields.bool("skipBackgroundRequests").is_none_or(|value| value.value),
             fields.optional("validate", |decoder, node| Validate::decode(decoder, node, v2beta1)),
             fields.optional("mutate", map_part),
             fields.optional("generate", map_part),

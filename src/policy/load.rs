@@ -110,11 +110,23 @@ enum Known {
 
 /// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
 const UNSUPPORTED: [(&str, &str, &[&str]); 15] = [
-    ("policies.kyverno.io", "ImageValidatingPolicy", &["v1alpha1", "v1beta1", "v1"]),
-    ("policies.kyverno.io", "NamespacedImageValidatingPolicy", &["v1beta1", "v1"]),
+    (
+        "policies.kyverno.io",
+        "ImageValidatingPolicy",
+        &["v1alpha1", "v1beta1", "v1"],
+    ),
+    (
+        "policies.kyverno.io",
+        "NamespacedImageValidatingPolicy",
+        &["v1beta1", "v1"],
+    ),
     ("policies.kyverno.io", "MutatingPolicy", &["v1alpha1", "v1beta1", "v1"]),
     ("policies.kyverno.io", "NamespacedMutatingPolicy", &["v1beta1", "v1"]),
-    ("policies.kyverno.io", "GeneratingPolicy", &["v1alpha1", "v1beta1", "v1"]),
+    (
+        "policies.kyverno.io",
+        "GeneratingPolicy",
+        &["v1alpha1", "v1beta1", "v1"],
+    ),
     ("policies.kyverno.io", "NamespacedGeneratingPolicy", &["v1beta1", "v1"]),
     ("policies.kyverno.io", "DeletingPolicy", &["v1alpha1", "v1beta1", "v1"]),
     ("policies.kyverno.io", "NamespacedDeletingPolicy", &["v1beta1", "v1"]),
@@ -122,7 +134,11 @@ const UNSUPPORTED: [(&str, &str, &[&str]); 15] = [
     ("kyverno.io", "ClusterCleanupPolicy", &["v2beta1", "v2"]),
     // The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which has v1alpha1 only.
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", &["v1alpha1"]),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", &["v1alpha1"]),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        &["v1alpha1"],
+    ),
     ("kyverno.io", "GlobalContextEntry", &[]),
     ("kyverno.io", "UpdateRequest", &[]),
     ("wgpolicyk8s.io", "PolicyReport", &[]),
@@ -313,7 +329,8 @@ impl<'t> Load<'_, 't> {
             }
             Decision::Unknown => {
                 let message = format!("the kind `{}` of `{}` is not known", kind.value, api_version.value);
-                let help = "policies are of the groups `kyverno.io`, `policies.kyverno.io` and `admissionregistration.k8s.io`";
+                let help =
+                    "policies are of the groups `kyverno.io`, `policies.kyverno.io` and `admissionregistration.k8s.io`";
                 self.wrong_kind(kind.span, message, help.to_owned(), false);
             }
         }
@@ -362,9 +379,7 @@ impl<'t> Load<'_, 't> {
             Known::Exception => PolicyException::decode(api_version, d, node, origin).map(Any::Exception),
             Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
             Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin).map(Any::Vap),
-            Known::Binding => {
-                ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding)
-            }
+            Known::Binding => ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding),
         };
         let name = member(node, "name");
         if name.is_empty() && !self.item {

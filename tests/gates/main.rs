@@ -5,6 +5,7 @@
 mod cel;
 mod cel_kubernetes;
 mod cel_parse;
+mod matching;
 mod regex;
 mod support;
 mod text;
