@@ -7,6 +7,7 @@ mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
 mod conformance;
+mod matching;
 mod regex;
 mod support;
 mod text;
