@@ -244,7 +244,11 @@ pub(crate) fn size<'a>(context: &Context<'a>, a: Val<'a>) -> Val<'a> {
 /// The number of code points of a text.
 pub(crate) fn characters(text: &str) -> usize {
     // Both of the standard library's loops look at many bytes at once.
-    if text.is_ascii() { text.len() } else { text.chars().count() }
+    if text.is_ascii() {
+        text.len()
+    } else {
+        text.chars().count()
+    }
 }
 
 /// The position that an index value stands for, or the text of cel-go's `IndexOrError`.
