@@ -3,6 +3,8 @@
 //! Upstream counterpart: `metav1.LabelSelectorAsSelector` and `k8s.io/apimachinery/pkg/labels`. A selector is validated once,
 //! when it is read; an invalid one keeps its error, because engines report it only where the rest of a policy matches.
 
+use std::fmt::Write;
+
 use super::{Atom, Facts, Pairs, Pattern};
 use crate::text::{
     label::{Wording, key_problems, value_problems},
@@ -183,7 +185,9 @@ fn go_json(values: &[String]) -> String {
     let mut out = String::new();
     for c in serde_json::json!(values).to_string().chars() {
         match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
             _ => out.push(c),
         }
     }
