@@ -17,6 +17,7 @@ mod load;
 mod located;
 mod match_constraints;
 mod match_resources;
+mod match_write;
 mod parts;
 mod selector;
 mod validating;

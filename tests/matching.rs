@@ -46,6 +46,29 @@ fn bad_blocks_get_a_diagnostic_at_the_place() {
     insta::assert_snapshot!("match-blocks", shown);
 }
 
+#[test]
+fn blocks_are_written_as_they_are_read() {
+    let rows = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/classic/match.jsonl");
+    for row in fs::read_to_string(rows).expect("rows").lines() {
+        let row: Value = serde_json::from_str(row).expect("JSON");
+        let once = block(&row["rule"]["match"]).to_document();
+        let (again, _) = MatchResources::from_value(once.root());
+        assert_eq!(again.expect("a block").to_document(), once, "{}", row["id"]);
+    }
+    let written = json!({
+        "any": [{
+            "resources": {
+                "kinds": ["Pod", "v1/Secret"], "names": ["a*"], "annotations": {"b": "c"},
+                "selector": {"matchLabels": {"d": "e"}, "matchExpressions": [{"key": "f", "operator": "Odd"}]},
+                "operations": ["CREATE"],
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": "g", "namespace": "h"}],
+        }],
+        "roles": ["i:j"], "resources": {},
+    });
+    assert_eq!(block(&written).to_document(), Document::from(&written));
+}
+
 /// Facts that are decided by a script of answers; what the script leaves open is true. The same question gets the same
 /// answer.
 #[derive(Default)]
