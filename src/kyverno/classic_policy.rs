@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{
+    autogen::{CONTROLLERS, rules_for},
     cel_rule::CompiledRule,
     exception::{CompiledException, Exemption, exempt},
     failure_action::Actions,
@@ -25,17 +26,6 @@ use crate::{
     value::Value,
     verdict::{Part, Status, Trace},
 };
-
-/// The kinds for which a policy on Pods has rules of its own.
-const CONTROLLERS: [&str; 7] = [
-    "DaemonSet",
-    "Deployment",
-    "Job",
-    "StatefulSet",
-    "ReplicaSet",
-    "ReplicationController",
-    "CronJob",
-];
 
 /// A policy that is ready to be asked.
 #[derive(Debug)]
@@ -130,8 +120,8 @@ impl CompiledPolicy {
             .position(|known| *known == kind)
             .unwrap_or(CONTROLLERS.len());
         self.rules[slot].get_or_init(|| {
-            let rules = self.policy.spec.rules.iter();
-            rules.filter_map(|rule| Compiled::new(&self.policy, rule)).collect()
+            let rules = rules_for(&self.policy, kind);
+            rules.iter().map(|rule| Compiled::new(&self.policy, rule)).collect()
         })
     }
 
@@ -226,20 +216,19 @@ impl CompiledPolicy {
 }
 
 impl Compiled {
-    /// Prepares a rule; `None` where its match block cannot be read, which loading has reported.
-    fn new(policy: &Policy, rule: &Rule) -> Option<Self> {
+    fn new(policy: &Policy, rule: &Rule) -> Self {
         let body = match (CompiledRule::compile(rule), unsupported(rule)) {
             (_, Some(what)) => Body::Unsupported(what),
             (Some(cel), None) => Body::Cel(Box::new(cel)),
             (None, None) => Body::Unsupported(Unsupported::Empty),
         };
-        Some(Self {
+        Self {
             name: rule.name.value.clone(),
-            matches: MatchResources::from_subtree(&rule.matches)?,
-            exclude: rule.exclude.as_ref().and_then(MatchResources::from_subtree),
+            matches: rule.matches.clone(),
+            exclude: rule.exclude.clone(),
             actions: Actions::new(policy, rule.validate.as_ref()),
             body,
-        })
+        }
     }
 
     fn decide(

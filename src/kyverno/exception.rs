@@ -32,15 +32,15 @@ pub enum Exemption {
 }
 
 impl CompiledException {
-    /// Reads an exception's `match`; `None` if it cannot be read.
-    pub fn compile(exception: &PolicyException) -> Option<Self> {
+    /// Prepares an exception.
+    pub fn new(exception: &PolicyException) -> Self {
         let name = &exception.metadata.name.value;
-        Some(Self {
+        Self {
             key: match &exception.metadata.namespace {
                 Some(namespace) => format!("{}/{name}", namespace.value),
                 None => name.clone(),
             },
-            matches: MatchResources::from_subtree(&exception.matches)?,
+            matches: exception.matches.clone(),
             rules: exception
                 .exceptions
                 .iter()
@@ -50,7 +50,7 @@ impl CompiledException {
                 })
                 .collect(),
             has_conditions: exception.conditions.is_some(),
-        })
+        }
     }
 
     /// The exception's `namespace/name`.

@@ -57,11 +57,6 @@ impl Subtree {
         self.tree.node(self.node)
     }
 
-    /// The tree that it is a part of.
-    pub(crate) fn tree(&self) -> &Arc<Tree> {
-        &self.tree
-    }
-
     /// The source it comes from.
     pub fn file(&self) -> FileId {
         self.file

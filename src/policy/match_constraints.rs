@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     decode::{Decoder, Style},
-    located::{Spanned, Subtree, Text},
+    located::{Spanned, Text},
     selector::decode_selector,
 };
 use crate::{
@@ -104,11 +104,6 @@ impl MatchConstraints {
         let mut decoder = Decoder::new(tree, file, Style::Schema);
         let block = Self::decode(&mut decoder, tree.node(node.id()));
         (block, decoder.finish().diagnostics)
-    }
-
-    /// Reads a block that a policy keeps as it is.
-    pub fn from_subtree(part: &Subtree) -> Option<Self> {
-        Self::from_node(part.tree(), part.node(), part.file()).0
     }
 
     /// Reads a block from a value. Places of diagnostics refer to the value's JSON text.

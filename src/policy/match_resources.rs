@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     decode::{Decoder, Fields, Style},
     kind_selector::KindSelector,
-    located::{Spanned, Subtree, Text},
+    located::{Spanned, Text},
     selector::decode_selector,
 };
 use crate::{
@@ -54,8 +54,8 @@ pub struct ResourceDescription {
     pub names: Vec<Text>,
     /// Patterns of the namespace.
     pub namespaces: Vec<Text>,
-    /// Patterns of annotations, each of which one entry must match.
-    pub annotations: Vec<(Text, Text)>,
+    /// Patterns of annotations, each of which one entry must match; an empty map is kept apart from none.
+    pub annotations: Option<Vec<(Text, Text)>>,
     /// Labels of the object.
     pub selector: Option<Spanned<LabelSelector>>,
     /// Labels of the namespace.
@@ -106,7 +106,7 @@ impl ResourceDescription {
             && self.name.is_none()
             && self.names.is_empty()
             && self.namespaces.is_empty()
-            && self.annotations.is_empty()
+            && self.annotations.as_ref().is_none_or(Vec::is_empty)
             && self.selector.is_none()
             && self.namespace_selector.is_none()
             && self.operations.is_empty()
@@ -123,7 +123,7 @@ impl ResourceDescription {
             name: fields.string("name").filter(|name| !name.is_empty()),
             names: fields.strings("names"),
             namespaces: fields.strings("namespaces"),
-            annotations: fields.optional("annotations", Decoder::string_map).unwrap_or_default(),
+            annotations: fields.optional("annotations", Decoder::string_map),
             selector: fields.optional("selector", decode_selector),
             namespace_selector: fields.optional("namespaceSelector", decode_selector),
             operations: fields.list("operations", operation),
@@ -254,11 +254,6 @@ impl MatchResources {
         let mut decoder = Decoder::new(tree, file, Style::Schema);
         let block = Self::decode(&mut decoder, tree.node(node.id()));
         (block, decoder.finish().diagnostics)
-    }
-
-    /// Reads a block that a policy keeps as it is.
-    pub fn from_subtree(part: &Subtree) -> Option<Self> {
-        Self::from_node(part.tree(), part.node(), part.file()).0
     }
 
     /// Reads a block from a value. Places of diagnostics refer to the value's JSON text.

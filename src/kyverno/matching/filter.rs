@@ -121,7 +121,7 @@ impl<'p, F: Facts<'p>, S: Sink<'p>> Check<'_, '_, F, S> {
             Some(Side::New) | None => (Pairs::NewLabels, Pairs::NewAnnotations),
         };
         let facts = &mut *self.facts;
-        let mut pairs = wanted.annotations.iter();
+        let mut pairs = wanted.annotations.iter().flatten();
         let holds = pairs.all(|(key, value)| pair_fits(annotations, key, value, facts));
         if !self.expect(holds, || Reason::Annotations) {
             return false;

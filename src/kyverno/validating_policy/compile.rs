@@ -16,7 +16,7 @@ use crate::{
         types::Type,
     },
     policy::{
-        self, CelPolicyException, FailurePolicy, MatchCondition, MatchConstraints, Mode, ValidatingPolicy,
+        self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy,
         ValidationAction,
     },
     text::quote::quote,
@@ -259,7 +259,7 @@ impl CompiledValidatingPolicy {
             mode: spec.evaluation.mode.clone(),
             admission: spec.evaluation.admission,
             scored: scored.is_none_or(|value| value.value != "false"),
-            constraints: spec.match_constraints.as_ref().and_then(MatchConstraints::from_subtree),
+            constraints: spec.match_constraints.clone(),
             ignores_errors: spec
                 .failure_policy
                 .as_ref()
