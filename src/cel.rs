@@ -2,6 +2,7 @@
 //!
 //! Upstream counterpart: github.com/google/cel-go with k8s.io/apiserver/pkg/cel and Kyverno's `pkg/cel`.
 
+pub mod admission;
 pub mod ast;
 pub mod authorizer;
 pub mod check;

@@ -13,4 +13,5 @@ pub mod policy;
 pub mod regex;
 pub mod text;
 pub mod value;
+pub mod verdict;
 pub mod yaml;

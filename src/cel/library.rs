@@ -79,6 +79,9 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
     if libraries.kubernetes_base {
         kubernetes_cost::declare(&mut library);
     }
+    if libraries.or_value_compat {
+        kyverno::declare_or_value(&mut library);
+    }
     if let Some(scope) = libraries.kyverno {
         kyverno::declare(&mut library, scope);
     }
@@ -118,13 +121,7 @@ pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
 
 /// Gives values to what [`declare_variables`] declared.
 pub(crate) fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, values: &mut [Option<Val<'a>>]) {
-    let mut bind = |name: &str, value: Val<'a>| {
-        if let Some(i) = env.variables().iter().position(|variable| &*variable.name == name) {
-            values[i] = Some(value);
-        }
-    };
     if query.authorizer == Authorizer::Bound {
-        bind("authorizer", context.opaque(kubernetes::authz::Authorizer::default()));
         let text = |path: &[&str]| {
             query
                 .request
@@ -141,9 +138,25 @@ pub(crate) fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query
             name: text(&["name"]),
             ..Attributes::default()
         };
-        bind(
-            "authorizer.requestResource",
-            context.opaque(kubernetes::authz::ResourceCheck::of_request(attributes)),
-        );
+        bind_authorizer(context, env, attributes, values);
     }
+}
+
+/// Gives values to `authorizer` and `authorizer.requestResource`, which is about the resource of these attributes.
+pub(crate) fn bind_authorizer<'a>(
+    context: &Context<'a>,
+    env: &Env,
+    request: Attributes,
+    values: &mut [Option<Val<'a>>],
+) {
+    let mut bind = |name: &str, value: Val<'a>| {
+        if let Some(i) = env.variables().iter().position(|variable| &*variable.name == name) {
+            values[i] = Some(value);
+        }
+    };
+    bind("authorizer", context.opaque(kubernetes::authz::Authorizer::default()));
+    bind(
+        "authorizer.requestResource",
+        context.opaque(kubernetes::authz::ResourceCheck::of_request(request)),
+    );
 }

@@ -129,6 +129,8 @@ pub struct Libraries {
     pub authorizer: bool,
     /// Kubernetes' `jsonpatch.escapeKey`.
     pub json_patch: bool,
+    /// Kyverno's `orValue` on what is no optional value.
+    pub or_value_compat: bool,
     /// Kyverno's own libraries.
     pub kyverno: Option<PolicyScope>,
 }
@@ -149,6 +151,7 @@ const KUBERNETES_1_34: Libraries = Libraries {
     kubernetes_types: true,
     authorizer: true,
     json_patch: false,
+    or_value_compat: false,
     kyverno: None,
 };
 
@@ -216,7 +219,7 @@ profile!(K8S_1_37, "k8s-1.37", Libraries {
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
-    math: Some(3), encoders: true, regex: true, bindings: true, kyverno: Some(PolicyScope::Cluster), ..KUBERNETES_1_34
+    math: Some(3), encoders: true, regex: true, bindings: true, or_value_compat: true, kyverno: Some(PolicyScope::Cluster), ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
     quantity_sums_are_copies: false, ..CEL_GO_0_30
@@ -228,7 +231,7 @@ profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
 profile!(KYVERNO_1_19_NAMESPACED, "kyverno-1.19-namespaced", Libraries {
-    math: Some(3), encoders: true, regex: true, bindings: true, kyverno: Some(PolicyScope::Namespace), ..KUBERNETES_1_34
+    math: Some(3), encoders: true, regex: true, bindings: true, or_value_compat: true, kyverno: Some(PolicyScope::Namespace), ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
     quantity_sums_are_copies: false, ..CEL_GO_0_30
@@ -236,6 +239,17 @@ profile!(KYVERNO_1_19_NAMESPACED, "kyverno-1.19-namespaced", Libraries {
     syntax: ParseOptions::cel_go_0_30(Macros {
         bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
     }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+// `validate.cel` of classic rules: Kubernetes' own environment, linked with a newer cel-go, and Kyverno's `orValue`
+// (Kyverno `pkg/admissionpolicy/compiler.go`).
+profile!(KYVERNO_1_19_CLASSIC, "kyverno-1.19-classic", Libraries {
+    or_value_compat: true, ..KUBERNETES_1_34
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros { or_value_compat: true, ..Macros::KUBERNETES }),
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
@@ -249,7 +263,7 @@ profile!(GOLDEN_CEL, "golden-cel", Libraries {
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
     two_variables: true, bindings: true, network: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
-    authorizer: false, json_patch: false, kyverno: None,
+    authorizer: false, json_patch: false, or_value_compat: false, kyverno: None,
 }, Behaviour {
     presence_needs_a_container: true, ..CEL_GO_0_30
 }, {
@@ -259,13 +273,14 @@ profile!(CEL_SPEC, "cel-spec", Libraries {
     homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None, shows_cost: false,
 });
 
-static ALL: [&Profile; 8] = [
+static ALL: [&Profile; 9] = [
     &K8S_1_34,
     &K8S_1_35,
     &K8S_1_36,
     &K8S_1_37,
     &KYVERNO_1_19,
     &KYVERNO_1_19_NAMESPACED,
+    &KYVERNO_1_19_CLASSIC,
     &GOLDEN_CEL,
     &CEL_SPEC,
 ];
@@ -294,6 +309,11 @@ impl Profile {
     /// What Kyverno 1.19 does with its CEL policies of a namespace.
     pub fn kyverno_namespaced() -> &'static Profile {
         &KYVERNO_1_19_NAMESPACED
+    }
+
+    /// What Kyverno 1.19 does with `validate.cel` of its classic policies.
+    pub fn kyverno_classic() -> &'static Profile {
+        &KYVERNO_1_19_CLASSIC
     }
 
     /// The functions and types of the environment.

@@ -56,10 +56,14 @@ pub(crate) fn declare(library: &mut Library, scope: PolicyScope) {
     transform::declare(library);
     gzip::declare(library);
     exception::declare(library);
+}
+
+/// Adds `orValue` on anything.
+pub(crate) fn declare_or_value(library: &mut Library) {
     or_value::declare(library);
 }
 
-pub(crate) use exception::EXCEPTION;
+pub(crate) use exception::{EXCEPTION, Exception};
 
 /// A value that is nothing but the receiver of a library's methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
