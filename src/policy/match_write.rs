@@ -87,10 +87,10 @@ impl ResourceDescription {
         }
         texts(builder, "names", &self.names);
         texts(builder, "namespaces", &self.namespaces);
-        if !self.annotations.is_empty() {
+        if let Some(annotations) = &self.annotations {
             builder.key("annotations");
             builder.begin_map();
-            for (key, value) in &self.annotations {
+            for (key, value) in annotations {
                 string(builder, key, value);
             }
             builder.end();
