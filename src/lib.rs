@@ -9,6 +9,7 @@ pub mod cli;
 pub mod diagnostic;
 pub mod policy;
 pub mod regex;
+pub mod suite;
 pub mod text;
 pub mod value;
 pub mod yaml;

@@ -182,8 +182,7 @@ impl ValidatingPolicySpec {
 
 /// The match block of native kinds.
 pub(super) fn constraints<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    decoder.object(node)?;
-    decoder.subtree(node)
+    decoder.map_part(node)
 }
 
 impl Evaluation {

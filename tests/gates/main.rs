@@ -6,6 +6,7 @@ mod cel;
 mod cel_kubernetes;
 mod cel_parse;
 mod regex;
+mod suite;
 mod support;
 mod text;
 mod yaml;
