@@ -11,6 +11,7 @@ pub mod kube;
 pub mod kyverno;
 pub mod policy;
 pub mod regex;
+pub mod suite;
 pub mod text;
 pub mod value;
 pub mod verdict;

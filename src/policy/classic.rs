@@ -346,18 +346,18 @@ impl Rule {
         let matches = fields.required("match", MatchResources::decode);
         let rule = (
             fields.optional("exclude", MatchResources::decode),
-            fields.optional("context", list_part),
+            fields.optional("context", Decoder::list_part),
             fields.subtree("preconditions"),
             fields.list("celPreconditions", MatchCondition::decode),
-            fields.optional("imageExtractors", map_part),
+            fields.optional("imageExtractors", Decoder::map_part),
             fields
                 .optional("reportProperties", Decoder::string_map)
                 .unwrap_or_default(),
             fields.bool("skipBackgroundRequests").is_none_or(|value| value.value),
             fields.optional("validate", |decoder, node| Validate::decode(decoder, node, v2beta1)),
-            fields.optional("mutate", map_part),
-            fields.optional("generate", map_part),
-            fields.optional("verifyImages", list_part),
+            fields.optional("mutate", Decoder::map_part),
+            fields.optional("generate", Decoder::map_part),
+            fields.optional("verifyImages", Decoder::list_part),
         );
         fields.finish();
         Some(Self {
@@ -380,18 +380,6 @@ impl Rule {
     }
 }
 
-/// A part that must be a map and is kept as it is.
-fn map_part<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    decoder.object(node)?;
-    decoder.subtree(node)
-}
-
-/// A part that must be a list and is kept as it is.
-fn list_part<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    decoder.list(node, |_, _| Some(()))?;
-    decoder.subtree(node)
-}
-
 impl Validate {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
         let span = decoder.span(node);
@@ -412,9 +400,9 @@ impl Validate {
                 fields.finish();
                 decoder.subtree(node)
             }),
-            foreach: fields.optional("foreach", list_part),
-            pod_security: fields.optional("podSecurity", map_part),
-            manifests: fields.optional("manifests", map_part),
+            foreach: fields.optional("foreach", Decoder::list_part),
+            pod_security: fields.optional("podSecurity", Decoder::map_part),
+            manifests: fields.optional("manifests", Decoder::map_part),
             assert: fields.subtree("assert"),
             span,
         };

@@ -10,6 +10,7 @@ mod cel_parse;
 mod conformance;
 mod matching;
 mod regex;
+mod suite;
 mod support;
 mod text;
 mod textproto;
