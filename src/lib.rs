@@ -11,6 +11,8 @@ pub mod kube;
 pub mod kyverno;
 pub mod policy;
 pub mod regex;
+pub mod report;
+pub mod run;
 pub mod suite;
 pub mod text;
 pub mod value;

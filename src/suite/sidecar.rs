@@ -183,7 +183,9 @@ impl Sidecar {
                 && found.value != wanted
             {
                 let message = format!("`{name}` is `{}` where `{wanted}` is due", found.value);
-                fields.decoder().error(Diagnostic::at(Code::WrongKind, found.span, message));
+                fields
+                    .decoder()
+                    .error(Diagnostic::at(Code::WrongKind, found.span, message));
             }
         }
         let sidecar = Self {
@@ -367,7 +369,9 @@ impl RowSelector {
         let rows = test.results.iter().enumerate();
         rows.filter(|(number, row)| {
             let same = |wanted: &Option<Text>, found: Option<&str>| {
-                wanted.as_ref().is_none_or(|wanted| Some(wanted.value.as_str()) == found)
+                wanted
+                    .as_ref()
+                    .is_none_or(|wanted| Some(wanted.value.as_str()) == found)
             };
             let resource = self.resource.as_ref().is_none_or(|wanted| {
                 let listed = row.resources.iter().flatten();
@@ -427,7 +431,11 @@ impl RowSelector {
             partial.resource.clone_from(&self.resource);
             if of(&partial).is_empty() {
                 let known = left.iter().filter_map(|row| test.results[*row].resources.as_ref());
-                return texts("resource", resource, known.flatten().map(|name| name.value.as_str()).collect());
+                return texts(
+                    "resource",
+                    resource,
+                    known.flatten().map(|name| name.value.as_str()).collect(),
+                );
             }
         }
         let span = self.operation.map_or(span, |operation| operation.span);

@@ -155,6 +155,16 @@ pub enum Operation {
     Delete,
 }
 
+impl From<Operation> for crate::kube::Operation {
+    fn from(operation: Operation) -> Self {
+        match operation {
+            Operation::Create => Self::Create,
+            Operation::Update => Self::Update,
+            Operation::Delete => Self::Delete,
+        }
+    }
+}
+
 impl Operation {
     /// The words and what they mean.
     pub(crate) const WORDS: [(&'static str, Self); 3] = [
@@ -362,7 +372,9 @@ impl Row {
         }
         let empty = Self::empty(span);
         let word = fields.string("result");
-        let result = word.as_ref().map_or(empty.result, |word| expected(fields.decoder(), word));
+        let result = word
+            .as_ref()
+            .map_or(empty.result, |word| expected(fields.decoder(), word));
         if word.is_none() {
             let diagnostic = Diagnostic::at(Code::RowWord, row_start(span), "this row has no `result`");
             fields.decoder().remark(diagnostic.with_help(RESULTS));
@@ -409,7 +421,10 @@ impl Row {
             "namespace",
             "write the namespace before the name: `resources: [namespace/name]`; before the policy's name for a Policy",
         );
-        fields.removed("patchedResource", "write `patchedResources` instead of `patchedResource`");
+        fields.removed(
+            "patchedResource",
+            "write `patchedResources` instead of `patchedResource`",
+        );
         fields.removed(
             "generatedResourceFile",
             "write `generatedResource` instead of `generatedResourceFile`",

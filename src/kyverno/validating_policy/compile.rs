@@ -15,10 +15,7 @@ use crate::{
         program::Program,
         types::Type,
     },
-    policy::{
-        self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy,
-        ValidationAction,
-    },
+    policy::{self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy, ValidationAction},
     text::quote::quote,
 };
 
