@@ -28,8 +28,8 @@ pub use sidecar::{
 };
 pub use test::{Expected, Operation, PolicyType, ResourceSpec, Row, Test};
 pub use values::{
-    ApiResource, Context, Named, NamespaceLabels, NamespaceObject, PolicyValues, ResourceValues, RuleValues, Subresource,
-    UserInfo, Values,
+    ApiResource, Context, Named, NamespaceLabels, NamespaceObject, PolicyValues, ResourceValues, RuleValues,
+    Subresource, UserInfo, Values,
 };
 
 use crate::{
@@ -214,9 +214,7 @@ pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<
     };
     let root = files::clean(path);
     if files.is_folder(&root).map_err(|error| unreadable(&error))? {
-        return files
-            .find(&root, options.file_name)
-            .map_err(|error| unreadable(&error));
+        return files.find(&root, options.file_name).map_err(|error| unreadable(&error));
     }
     if options.accept_file {
         return Ok(vec![root]);

@@ -9,7 +9,7 @@ use super::{
     located::{Origin, Spanned, Subtree, Text},
     parts::{
         AuditAnnotation, FAILURE_POLICIES, FailurePolicy, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
-        Validation, Variable,
+        Validation, Variable, conditions,
     },
 };
 use crate::{diagnostic::Span, yaml::Node};
@@ -210,8 +210,7 @@ const ACTIONS: [(&str, FailureAction); 4] = [
 ];
 
 /// Of a rule: only the new spellings.
-const RULE_ACTIONS: [(&str, FailureAction); 2] =
-    [("Audit", FailureAction::Audit), ("Enforce", FailureAction::Enforce)];
+const RULE_ACTIONS: [(&str, FailureAction); 2] = [("Audit", FailureAction::Audit), ("Enforce", FailureAction::Enforce)];
 
 impl Policy {
     pub(crate) fn decode<'t>(
@@ -324,15 +323,17 @@ impl Rule {
         let rule = (
             fields.optional("exclude", block),
             fields.optional("context", Decoder::list_part),
-            fields.subtree("preconditions"),
+            if v2beta1 {
+                fields.optional("preconditions", conditions)
+            } else {
+                fields.subtree("preconditions")
+            },
             fields.list("celPreconditions", MatchCondition::decode),
             fields.optional("imageExtractors", Decoder::map_part),
             fields
                 .optional("reportProperties", Decoder::string_map)
                 .unwrap_or_default(),
-            fields
-                .bool("skipBackgroundRequests")
-                .is_none_or(|value| value.value),
+            fields.bool("skipBackgroundRequests").is_none_or(|value| value.value),
             fields.optional("validate", |decoder, node| Validate::decode(decoder, node, v2beta1)),
             fields.optional("mutate", Decoder::map_part),
             fields.optional("generate", Decoder::map_part),
@@ -379,7 +380,11 @@ impl Validate {
             any_pattern: fields.subtree("anyPattern"),
             deny: fields.optional("deny", |decoder, node| {
                 let mut fields = decoder.fields(node)?;
-                fields.ignore(&["conditions"]);
+                if v2beta1 {
+                    fields.optional("conditions", conditions);
+                } else {
+                    fields.ignore(&["conditions"]);
+                }
                 fields.finish();
                 decoder.subtree(node)
             }),

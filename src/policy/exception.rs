@@ -6,7 +6,7 @@ use super::{
     classic,
     decode::Decoder,
     located::{Origin, Spanned, Subtree, Text},
-    parts::{MatchCondition, Metadata},
+    parts::{MatchCondition, Metadata, conditions},
 };
 use crate::yaml::Node;
 
@@ -54,7 +54,7 @@ impl PolicyException {
             let mut fields = decoder.fields(node)?;
             let background = fields.bool("background");
             let matches = fields.required("match", classic::block);
-            let conditions = fields.subtree("conditions");
+            let conditions = fields.optional("conditions", conditions);
             let exceptions = fields.required("exceptions", |decoder, node| {
                 decoder.list(node, |decoder, node| {
                     let mut fields = decoder.fields(node)?;

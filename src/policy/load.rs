@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     CelPolicyException, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, ValidatingPolicy,
-    decode::{Decoder, Style},
+    decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
 };
 use crate::{
@@ -110,11 +110,23 @@ enum Known {
 
 /// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
 const UNSUPPORTED: [(&str, &str, &[&str]); 15] = [
-    ("policies.kyverno.io", "ImageValidatingPolicy", &["v1alpha1", "v1beta1", "v1"]),
-    ("policies.kyverno.io", "NamespacedImageValidatingPolicy", &["v1beta1", "v1"]),
+    (
+        "policies.kyverno.io",
+        "ImageValidatingPolicy",
+        &["v1alpha1", "v1beta1", "v1"],
+    ),
+    (
+        "policies.kyverno.io",
+        "NamespacedImageValidatingPolicy",
+        &["v1beta1", "v1"],
+    ),
     ("policies.kyverno.io", "MutatingPolicy", &["v1alpha1", "v1beta1", "v1"]),
     ("policies.kyverno.io", "NamespacedMutatingPolicy", &["v1beta1", "v1"]),
-    ("policies.kyverno.io", "GeneratingPolicy", &["v1alpha1", "v1beta1", "v1"]),
+    (
+        "policies.kyverno.io",
+        "GeneratingPolicy",
+        &["v1alpha1", "v1beta1", "v1"],
+    ),
     ("policies.kyverno.io", "NamespacedGeneratingPolicy", &["v1beta1", "v1"]),
     ("policies.kyverno.io", "DeletingPolicy", &["v1alpha1", "v1beta1", "v1"]),
     ("policies.kyverno.io", "NamespacedDeletingPolicy", &["v1beta1", "v1"]),
@@ -122,7 +134,11 @@ const UNSUPPORTED: [(&str, &str, &[&str]); 15] = [
     ("kyverno.io", "ClusterCleanupPolicy", &["v2beta1", "v2"]),
     // The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which has v1alpha1 only.
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", &["v1alpha1"]),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", &["v1alpha1"]),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        &["v1alpha1"],
+    ),
     ("kyverno.io", "GlobalContextEntry", &[]),
     ("kyverno.io", "UpdateRequest", &[]),
     ("wgpolicyk8s.io", "PolicyReport", &[]),
@@ -189,6 +205,8 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
     }
     let exception = matches!(known, Known::Exception | Known::CelException);
     match purpose {
+        // Among policies the loader knows one version of these.
+        Purpose::Policies if known == Known::CelException && version != "v1beta1" => Decision::NotAPolicy,
         Purpose::Policies => Decision::Decode(known),
         Purpose::Exceptions if exception => Decision::Decode(known),
         Purpose::Exceptions => Decision::NotAPolicy,
@@ -296,7 +314,7 @@ impl<'t> Load<'_, 't> {
                 let message = format!("there is no version `{version}` of `{}` in `{group}`", kind.value);
                 // A version that Kubernetes has and Kyverno does not take ends the run upstream.
                 let fatal = kind.value.starts_with("ValidatingAdmission");
-                let help = format!("write {}", choices(versions));
+                let help = format!("write {}", choice(versions));
                 self.wrong_kind(api_version.span, message, help, fatal);
             }
             Decision::NotAPolicy => {
@@ -313,7 +331,8 @@ impl<'t> Load<'_, 't> {
             }
             Decision::Unknown => {
                 let message = format!("the kind `{}` of `{}` is not known", kind.value, api_version.value);
-                let help = "policies are of the groups `kyverno.io`, `policies.kyverno.io` and `admissionregistration.k8s.io`";
+                let help =
+                    "policies are of the groups `kyverno.io`, `policies.kyverno.io` and `admissionregistration.k8s.io`";
                 self.wrong_kind(kind.span, message, help.to_owned(), false);
             }
         }
@@ -362,12 +381,11 @@ impl<'t> Load<'_, 't> {
             Known::Exception => PolicyException::decode(api_version, d, node, origin).map(Any::Exception),
             Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
             Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin).map(Any::Vap),
-            Known::Binding => {
-                ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding)
-            }
+            Known::Binding => ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding),
         };
         let name = member(node, "name");
-        if name.is_empty() && !self.item {
+        let written = node.get("metadata").and_then(|metadata| metadata.get("name"));
+        if written.is_none_or(|name| name.is_null() || name.as_str() == Some("")) && !self.item {
             let first = node.get("metadata").map_or(node.span(), Node::span);
             let span = place(origin.file, first);
             decoder.error(Diagnostic::at(
@@ -415,10 +433,4 @@ impl Any {
 fn member(node: Node<'_>, key: &str) -> String {
     let found = node.get("metadata").and_then(|metadata| metadata.get(key));
     found.and_then(Node::as_str).unwrap_or_default().to_owned()
-}
-
-/// Words as a choice: `a`, `b` or `c`.
-fn choices(words: &[&str]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-    quoted.join(" or ")
 }

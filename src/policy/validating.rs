@@ -6,8 +6,8 @@ use super::{
     decode::Decoder,
     located::{Origin, Spanned, Subtree, Text},
     parts::{
-        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Metadata, VALIDATION_ACTIONS,
-        ValidationAction, Validation, Variable, unique,
+        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Metadata, VALIDATION_ACTIONS, Validation,
+        ValidationAction, Variable, unique,
     },
 };
 use crate::{diagnostic::Span, yaml::Node};
@@ -164,14 +164,12 @@ impl ValidatingPolicySpec {
                     Some(seconds)
                 })
                 .flatten(),
-            evaluation: fields
-                .optional("evaluation", Evaluation::decode)
-                .unwrap_or(Evaluation {
-                    mode: Mode::Kubernetes,
-                    mode_span: None,
-                    admission: true,
-                    background: true,
-                }),
+            evaluation: fields.optional("evaluation", Evaluation::decode).unwrap_or(Evaluation {
+                mode: Mode::Kubernetes,
+                mode_span: None,
+                admission: true,
+                background: true,
+            }),
             autogen: fields.optional("autogen", Autogen::decode).unwrap_or_default(),
             span,
         };

@@ -113,9 +113,7 @@ impl Memory {
             "/" => "/".to_owned(),
             folder => format!("{folder}/"),
         };
-        self.0
-            .keys()
-            .filter_map(move |path| path.strip_prefix(prefix.as_str()))
+        self.0.keys().filter_map(move |path| path.strip_prefix(prefix.as_str()))
     }
 }
 

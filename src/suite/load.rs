@@ -352,7 +352,11 @@ impl Loader<'_> {
         let exception = self.suite.exceptions.exceptions.first();
         if let (Some(vap), Some(exception)) = (vap, exception.map(|exception| exception.origin.span)) {
             let message = "Kyverno refuses exceptions in a suite that has a ValidatingAdmissionPolicy";
-            let diagnostic = Diagnostic::at(Code::IgnoredValue, Span::point(exception.file, exception.start), message);
+            let diagnostic = Diagnostic::at(
+                Code::IgnoredValue,
+                Span::point(exception.file, exception.start),
+                message,
+            );
             self.say(diagnostic.with_label(Span::point(vap.file, vap.start), "the policy is here"));
             self.stop(Upstream::Aborts);
         }
@@ -400,7 +404,8 @@ impl Loader<'_> {
         if base(&cleaned).starts_with('.') || (!folder && !is_yaml(&cleaned)) {
             if named {
                 let message = format!("Kyverno passes over `{}` because of its name", at.value);
-                let help = "policy files end with `.yaml` or `.yml`, and neither they nor their folder start with a dot";
+                let help =
+                    "policy files end with `.yaml` or `.yml`, and neither they nor their folder start with a dot";
                 self.say(Diagnostic::at(Code::IgnoredValue, at.span, message).with_help(help));
             }
             return;
@@ -556,9 +561,7 @@ impl Loader<'_> {
         let start = Span::point(origin.file, origin.span.start);
         let kind = node.get("kind").and_then(Node::as_str).unwrap_or_default();
         let message = format!("`{kind}` is a list: its items are read as single objects, `kyverno test` panics");
-        self.say(
-            Diagnostic::at(Code::ListKind, start, message).with_help("write each item as a document of its own"),
-        );
+        self.say(Diagnostic::at(Code::ListKind, start, message).with_help("write each item as a document of its own"));
         self.stop(Upstream::Panics);
         for item in items {
             let span = place(origin.file, item.span());
@@ -581,7 +584,11 @@ impl Loader<'_> {
             return;
         }
         let scopes = self.options.scopes;
-        let own = if self.options.own_crds { self.crds.as_slice() } else { &[] };
+        let own = if self.options.own_crds {
+            self.crds.as_slice()
+        } else {
+            &[]
+        };
         let cluster_wide = |group: &str, kind: &str| {
             let own = own.iter().find(|crd| crd.0 == group && crd.1 == kind);
             own.map_or_else(|| scopes.is_cluster_wide(group, kind), |crd| crd.2)
@@ -797,10 +804,12 @@ impl Loader<'_> {
     fn old_objects(&mut self) {
         let rows = self.suite.expectations.iter().map(|row| &row.expectation);
         let cases = self.suite.cases.iter().map(|case| &case.expectation);
-        let paths = rows.chain(cases).filter_map(|expectation| match &expectation.old_object {
-            Some(OldObject::File(path)) => Some(path.clone()),
-            Some(OldObject::Inline(_)) | None => None,
-        });
+        let paths = rows
+            .chain(cases)
+            .filter_map(|expectation| match &expectation.old_object {
+                Some(OldObject::File(path)) => Some(path.clone()),
+                Some(OldObject::Inline(_)) | None => None,
+            });
         let paths: Vec<Text> = paths.collect();
         for at in paths {
             let path = resolve(&self.folder, &at.value);
@@ -877,7 +886,11 @@ fn display_name(resource: &Resource) -> String {
 
 /// The byte at a line and column of a parser that counts bytes from 1.
 fn offset(text: &str, line: usize, column: usize) -> u32 {
-    let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let start: usize = text
+        .split_inclusive('\n')
+        .take(line.saturating_sub(1))
+        .map(str::len)
+        .sum();
     (start + column.saturating_sub(1)).min(text.len()) as u32
 }
 

@@ -98,7 +98,8 @@ impl ApiCallResponse {
                     let scheme = scheme.to_ascii_lowercase();
                     (scheme == "http" || scheme == "https", rest)
                 });
-                if !rest.is_some_and(|(scheme, rest)| scheme && !rest.is_empty() && !rest.starts_with(['/', '?', '#'])) {
+                if !rest.is_some_and(|(scheme, rest)| scheme && !rest.is_empty() && !rest.starts_with(['/', '?', '#']))
+                {
                     let message = format!("`{}` is no absolute `http` or `https` address", url.value);
                     refuse(decoder, url.span, message);
                     return None;
@@ -123,7 +124,11 @@ impl ApiCallResponse {
                 return None;
             }
         };
-        let method = match method.as_ref().map(|method| method.trim().to_ascii_uppercase()).as_deref() {
+        let method = match method
+            .as_ref()
+            .map(|method| method.trim().to_ascii_uppercase())
+            .as_deref()
+        {
             None | Some("") => None,
             Some("GET") => Some(Method::Get),
             Some("POST") => Some(Method::Post),
@@ -210,7 +215,10 @@ impl GlobalContextEntry {
             (None, None, Some(files)) => {
                 for file in &files {
                     let cleaned = super::files::clean(file.trim());
-                    if file.trim().is_empty() || cleaned.starts_with('/') || cleaned == ".." || cleaned.starts_with("../")
+                    if file.trim().is_empty()
+                        || cleaned.starts_with('/')
+                        || cleaned == ".."
+                        || cleaned.starts_with("../")
                     {
                         let message = format!("`{}` is no path below the suite's folder", file.value);
                         refuse(decoder, file.span, message);

@@ -63,7 +63,11 @@ impl Scopes for BuiltInScopes {
             "apiextensions.k8s.io" => &["CustomResourceDefinition"],
             "apiregistration.k8s.io" => &["APIService"],
             "authentication.k8s.io" => &["SelfSubjectReview", "TokenReview"],
-            "authorization.k8s.io" => &["SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"],
+            "authorization.k8s.io" => &[
+                "SelfSubjectAccessReview",
+                "SelfSubjectRulesReview",
+                "SubjectAccessReview",
+            ],
             "certificates.k8s.io" => &["CertificateSigningRequest"],
             "flowcontrol.apiserver.k8s.io" => &["FlowSchema", "PriorityLevelConfiguration"],
             "networking.k8s.io" => &["IPAddress", "IngressClass", "ServiceCIDR"],
@@ -173,7 +177,14 @@ fn build(node: Node<'_>, fill: Option<Fallback<'_>>, namespace: Option<&str>) ->
 
 /// Adds a member of a map; null is an empty map under well-known names.
 fn member(builder: &mut Builder, key: &str, value: Node<'_>) {
-    let maps = ["annotations", "labels", "matchLabels", "nodeSelector", "data", "stringData"];
+    let maps = [
+        "annotations",
+        "labels",
+        "matchLabels",
+        "nodeSelector",
+        "data",
+        "stringData",
+    ];
     match value.kind() {
         Kind::Null if maps.contains(&key) => {
             builder.begin_map();

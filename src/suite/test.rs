@@ -265,7 +265,7 @@ impl Test {
         );
         fields.removed(
             "checks",
-            "assertion trees are gone since Kyverno 1.14: write one row per policy, rule and resource under `results`",
+            "`kyverno test` has no assertion trees any more: write a row for each policy, rule and resource under `results`",
         );
         fields.finish();
         Some(Decoded {
@@ -297,18 +297,12 @@ pub(crate) fn header(fields: &mut Fields<'_, '_>, what: &str, kind: &str) -> boo
     }
     let owner = fields.span();
     let span = Span::point(owner.file, owner.start);
-    let message = format!("{what} must have {}", quoted(&missing, " and "));
+    let message = format!("{what} must have `{}`", missing.join("` and `"));
     let help = format!("write `apiVersion: cli.kyverno.io/v1alpha1` and `kind: {kind}`");
     fields
         .decoder()
         .remark(Diagnostic::at(Code::OldSchema, span, message).with_help(help));
     true
-}
-
-/// Words in backticks.
-pub(crate) fn quoted(words: &[&str], between: &str) -> String {
-    let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-    words.join(between)
 }
 
 /// Reports what is mocked twice.
@@ -362,8 +356,10 @@ impl Row {
         }
         let empty = Self::empty(span);
         let word = fields.string("result");
-        let result = word.as_ref().map_or(empty.result, |word| expected(fields.decoder(), word));
-        if word.is_none() {
+        let result = word
+            .as_ref()
+            .map_or(empty.result, |word| expected(fields.decoder(), word));
+        if word.is_none() && !fields.has_any(&["result", "status"]) {
             let diagnostic = Diagnostic::at(Code::RowWord, row_start(span), "this row has no `result`");
             fields.decoder().remark(diagnostic.with_help(RESULTS));
         }
@@ -409,13 +405,17 @@ impl Row {
             "namespace",
             "write the namespace before the name: `resources: [namespace/name]`; before the policy's name for a Policy",
         );
-        fields.removed("patchedResource", "write `patchedResources` instead of `patchedResource`");
+        fields.removed(
+            "patchedResource",
+            "write `patchedResources` instead of `patchedResource`",
+        );
         fields.removed(
             "generatedResourceFile",
             "write `generatedResource` instead of `generatedResourceFile`",
         );
+        let unnamed = row.policy.is_empty() && !fields.has_any(&["policy"]);
         fields.finish();
-        if row.policy.is_empty() {
+        if unnamed {
             let message = "this row names no policy";
             decoder.remark(Diagnostic::at(Code::RowWord, row_start(span), message));
         }

@@ -146,7 +146,10 @@ impl Values {
 
     /// The operation that `globalValues` ask for; empty where they do not.
     pub fn global_operation(&self) -> Option<(&str, Span)> {
-        let found = self.global_values.iter().find(|(name, _)| name.value == "request.operation");
+        let found = self
+            .global_values
+            .iter()
+            .find(|(name, _)| name.value == "request.operation");
         found.and_then(|(_, value)| Some((value.root().as_str()?, value.span)))
     }
 }

@@ -43,7 +43,10 @@ fn check(corpus: &std::path::Path, row: &Row) -> Result<(), String> {
     for (suite, doc) in suites.iter().zip(&row.docs) {
         // Errors of the run itself come later: only those of loading count here.
         let loading = ["failed to load", "failed to decode", "deprecated schema"];
-        let refused = doc.error.as_ref().is_some_and(|error| loading.iter().any(|text| error.contains(text)));
+        let refused = doc
+            .error
+            .as_ref()
+            .is_some_and(|error| loading.iter().any(|text| error.contains(text)));
         let expected = match (refused, doc.skipped.is_some()) {
             (true, _) => Upstream::Aborts,
             (false, true) => Upstream::Skips,
@@ -61,7 +64,11 @@ fn check(corpus: &std::path::Path, row: &Row) -> Result<(), String> {
         }
         let name = suite.test.as_ref().map_or("", suite::Test::name);
         if (suite.document, name, suite.rows().len()) != (doc.doc, doc.test.as_str(), doc.rows) {
-            return Err(format!("document {}, `{name}`, {} rows", suite.document, suite.rows().len()));
+            return Err(format!(
+                "document {}, `{name}`, {} rows",
+                suite.document,
+                suite.rows().len()
+            ));
         }
     }
     Ok(())
