@@ -2,11 +2,13 @@
 //!
 //! Upstream counterpart: github.com/google/cel-go with k8s.io/apiserver/pkg/cel and Kyverno's `pkg/cel`.
 
+pub mod admission;
 pub mod ast;
 pub mod authorizer;
 pub mod check;
 pub mod compile;
 pub mod composite;
+mod constant;
 pub mod context;
 mod cost;
 pub mod decl;
@@ -29,3 +31,4 @@ mod trace;
 pub mod types;
 pub mod val;
 mod validate;
+mod wrapper;

@@ -7,9 +7,12 @@
 pub mod cel;
 pub mod cli;
 pub mod diagnostic;
+pub mod kube;
+pub mod kyverno;
 pub mod policy;
 pub mod regex;
 pub mod suite;
 pub mod text;
 pub mod value;
+pub mod verdict;
 pub mod yaml;

@@ -12,9 +12,14 @@ mod admission;
 mod classic;
 pub(crate) mod decode;
 mod exception;
+mod kind_selector;
 mod load;
 mod located;
+mod match_constraints;
+mod match_resources;
+mod match_write;
 mod parts;
+mod selector;
 mod validating;
 
 pub use admission::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
@@ -23,9 +28,12 @@ pub use classic::{
     WebhookConfiguration,
 };
 pub use exception::{CelPolicyException, ExceptedRules, PolicyException, PolicyRef, ReportResult};
+pub use kind_selector::{KindSelector, split_kind};
 pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, Unsupported, load};
 pub(crate) use located::place;
 pub use located::{Expression, Origin, Spanned, Subtree, Text};
+pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule};
+pub use match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter};
 pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,

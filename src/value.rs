@@ -87,6 +87,8 @@ pub struct Document {
     /// For each large map its first entry and the positions of its entries, sorted by hash; sorted by first entry.
     large: Vec<(u32, Box<[u32]>)>,
     root: Node,
+    /// Whether an expression wrote it, see [`Document::into_literal`].
+    literal: bool,
 }
 
 impl Document {
@@ -98,6 +100,13 @@ impl Document {
     /// A document that is just `null`.
     pub fn null() -> Self {
         Builder::new().finish()
+    }
+
+    /// Marks a document that stands for a literal of an expression, for the few functions of Go that treat those
+    /// otherwise than what came from outside.
+    pub(crate) fn into_literal(mut self) -> Self {
+        self.literal = true;
+        self
     }
 
     fn view(&self, node: Node) -> Value<'_> {
@@ -262,8 +271,12 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
+    /// Whether it is part of a literal of an expression.
+    pub(crate) fn is_literal(self) -> bool {
+        self.document.literal
+    }
+
     /// How many elements.
-    #[expect(clippy::len_without_is_empty, reason = "is_empty follows")]
     pub fn len(self) -> usize {
         self.len as usize
     }
@@ -300,8 +313,12 @@ pub struct Map<'a> {
 }
 
 impl<'a> Map<'a> {
+    /// Whether it is part of a literal of an expression.
+    pub(crate) fn is_literal(self) -> bool {
+        self.document.literal
+    }
+
     /// How many entries.
-    #[expect(clippy::len_without_is_empty, reason = "is_empty follows")]
     pub fn len(self) -> usize {
         self.len as usize
     }

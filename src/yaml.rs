@@ -12,6 +12,7 @@ mod compose;
 pub mod emit;
 mod error;
 mod go_words;
+mod graft;
 mod number;
 mod parse;
 mod parse_collection;
@@ -28,6 +29,7 @@ mod tree;
 use std::sync::{Arc, OnceLock};
 
 pub use error::{Error, ErrorKind};
+pub use graft::{Edited, Graft};
 pub use position::{LineIndex, Position, Span};
 pub use scalar::Segments;
 pub use tree::{Entries, Entry, Items, Kind, Node, NodeId, Number, Tree};
@@ -175,10 +177,9 @@ pub fn read_first(text: &str, mode: Mode, limits: &Limits) -> Result<Tree, Error
         let message = format!("this text has more than {} bytes", limits.bytes);
         return Err(Error::new(ErrorKind::Size, Span::default(), message));
     }
-    let (text, invalid) = to_text(text.as_bytes());
     let source: Arc<str> = text.into();
     let span = Span::of(0, source.len());
-    document(&source, span, &invalid, mode, limits)
+    document(&source, span, &[], mode, limits)
 }
 
 /// The file as text with a final line feed, and the bytes that had to be replaced.

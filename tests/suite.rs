@@ -4,7 +4,9 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use kyvtest::{
     diagnostic::{Sources, render},
-    suite::{self, Expected, ExpectedEffect, Memory, OldObject, Operation, Options, Suite, Upstream},
+    kube::Operation,
+    suite::{self, Expected, Memory, OldObject, Options, Suite, Upstream},
+    verdict::Effect,
 };
 
 /// Every suite below a folder of the fixtures, paths as if that folder were the working folder.
@@ -174,7 +176,7 @@ fn a_sidecar() {
     assert_eq!(suite.old_resources.len(), 1);
     let first: Vec<_> = suite.expectations(0, "web").collect();
     assert_eq!(first.len(), 1);
-    assert_eq!(first[0].effect.expect("an effect").value, ExpectedEffect::Admit);
+    assert_eq!(first[0].effect.expect("an effect").value, Effect::Admit);
     let second: Vec<_> = suite.expectations(1, "web").collect();
     assert!(matches!(second[0].old_object, Some(OldObject::Inline(_))));
     let divergence = second[0].divergence.as_ref().expect("a divergence");

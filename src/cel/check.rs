@@ -3,6 +3,10 @@
 //! Upstream counterpart: cel-go `checker/checker.go`. The result keeps, for every node, its type and what its name or
 //! function stands for; the planner needs nothing else.
 
+mod unchecked;
+
+pub use unchecked::unchecked;
+
 use super::{
     ast::{Ast, Comprehension, Expr, ExprId, Literal, MapEntry, Name, StructField},
     decl::Function,
@@ -30,6 +34,10 @@ pub(crate) enum Reference {
         overloads: Vec<u16>,
         namespaced: bool,
     },
+    /// A name that is not declared, in an expression that is not checked: what it may be short for.
+    Unbound(Name),
+    /// A function that is not declared, in an expression that is not checked.
+    UnknownFunction,
 }
 
 /// A checked expression.
@@ -108,7 +116,7 @@ struct Checker<'e> {
     issues: Vec<(u32, String)>,
 }
 
-impl<'e> Checker<'e> {
+impl Checker<'_> {
     fn report(&mut self, id: ExprId, message: String) {
         self.issues.push((self.ast.offset(id), message));
     }
@@ -180,8 +188,10 @@ impl<'e> Checker<'e> {
 
     fn check_select(&mut self, id: ExprId, operand: ExprId, field: &str, test_only: bool) {
         // A dotted name is looked up as a whole first, unless a comprehension's variable hides its root.
-        if let Some(name) = qualified_name(self.ast, id)
-            && self.local(name.split('.').next().unwrap_or_default()).is_none()
+        if let Some(root) = chain_root(self.ast, id)
+            && self.local(root).is_none()
+            && self.env.has_dotted(root)
+            && let Some(name) = qualified_name(self.ast, id)
             && self.resolve_global(id, &name)
         {
             return;
@@ -273,7 +283,9 @@ impl<'e> Checker<'e> {
             return;
         };
         // `a.b.c(x)` is the function `a.b.c` where there is one, else the method `c` of `a.b`.
-        if let Some(prefix) = qualified_name(self.ast, receiver)
+        if let Some(root) = chain_root(self.ast, receiver)
+            && env.has_dotted(root)
+            && let Some(prefix) = qualified_name(self.ast, receiver)
             && let Some(declared) = env.function(&format!("{prefix}.{function}"))
         {
             return self.resolve(id, declared, None, args, true);
@@ -296,12 +308,11 @@ impl<'e> Checker<'e> {
             if overload.member != target.is_some() {
                 continue;
             }
-            let declared_result;
-            if overload.type_parameters == 0 {
+            let declared_result = if overload.type_parameters == 0 {
                 if !self.inference.assignable_list(&arg_types, &overload.parameters) {
                     continue;
                 }
-                declared_result = overload.result.clone();
+                overload.result.clone()
             } else {
                 let base = self.inference.reserve(overload.type_parameters);
                 if arg_types.len() != overload.parameters.len() {
@@ -315,10 +326,9 @@ impl<'e> Checker<'e> {
                 if !self.inference.assignable_list(&arg_types, &parameters) {
                     continue;
                 }
-                declared_result = self
-                    .inference
-                    .substitute(&Inference::instantiate(&overload.result, base), false);
-            }
+                self.inference
+                    .substitute(&Inference::instantiate(&overload.result, base), false)
+            };
             overloads.push(i as u16);
             match &result {
                 None => result = Some(declared_result),
@@ -438,6 +448,11 @@ impl<'e> Checker<'e> {
                     self.set(id, (*t).clone());
                     Some(name)
                 }
+                wrapper @ Type::Wrapper(_) => {
+                    self.references[id.index()] = Reference::Type(name.clone());
+                    self.set(id, wrapper.clone());
+                    Some(name)
+                }
                 other => {
                     self.report(id, format!("'{}' is not a message type", other.runtime_name()));
                     None
@@ -531,6 +546,21 @@ fn literal_type(literal: &Literal) -> Type {
         Literal::Double(_) => Type::Double,
         Literal::String(_) => Type::String,
         Literal::Bytes(_) => Type::Bytes,
+    }
+}
+
+/// The name at the root of a chain of selections, if it is one.
+fn chain_root(ast: &Ast, mut id: ExprId) -> Option<&str> {
+    loop {
+        match ast.expr(id) {
+            Expr::Ident(name) => return Some(name),
+            Expr::Select {
+                operand,
+                test_only: false,
+                ..
+            } => id = *operand,
+            _ => return None,
+        }
     }
 }
 

@@ -34,6 +34,14 @@ impl CompileError {
         }
     }
 
+    /// The text as the API server's compiler puts it.
+    pub fn detail(&self) -> String {
+        match self {
+            CompileError::Parse(issues) | CompileError::Check(issues) => format!("compilation failed: {issues}"),
+            CompileError::Program(error) => format!("program instantiation failed: {error}"),
+        }
+    }
+
     /// The first line of the text.
     pub fn first_line(&self) -> String {
         match self {

@@ -17,24 +17,52 @@ use super::{
     val::Val,
 };
 
-/// The structure type of `variables`.
+/// The structure type of `variables` in Kubernetes.
 pub const VARIABLES_TYPE: &str = "kubernetes.variables";
+
+/// The structure type of `variables` in Kyverno's CEL policies.
+pub const KYVERNO_VARIABLES_TYPE: &str = "kyverno.variables";
 
 /// How variables are typed and how their errors look to the expressions that use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Composition {
     /// Types are kept where JSON-like, and an error says which variable failed.
     Kubernetes,
-    /// As Kubernetes, under Kyverno's texts.
+    /// Types are kept as they are, and an error is the variable's own.
     Kyverno,
     /// Everything is dyn, and a variable that failed is simply absent: how the reference data was computed.
     Golden,
+}
+
+impl Composition {
+    /// The structure type of `variables`; `None` where it is dyn.
+    const fn structure(self) -> Option<&'static str> {
+        match self {
+            Self::Kubernetes => Some(VARIABLES_TYPE),
+            Self::Kyverno => Some(KYVERNO_VARIABLES_TYPE),
+            Self::Golden => None,
+        }
+    }
+
+    /// Declares `variables` without any in it.
+    pub fn declare(self, env: &mut Env) {
+        match self.structure() {
+            Some(structure) => {
+                env.declare("variables", Type::structure(structure));
+                env.declare_struct(structure, []);
+            }
+            None => {
+                env.declare("variables", Type::Dyn);
+            }
+        }
+    }
 }
 
 /// The compiled variables of a policy.
 #[derive(Debug)]
 pub struct Composite {
     programs: Vec<(Name, Result<Program, CompileError>)>,
+    fields: Vec<(Name, Type)>,
     composition: Composition,
 }
 
@@ -47,15 +75,7 @@ impl Composite {
     ) -> Self {
         let mut fields: Vec<(Name, Type)> = Vec::new();
         let mut programs: Vec<(Name, Result<Program, CompileError>)> = Vec::new();
-        match composition {
-            Composition::Kubernetes | Composition::Kyverno => {
-                env.declare("variables", Type::structure(VARIABLES_TYPE));
-                env.declare_struct(VARIABLES_TYPE, []);
-            }
-            Composition::Golden => {
-                env.declare("variables", Type::Dyn);
-            }
-        }
+        composition.declare(env);
         for (name, text) in variables {
             let name = Name::from(name);
             let program = compile(text, env);
@@ -66,13 +86,25 @@ impl Composite {
             // A second variable of the same name takes the first one's place.
             fields.retain(|(known, _)| *known != name);
             fields.push((name.clone(), declared));
-            if composition != Composition::Golden {
-                env.declare_struct(VARIABLES_TYPE, fields.iter().cloned());
+            if let Some(structure) = composition.structure() {
+                env.declare_struct(structure, fields.iter().cloned());
             }
             programs.retain(|(known, _)| *known != name);
             programs.push((name, program));
         }
-        Self { programs, composition }
+        Self {
+            programs,
+            fields,
+            composition,
+        }
+    }
+
+    /// Declares the variables in another environment than the one that they were compiled in.
+    pub fn declare(&self, env: &mut Env) {
+        self.composition.declare(env);
+        if let Some(structure) = self.composition.structure() {
+            env.declare_struct(structure, self.fields.iter().cloned());
+        }
     }
 
     /// The variables with what compiling them came to.
@@ -116,9 +148,14 @@ fn declared_type(t: &Type, composition: Composition) -> Type {
             declared_type(&entry.0, composition),
             declared_type(&entry.1, composition),
         ),
-        Type::Dyn | Type::Any | Type::Error | Type::Struct(_) | Type::Opaque(..) | Type::Param(_) | Type::Type(_) => {
-            Type::Dyn
-        }
+        Type::Dyn
+        | Type::Any
+        | Type::Error
+        | Type::Wrapper(_)
+        | Type::Struct(_)
+        | Type::Opaque(..)
+        | Type::Param(_)
+        | Type::Type(_) => Type::Dyn,
     }
 }
 
@@ -156,7 +193,7 @@ impl<'a> Lazy<'a> {
         let program = match program {
             Ok(program) => program,
             Err(error) => {
-                let text = format!("composited variable \"{name}\" fails to compile: {error}");
+                let text = format!("composited variable \"{name}\" fails to compile: {}", error.detail());
                 return self.error(&text);
             }
         };
@@ -168,10 +205,10 @@ impl<'a> Lazy<'a> {
         self.cost.set(self.cost.get().saturating_add(outcome.cost));
         match outcome.value {
             Val::Error(text) => match self.composite.composition {
-                Composition::Kubernetes | Composition::Kyverno => {
+                Composition::Kubernetes => {
                     self.error(&format!("composited variable \"{name}\" fails to evaluate: {text}"))
                 }
-                Composition::Golden => outcome.value,
+                Composition::Kyverno | Composition::Golden => outcome.value,
             },
             value => value,
         }

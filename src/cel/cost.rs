@@ -4,7 +4,8 @@
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`.
 
 use super::{
-    decl::{CostFunction, Function},
+    decl::{CostEstimator, CostFunction, Function},
+    library::sizes,
     profile::Behaviour,
     val::Val,
 };
@@ -18,14 +19,20 @@ pub(crate) const MAP: u64 = 30;
 /// The cost of making a message.
 pub(crate) const STRUCT: u64 = 40;
 
-/// The part of a text's length that walking over it costs.
-pub(crate) const TEXT_FACTOR: f64 = 0.1;
-/// The part of a pattern's length that matching costs.
-pub(crate) const REGEX_FACTOR: f64 = 0.25;
-
 /// How a call's cost is found, decided when the program is made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CallCost {
+    /// As cel-go prices the overload by default.
+    Default(DefaultCost),
+    /// The overload's own function.
+    Overload(CostFunction),
+    /// The function's estimator, asked with an overload id; the default where it has no answer.
+    Function(CostEstimator, &'static str, DefaultCost),
+}
+
+/// cel-go's own prices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DefaultCost {
     One,
     /// The walk over one argument's text.
     Text(usize),
@@ -37,34 +44,14 @@ pub(crate) enum CallCost {
     Both,
     Matches,
     Contains,
-    /// The overload's own function.
-    Overload(CostFunction),
-    /// The function's estimator, asked with an overload id; another answer where it has none.
-    Function(
-        for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>,
-        &'static str,
-        Builtin,
-    ),
-}
-
-/// The defaults, for an estimator that has no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Builtin {
-    One,
-    Text(usize),
-    InList,
-    Shorter,
-    Both,
-    Matches,
-    Contains,
 }
 
 /// cel-go's own cost of an overload; `id` is empty where the checker left several.
-fn builtin(id: &str, behaviour: &Behaviour) -> Builtin {
+fn default_cost(id: &str, behaviour: &Behaviour) -> DefaultCost {
     match id {
-        "starts_with_string" | "ends_with_string" => Builtin::Text(usize::from(behaviour.affix_cost_by_argument)),
-        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => Builtin::Text(0),
-        "in_list" => Builtin::InList,
+        "starts_with_string" | "ends_with_string" => DefaultCost::Text(usize::from(behaviour.affix_cost_by_argument)),
+        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => DefaultCost::Text(0),
+        "in_list" => DefaultCost::InList,
         "less_string"
         | "greater_string"
         | "less_equals_string"
@@ -74,12 +61,12 @@ fn builtin(id: &str, behaviour: &Behaviour) -> Builtin {
         | "less_equals_bytes"
         | "greater_equals_bytes"
         | "equals"
-        | "not_equals" => Builtin::Shorter,
-        "add_string" | "add_bytes" => Builtin::Both,
-        "matches_string" => Builtin::Matches,
-        "matches" if behaviour.global_matches_has_cost => Builtin::Matches,
-        "contains_string" => Builtin::Contains,
-        _ => Builtin::One,
+        | "not_equals" => DefaultCost::Shorter,
+        "add_string" | "add_bytes" => DefaultCost::Both,
+        "matches_string" => DefaultCost::Matches,
+        "matches" if behaviour.global_matches_has_cost => DefaultCost::Matches,
+        "contains_string" => DefaultCost::Contains,
+        _ => DefaultCost::One,
     }
 }
 
@@ -91,18 +78,10 @@ impl CallCost {
             return CallCost::Overload(cost);
         }
         let id = overload.map_or("", |overload| overload.id);
-        let builtin = builtin(id, behaviour);
-        if let Some(estimate) = function.cost {
-            return CallCost::Function(estimate, id, builtin);
-        }
-        match builtin {
-            Builtin::One => CallCost::One,
-            Builtin::Text(i) => CallCost::Text(i),
-            Builtin::InList => CallCost::InList,
-            Builtin::Shorter => CallCost::Shorter,
-            Builtin::Both => CallCost::Both,
-            Builtin::Matches => CallCost::Matches,
-            Builtin::Contains => CallCost::Contains,
+        let default = default_cost(id, behaviour);
+        match function.cost {
+            Some(estimate) => CallCost::Function(estimate, id, default),
+            None => CallCost::Default(default),
         }
     }
 
@@ -110,60 +89,71 @@ impl CallCost {
     #[inline]
     pub(crate) fn charge(&self, args: &[Val<'_>], result: &Val<'_>) -> u64 {
         match self {
-            CallCost::One => 1,
-            CallCost::Text(i) => text(size(&args[*i])),
-            CallCost::InList => size(&args[1]),
-            CallCost::Shorter => shorter(&args[0], &args[1]),
-            CallCost::Both => text(size(&args[0]) + size(&args[1])),
-            CallCost::Matches => matches(size(&args[0]), size(&args[1])),
-            CallCost::Contains => text(size(&args[0])) * text(size(&args[1])),
+            CallCost::Default(default) => default.charge(args),
             CallCost::Overload(cost) => cost(args, result),
-            CallCost::Function(estimate, id, builtin) => match estimate(id, args, result) {
-                Some(cost) => cost,
-                None => match builtin {
-                    Builtin::One => 1,
-                    Builtin::Text(i) => CallCost::Text(*i).charge(args, result),
-                    Builtin::InList => CallCost::InList.charge(args, result),
-                    Builtin::Shorter => CallCost::Shorter.charge(args, result),
-                    Builtin::Both => CallCost::Both.charge(args, result),
-                    Builtin::Matches => CallCost::Matches.charge(args, result),
-                    Builtin::Contains => CallCost::Contains.charge(args, result),
-                },
-            },
+            CallCost::Function(estimate, id, default) => {
+                estimate(id, args, result).unwrap_or_else(|| default.charge(args))
+            }
         }
     }
 }
 
-/// The size of a value as cost accounting sees it: code points, bytes, elements, entries; 1 for everything else.
+impl DefaultCost {
+    #[inline]
+    fn charge(self, args: &[Val<'_>]) -> u64 {
+        match self {
+            DefaultCost::One => 1,
+            DefaultCost::Text(i) => text(size(&args[i])),
+            DefaultCost::InList => size(&args[1]),
+            DefaultCost::Shorter => shorter(&args[0], &args[1]),
+            DefaultCost::Both => text(size(&args[0]) + size(&args[1])),
+            DefaultCost::Matches => matches(size(&args[0]), size(&args[1])),
+            DefaultCost::Contains => text(size(&args[0])) * text(size(&args[1])),
+        }
+    }
+}
+
+/// The size of a value as cel-go's cost accounting sees it; that of an optional value is the size inside.
 ///
 /// Upstream: `actualSize`.
 pub(crate) fn size(value: &Val<'_>) -> u64 {
     match value {
-        Val::String(text) => text.chars().count() as u64,
-        Val::Bytes(bytes) => bytes.len() as u64,
-        Val::List(_) | Val::DocumentList(_) | Val::Map(_) | Val::DocumentMap(_) => value.len() as u64,
         Val::Optional(Some(inner)) => size(inner),
-        Val::Opaque(opaque) => opaque.size().unwrap_or(1),
-        _ => 1,
+        _ => sizes::size(value),
     }
 }
 
-/// The cost of walking over a text of some size.
+/// The cost of walking over a text of some size: a tenth of it, rounded up.
 #[inline]
 pub(crate) fn text(size: u64) -> u64 {
-    // Exact for every size that fits a double: ceil(size · 0.1) in floating point, as upstream computes it.
-    (size as f64 * TEXT_FACTOR).ceil() as u64
+    // Upstream multiplies by the double 0.1. That is above 1/10 by less than half a unit in the last place of any product,
+    // so rounding up gives the quotient.
+    size.div_ceil(10)
 }
 
 /// The cost of matching a pattern of some size against a text of some size.
 pub(crate) fn matches(text_size: u64, pattern_size: u64) -> u64 {
-    let walk = ((1.0 + text_size as f64) * TEXT_FACTOR).ceil() as u64;
-    let pattern = (pattern_size as f64 * REGEX_FACTOR).ceil() as u64;
-    walk.saturating_mul(pattern)
+    text(text_size.saturating_add(1)).saturating_mul(pattern_size.div_ceil(4))
 }
 
 /// The cost of comparing two values.
 #[inline]
 pub(crate) fn shorter(a: &Val<'_>, b: &Val<'_>) -> u64 {
-    text(size(a).min(size(b)))
+    match (a, b) {
+        // The usual case without a walk over both texts.
+        (Val::String(a), Val::String(b)) if a == b => text(super::ops::characters(a) as u64),
+        _ => text(size(a).min(size(b))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn a_tenth_is_what_upstream_computes() {
+        for size in (0..200_000_u64).chain((0..2_000).map(|i| i * 1_000_003)) {
+            assert_eq!(text(size), (size as f64 * 0.1).ceil() as u64, "{size}");
+        }
+    }
 }

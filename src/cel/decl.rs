@@ -3,7 +3,7 @@
 //! Upstream counterpart: cel-go `common/decls`, with the cost hooks of `interpreter/runtimecost.go` and
 //! `k8s.io/apiserver/pkg/cel/library/cost.go` beside the overloads they belong to.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     context::Context,
@@ -16,6 +16,9 @@ pub type Implementation = for<'a> fn(&Context<'a>, &[Val<'a>]) -> Val<'a>;
 
 /// What a call cost at run time, from its arguments and result.
 pub type CostFunction = for<'a> fn(&[Val<'a>], &Val<'a>) -> u64;
+
+/// What every call of a function costs, from the overload id, the arguments and the result; `None` where it has no say.
+pub type CostEstimator = for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>;
 
 /// How an implementation was bound in cel-go: a unary or binary function gets all its arguments evaluated before the
 /// first error is looked at; any other one stops at the first argument that is an error.
@@ -158,7 +161,7 @@ pub struct Function {
     pub no_type_guards: bool,
     /// The cost of every call by this name (the estimator of Kubernetes), where the overload has none of its own. It
     /// gets the overload id, empty where the checker left several; `None` leaves the matter to cel-go's defaults.
-    pub cost: Option<for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>>,
+    pub cost: Option<CostEstimator>,
 }
 
 /// A set of functions and the types that belong to them.
@@ -167,6 +170,8 @@ pub struct Library {
     functions: FxHashMap<&'static str, Function>,
     /// Names that stand for types (`int`, `net.IP`), by run-time name.
     types: FxHashMap<&'static str, Type>,
+    /// The first words of all dotted names.
+    namespaces: FxHashSet<&'static str>,
     constants: Vec<Constant>,
     structures: Vec<Structure>,
 }
@@ -189,11 +194,17 @@ pub struct Structure {
     pub name: &'static str,
     /// The fields and their types.
     pub fields: Vec<(&'static str, Type)>,
+    /// Makes a value of some fields, for structures that an expression may make.
+    pub make: Option<Make>,
 }
+
+/// Makes a value of a structure; the fields are those that the expression names.
+pub type Make = for<'a> fn(&Context<'a>, &[(&'a str, Val<'a>)]) -> Val<'a>;
 
 impl Library {
     /// Adds overloads to a function.
     pub fn add(&mut self, name: &'static str, overloads: impl IntoIterator<Item = Overload>) -> &mut Function {
+        self.add_namespace(name);
         let function = self.functions.entry(name).or_insert_with(|| Function {
             name,
             overloads: Vec::new(),
@@ -214,6 +225,7 @@ impl Library {
 
     /// Declares a name that stands for a type.
     pub fn add_type(&mut self, name: &'static str, t: Type) {
+        self.add_namespace(name);
         self.types.insert(name, t);
     }
 
@@ -223,10 +235,11 @@ impl Library {
     }
 
     /// Declares a structure.
-    pub fn add_structure(&mut self, name: &'static str, fields: &[(&'static str, Type)]) {
+    pub fn add_structure(&mut self, name: &'static str, fields: &[(&'static str, Type)], make: Option<Make>) {
         self.structures.push(Structure {
             name,
             fields: fields.to_vec(),
+            make,
         });
     }
 
@@ -238,6 +251,17 @@ impl Library {
     /// The structures.
     pub fn structures(&self) -> &[Structure] {
         &self.structures
+    }
+
+    fn add_namespace(&mut self, name: &'static str) {
+        if let Some((first, _)) = name.split_once('.') {
+            self.namespaces.insert(first);
+        }
+    }
+
+    /// Whether a function or type has a dotted name that starts with this word.
+    pub(crate) fn has_namespace(&self, first: &str) -> bool {
+        self.namespaces.contains(first)
     }
 
     /// A function by its full name.

@@ -10,6 +10,7 @@ use super::{
     profile::Profile,
     types::Type,
     val::Val,
+    wrapper,
 };
 
 /// A variable of an expression: its number is its place in the activation.
@@ -117,7 +118,10 @@ impl Env {
 
     /// The fields of a structure.
     pub(crate) fn fields(&self, name: &str) -> Option<&[(Name, Type)]> {
-        self.structs.get(name).map(Vec::as_slice)
+        self.structs
+            .get(name)
+            .map(Vec::as_slice)
+            .or_else(|| wrapper::fields(name))
     }
 
     /// Calls `found` with each name that `name` may be short for, most specific first, until it answers.
@@ -133,6 +137,21 @@ impl Env {
             scope = scope.rfind('.').map_or("", |dot| &scope[..dot]);
         }
         found(name)
+    }
+
+    /// Whether some variable, type, structure or function has a dotted name that starts with `root`; where none has, a
+    /// chain of selections is nothing but that.
+    pub(crate) fn has_dotted(&self, root: &str) -> bool {
+        let under = |name: &str| name.strip_prefix(root).is_some_and(|rest| rest.starts_with('.'));
+        !self.container.is_empty()
+            || root.starts_with('.')
+            || self.profile.library().has_namespace(root)
+            || self
+                .functions
+                .as_deref()
+                .is_some_and(|library| library.has_namespace(root))
+            || self.variables.iter().any(|variable| under(&variable.name))
+            || self.structs.keys().any(|name| under(name))
     }
 
     /// A name outside of all comprehensions.

@@ -114,6 +114,10 @@ pub trait Host {
 
     /// The namespace of the policy that is evaluated; empty for a cluster-wide one. Calls of a namespaced policy are
     /// about objects of this namespace.
+    #[expect(
+        clippy::unnecessary_literal_bound,
+        reason = "other hosts answer with a name of their own"
+    )]
     fn policy_namespace(&self) -> &str {
         ""
     }
@@ -152,6 +156,69 @@ pub trait Host {
     /// A source of random numbers; `None` where none was given.
     fn random(&self) -> Option<u64> {
         None
+    }
+}
+
+/// A host for a policy of a namespace.
+#[derive(Clone, Copy)]
+pub struct InNamespace<'h> {
+    /// Who answers.
+    pub host: &'h dyn Host,
+    /// The policy's namespace.
+    pub namespace: &'h str,
+}
+
+impl std::fmt::Debug for InNamespace<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InNamespace")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Host for InNamespace<'_> {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+        self.host.resource_get(api_version, resource, namespace, name)
+    }
+
+    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
+        self.host.resource_list(api_version, resource, namespace, labels)
+    }
+
+    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
+        self.host.resource_post(api_version, resource, namespace, body)
+    }
+
+    fn policy_namespace(&self) -> &str {
+        self.namespace
+    }
+
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
+        self.host.resource_of_kind(api_version, kind)
+    }
+
+    fn global_context(&self, name: &str, projection: &str) -> Answer {
+        self.host.global_context(name, projection)
+    }
+
+    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+        self.host.http(request)
+    }
+
+    fn image_metadata(&self, reference: &str) -> Answer {
+        self.host.image_metadata(reference)
+    }
+
+    fn authorize(&self, attributes: &Attributes) -> Decision {
+        self.host.authorize(attributes)
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        self.host.now()
+    }
+
+    fn random(&self) -> Option<u64> {
+        self.host.random()
     }
 }
 

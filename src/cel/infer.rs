@@ -1,7 +1,8 @@
 //! Type inference: assignability, type variables and what they are bound to.
 //!
 //! Upstream counterpart: cel-go `checker/{types,mapping}.go`. Upstream copies its bindings before each attempt; here an
-//! attempt that fails is undone from a trail.
+//! attempt that fails is undone from a trail. A wrapper type is more general than the type inside, as cel-spec wants it;
+//! upstream takes whichever comes first.
 
 use std::sync::Arc;
 
@@ -103,6 +104,8 @@ impl Inference {
             (Type::Null, _) => nullable(b),
             (_, Type::Null) => nullable(a),
             (Type::Type(_), _) => matches!(b, Type::Type(_)),
+            (Type::Wrapper(inner), Type::Wrapper(other)) => inner == other,
+            (Type::Wrapper(inner), other) | (other, Type::Wrapper(inner)) => **inner == *other,
             (Type::List(a), Type::List(b)) => self.assign(a, b),
             (Type::Map(a), Type::Map(b)) => self.assign(&a.0, &b.0) && self.assign(&a.1, &b.1),
             (Type::Opaque(a, a_parameters), Type::Opaque(b, b_parameters)) => {
@@ -174,7 +177,13 @@ impl Inference {
 fn nullable(t: &Type) -> bool {
     matches!(
         t,
-        Type::Null | Type::Any | Type::Opaque(..) | Type::Struct(_) | Type::Duration | Type::Timestamp
+        Type::Null
+            | Type::Any
+            | Type::Wrapper(_)
+            | Type::Opaque(..)
+            | Type::Struct(_)
+            | Type::Duration
+            | Type::Timestamp
     )
 }
 
@@ -202,6 +211,7 @@ fn equal_or_less_specific(a: &Type, b: &Type) -> bool {
         (Type::List(a), Type::List(b)) => equal_or_less_specific(a, b),
         (Type::Map(a), Type::Map(b)) => equal_or_less_specific(&a.0, &b.0) && equal_or_less_specific(&a.1, &b.1),
         (Type::Type(_), Type::Type(_)) => true,
+        (Type::Wrapper(inner), _) if **inner == *b => true,
         _ => a == b,
     }
 }

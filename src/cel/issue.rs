@@ -116,7 +116,7 @@ impl<'a> Source<'a> {
 /// The problems of one expression, at least one, in the order of their places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issues {
-    issues: Vec<Issue>,
+    list: Vec<Issue>,
     total: usize,
     text: String,
 }
@@ -124,7 +124,7 @@ pub struct Issues {
 impl Issues {
     /// The problems in order of place; those at the same place keep the order in which they were found.
     pub fn list(&self) -> &[Issue] {
-        &self.issues
+        &self.list
     }
 
     /// The first line of the display: the first problem without its excerpt.
@@ -138,7 +138,7 @@ impl fmt::Display for Issues {
     /// All problems with an excerpt of the text each, as cel-go's `Errors.ToDisplayString` shows them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = Source::new(&self.text);
-        for (i, issue) in self.issues.iter().enumerate() {
+        for (i, issue) in self.list.iter().enumerate() {
             if i > 0 {
                 f.write_char('\n')?;
             }
@@ -203,7 +203,7 @@ impl IssueSink {
         let Self { mut issues, total } = self;
         issues.sort_by_key(|issue| issue.location);
         (total > 0).then(|| Issues {
-            issues,
+            list: issues,
             total,
             text: text.to_owned(),
         })

@@ -8,11 +8,12 @@ mod kubernetes_lists;
 mod kubernetes_regex;
 mod lists;
 mod math;
+mod network;
 mod optional;
 pub(crate) mod pattern;
 mod regex;
 mod sets;
-mod sizes;
+pub(crate) mod sizes;
 mod standard;
 pub(crate) mod strings;
 
@@ -60,7 +61,7 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
         math::declare(&mut library, version);
     }
     if libraries.encoders {
-        encoders::declare(&mut library);
+        encoders::declare(&mut library, behaviour);
     }
     if libraries.regex {
         regex::declare(&mut library);
@@ -71,20 +72,32 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
     if libraries.bindings {
         comprehensions::declare_bindings(&mut library);
     }
+    if libraries.network {
+        network::declare(&mut library);
+    }
     kubernetes::declare(&mut library, libraries);
     if libraries.kubernetes_base {
         kubernetes_cost::declare(&mut library);
     }
-    if libraries.kyverno {
-        kyverno::declare(&mut library);
+    if libraries.or_value_compat {
+        kyverno::declare_or_value(&mut library);
+    }
+    if let Some(scope) = libraries.kyverno {
+        kyverno::declare(&mut library, scope);
     }
     library
 }
 
 /// Declares what the libraries need in an environment besides functions: structures, receivers, the authorizer.
 pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
+    let kyverno = env.profile().libraries.kyverno.is_some();
     for structure in kubernetes::structs::structs() {
-        env.declare_struct(&structure.name, structure.fields);
+        // Kyverno's request also has the objects.
+        let objects = ["object", "oldObject"].map(|name| (name.into(), Type::Dyn));
+        let objects = objects
+            .into_iter()
+            .filter(|_| kyverno && &*structure.name == kubernetes::structs::ADMISSION_REQUEST);
+        env.declare_struct(&structure.name, structure.fields.into_iter().chain(objects));
     }
     let library = env.profile().library();
     for structure in library.structures() {
@@ -94,7 +107,7 @@ pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
     for constant in library.constants() {
         env.declare_constant(constant.name, constant.declared.clone(), constant.value);
     }
-    if env.profile().libraries.kyverno {
+    if kyverno {
         env.declare("exceptions", Type::structure(kyverno::EXCEPTION));
     }
     if authorizer {
@@ -108,13 +121,7 @@ pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
 
 /// Gives values to what [`declare_variables`] declared.
 pub(crate) fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query<'_>, values: &mut [Option<Val<'a>>]) {
-    let mut bind = |name: &str, value: Val<'a>| {
-        if let Some(i) = env.variables().iter().position(|variable| &*variable.name == name) {
-            values[i] = Some(value);
-        }
-    };
     if query.authorizer == Authorizer::Bound {
-        bind("authorizer", context.opaque(kubernetes::authz::Authorizer::default()));
         let text = |path: &[&str]| {
             query
                 .request
@@ -131,9 +138,25 @@ pub(crate) fn bind_variables<'a>(context: &Context<'a>, env: &Env, query: &Query
             name: text(&["name"]),
             ..Attributes::default()
         };
-        bind(
-            "authorizer.requestResource",
-            context.opaque(kubernetes::authz::ResourceCheck::of_request(attributes)),
-        );
+        bind_authorizer(context, env, attributes, values);
     }
+}
+
+/// Gives values to `authorizer` and `authorizer.requestResource`, which is about the resource of these attributes.
+pub(crate) fn bind_authorizer<'a>(
+    context: &Context<'a>,
+    env: &Env,
+    request: Attributes,
+    values: &mut [Option<Val<'a>>],
+) {
+    let mut bind = |name: &str, value: Val<'a>| {
+        if let Some(i) = env.variables().iter().position(|variable| &*variable.name == name) {
+            values[i] = Some(value);
+        }
+    };
+    bind("authorizer", context.opaque(kubernetes::authz::Authorizer::default()));
+    bind(
+        "authorizer.requestResource",
+        context.opaque(kubernetes::authz::ResourceCheck::of_request(request)),
+    );
 }

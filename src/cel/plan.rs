@@ -3,19 +3,23 @@
 //! Upstream counterpart: cel-go `interpreter/{planner,decorators}.go` with the options that Kubernetes sets (constants
 //! folded, constant regular expressions compiled). What fails here is an error of program construction.
 
+mod comprehension;
+
 use super::{
-    ast::{Comprehension, Expr, ExprId, Literal, MapEntry, Name},
+    ast::{Expr, ExprId, MapEntry, Name},
     check::{Checked, Reference},
+    constant::literal_constant,
     context::{Context, Scratch},
-    cost::{self, CallCost},
+    cost::CallCost,
     decl::{Binding, Function},
     env::Env,
     eval,
     host::NoHost,
     program::*,
     val::Val,
+    wrapper,
 };
-use crate::{regex::Regex, value::Builder};
+use crate::regex::Regex;
 
 /// Why no program could be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +99,7 @@ enum Local {
 
 type Planned = Result<NodeId, ProgramError>;
 
-impl<'c> Planner<'c> {
+impl Planner<'_> {
     fn push(&mut self, node: Node) -> NodeId {
         self.nodes.push(node);
         NodeId(self.nodes.len() as u32 - 1)
@@ -143,8 +147,11 @@ impl<'c> Planner<'c> {
                 for field in fields {
                     planned.push((field.name.clone(), self.plan(field.value)?, field.optional));
                 }
+                let Reference::Type(name) = &checked.references[id.index()] else {
+                    return Err(ProgramError(format!("unknown type: {type_name}")));
+                };
                 Ok(self.push(Node::Struct {
-                    name: type_name.clone(),
+                    name: name.clone(),
                     fields: planned.into(),
                 }))
             }
@@ -168,8 +175,13 @@ impl<'c> Planner<'c> {
     fn plan_global(&mut self, id: ExprId, name: &str) -> Planned {
         match &self.checked.references[id.index()] {
             Reference::Variable(number) => Ok(self.attribute(Root::Variable(*number))),
+            // Upstream knows the messages as types, but not as values.
+            Reference::Type(name) if wrapper::is_message(name) => {
+                Err(ProgramError(format!("reference to undefined type: {name}")))
+            }
             Reference::Type(name) => Ok(self.constant(Constant::Type(name.clone()))),
-            Reference::None | Reference::Local | Reference::Function { .. } => {
+            Reference::Unbound(names) => Ok(self.push(Node::Unbound(names.clone()))),
+            Reference::None | Reference::Local | Reference::Function { .. } | Reference::UnknownFunction => {
                 Err(ProgramError(format!("reference to undefined type: {name}")))
             }
         }
@@ -225,6 +237,9 @@ impl<'c> Planner<'c> {
         if function == "_?._" {
             return self.plan_index(args, true);
         }
+        if self.checked.references[id.index()] == Reference::UnknownFunction {
+            return self.plan_unknown_call(function, target, args);
+        }
         let Reference::Function {
             name,
             overloads,
@@ -254,6 +269,21 @@ impl<'c> Planner<'c> {
             _ => None,
         };
         self.plan_function(function, only, planned)
+    }
+
+    /// A function that nobody declared is an error of evaluation, unless it has no arguments.
+    fn plan_unknown_call(&mut self, function: &str, target: Option<ExprId>, args: &[ExprId]) -> Planned {
+        let mut planned = Vec::with_capacity(args.len() + 1);
+        for arg in target.into_iter().chain(args.iter().copied()) {
+            planned.push(self.plan(arg)?);
+        }
+        if planned.is_empty() {
+            return Err(ProgramError(format!("no such overload: {function}()")));
+        }
+        Ok(self.push(Node::UnknownCall {
+            function: function.into(),
+            args: planned.into(),
+        }))
     }
 
     fn plan_logical(&mut self, args: &[ExprId], node: impl FnOnce(Box<[NodeId]>) -> Node) -> Planned {
@@ -425,6 +455,21 @@ impl<'c> Planner<'c> {
         } else {
             return Err(ProgramError(format!("no such overload: {name}")));
         };
+        // Only an expression that is not checked can get here with another number of arguments.
+        let wanted = match binding {
+            Binding::Unary => 1,
+            Binding::Binary => 2,
+            Binding::Variadic => args.len(),
+        };
+        if args.len() != wanted {
+            let signature = match args.len() {
+                0 => "",
+                1 => "arg",
+                2 => "lhs, rhs",
+                _ => "...",
+            };
+            return Err(ProgramError(format!("no such overload: {name}({signature})")));
+        }
         Ok(Call {
             function,
             args: args.into(),
@@ -482,156 +527,6 @@ impl<'c> Planner<'c> {
             entries: planned.into(),
         }))
     }
-
-    fn plan_comprehension(&mut self, comprehension: &Comprehension) -> Planned {
-        let accumulator = &comprehension.accu_var;
-        let init = self.plan(comprehension.accu_init)?;
-        if self.is_bind(comprehension) {
-            let slot = self.slot();
-            self.scopes.push((accumulator.clone(), Local::Accumulator(slot, init)));
-            let body = self.plan(comprehension.result);
-            self.scopes.pop();
-            return Ok(self.push(Node::Bind {
-                slot,
-                init,
-                body: body?,
-            }));
-        }
-        self.has_fold = true;
-        let range = self.plan(comprehension.iter_range)?;
-        let depth = self.scopes.len();
-        let accumulator_slot = self.slot();
-        self.scopes
-            .push((accumulator.clone(), Local::Accumulator(accumulator_slot, init)));
-        let variable = self.slot();
-        self.scopes
-            .push((comprehension.iter_var.clone(), Local::Iterated(variable)));
-        let second = comprehension.iter_var2.as_ref().map(|name| {
-            let slot = self.slot();
-            self.scopes.push((name.clone(), Local::Iterated(slot)));
-            slot
-        });
-        let kind = match self.plan_known_fold(comprehension)? {
-            Some(kind) => kind,
-            None => {
-                let condition = self.plan(comprehension.loop_condition)?;
-                let step = self.plan(comprehension.loop_step)?;
-                self.scopes.truncate(depth + 1);
-                let result = self.plan(comprehension.result)?;
-                FoldKind::General {
-                    accumulator: accumulator_slot,
-                    init,
-                    condition,
-                    step,
-                    result,
-                }
-            }
-        };
-        self.scopes.truncate(depth);
-        Ok(self.push(Node::Fold(Box::new(Fold {
-            range,
-            variable,
-            second,
-            kind,
-        }))))
-    }
-
-    /// `cel.bind` and the macros built like it fold over an empty list with a condition that is false.
-    fn is_bind(&self, comprehension: &Comprehension) -> bool {
-        let ast = &self.checked.ast;
-        let empty = matches!(ast.expr(comprehension.iter_range), Expr::List { elements, .. } if elements.is_empty());
-        empty && *ast.expr(comprehension.loop_condition) == Expr::Literal(Literal::Bool(false))
-    }
-
-    /// The fold of a standard macro; the costs of its fixed parts are known to the evaluator.
-    fn plan_known_fold(&mut self, comprehension: &Comprehension) -> Result<Option<FoldKind>, ProgramError> {
-        let checked = self.checked;
-        let ast = &checked.ast;
-        let accumulator = &*comprehension.accu_var;
-        if !accumulator.starts_with('@') {
-            return Ok(None);
-        }
-        let is_accumulator = |id: ExprId| matches!(ast.expr(id), Expr::Ident(name) if &**name == accumulator);
-        let is_int = |id: ExprId, n: i64| *ast.expr(id) == Expr::Literal(Literal::Int(n));
-        let call = |id: ExprId| match ast.expr(id) {
-            Expr::Call {
-                function,
-                target: None,
-                args,
-            } => Some((&**function, &args[..])),
-            _ => None,
-        };
-        let always = *ast.expr(comprehension.loop_condition) == Expr::Literal(Literal::Bool(true));
-        let Some(step) = call(comprehension.loop_step) else {
-            return Ok(None);
-        };
-        let plain_result = is_accumulator(comprehension.result);
-        match (ast.expr(comprehension.accu_init), step) {
-            (Expr::Literal(Literal::Bool(true)), ("_&&_", &[acc, predicate]))
-                if plain_result && is_accumulator(acc) =>
-            {
-                match call(comprehension.loop_condition) {
-                    Some(("@not_strictly_false", &[inner])) if is_accumulator(inner) => {
-                        Ok(Some(FoldKind::All(self.plan(predicate)?)))
-                    }
-                    _ => Ok(None),
-                }
-            }
-            (Expr::Literal(Literal::Bool(false)), ("_||_", &[acc, predicate]))
-                if plain_result && is_accumulator(acc) =>
-            {
-                match call(comprehension.loop_condition) {
-                    Some(("@not_strictly_false", &[inner])) if matches!(call(inner), Some(("!_", &[negated])) if is_accumulator(negated)) => {
-                        Ok(Some(FoldKind::Exists(self.plan(predicate)?)))
-                    }
-                    _ => Ok(None),
-                }
-            }
-            (Expr::Literal(Literal::Int(0)), ("_?_:_", &[predicate, then, otherwise]))
-                if always && is_accumulator(otherwise) =>
-            {
-                let counts = matches!(call(then), Some(("_+_", &[acc, one])) if is_accumulator(acc) && is_int(one, 1));
-                let single = matches!(call(comprehension.result),
-                    Some(("_==_", &[acc, one])) if is_accumulator(acc) && is_int(one, 1));
-                if counts && single {
-                    Ok(Some(FoldKind::ExistsOne(self.plan(predicate)?)))
-                } else {
-                    Ok(None)
-                }
-            }
-            (Expr::List { elements, .. }, (function, args)) if always && plain_result && elements.is_empty() => {
-                let (predicate, append) = match (function, args) {
-                    ("_?_:_", &[predicate, then, otherwise]) if is_accumulator(otherwise) => {
-                        (Some(predicate), call(then))
-                    }
-                    ("_+_", _) => (None, Some(step)),
-                    _ => return Ok(None),
-                };
-                let Some(("_+_", &[acc, list])) = append else {
-                    return Ok(None);
-                };
-                let Expr::List { elements, optional } = ast.expr(list) else {
-                    return Ok(None);
-                };
-                let &[element] = &elements[..] else {
-                    return Ok(None);
-                };
-                if !is_accumulator(acc) || !optional.is_empty() {
-                    return Ok(None);
-                }
-                let filter = predicate.map(|predicate| self.plan(predicate)).transpose()?;
-                let transform = self.plan(element)?;
-                let folded = self.folding() && self.as_constant(transform).is_some();
-                let list_cost = if folded { 0 } else { cost::LIST };
-                Ok(Some(FoldKind::Map {
-                    transform,
-                    filter,
-                    list_cost,
-                }))
-            }
-            _ => Ok(None),
-        }
-    }
 }
 
 impl Attribute {
@@ -662,154 +557,5 @@ fn fold_conversion(call: &Call, arg: &Constant, env: &Env) -> Result<Constant, P
     match eval::invoke(&context, call, &[arg.value(&context)]) {
         Val::Error(text) => Err(ProgramError(text.to_owned())),
         value => Constant::from_value(value).ok_or_else(|| ProgramError("constant cannot be kept".to_owned())),
-    }
-}
-
-fn literal_constant(literal: &Literal) -> Constant {
-    match literal {
-        Literal::Null => Constant::Plain(Val::Null),
-        Literal::Bool(b) => Constant::Plain(Val::Bool(*b)),
-        Literal::Int(i) => Constant::Plain(Val::Int(*i)),
-        Literal::Uint(u) => Constant::Plain(Val::Uint(*u)),
-        Literal::Double(d) => Constant::Plain(Val::Double(*d)),
-        Literal::String(text) => Constant::Text((**text).into()),
-        Literal::Bytes(bytes) => Constant::Bytes((**bytes).into()),
-    }
-}
-
-impl Constant {
-    /// The constant as a value of an evaluation.
-    pub(crate) fn value<'a>(&'a self, context: &Context<'a>) -> Val<'a> {
-        match self {
-            Constant::Plain(value) => *value,
-            Constant::Text(text) => Val::String(text),
-            Constant::Bytes(bytes) => Val::Bytes(bytes),
-            Constant::Type(name) => Val::Type(name),
-            Constant::Document(document) => document.root().into(),
-            Constant::List(items) => {
-                let items: Vec<Val<'a>> = items.iter().map(|item| item.value(context)).collect();
-                context.list(&items)
-            }
-            Constant::Map(entries) => {
-                let entries: Vec<(Val<'a>, Val<'a>)> = entries
-                    .iter()
-                    .map(|(key, value)| (key.value(context), value.value(context)))
-                    .collect();
-                context.map(&entries)
-            }
-        }
-    }
-
-    /// A value to be kept; `None` for opaque values.
-    pub(crate) fn from_value(value: Val<'_>) -> Option<Self> {
-        Some(match value {
-            Val::Null => Constant::Plain(Val::Null),
-            Val::Bool(b) => Constant::Plain(Val::Bool(b)),
-            Val::Int(i) => Constant::Plain(Val::Int(i)),
-            Val::Uint(u) => Constant::Plain(Val::Uint(u)),
-            Val::Double(d) => Constant::Plain(Val::Double(d)),
-            Val::Duration(d) => Constant::Plain(Val::Duration(d)),
-            Val::Timestamp(t) => Constant::Plain(Val::Timestamp(t)),
-            Val::String(text) => Constant::Text(text.into()),
-            Val::Bytes(bytes) => Constant::Bytes(bytes.into()),
-            Val::Type(name) => Constant::Type(name.into()),
-            Val::DocumentList(list) => Constant::Document(crate::value::Value::List(list).to_document()),
-            Val::DocumentMap(map) => Constant::Document(crate::value::Value::Map(map).to_document()),
-            Val::List(items) => Constant::list(
-                items
-                    .iter()
-                    .map(|item| Constant::from_value(*item))
-                    .collect::<Option<_>>()?,
-            ),
-            Val::Map(entries) => Constant::map(
-                entries
-                    .iter()
-                    .map(|(key, value)| Some((Constant::from_value(*key)?, Constant::from_value(*value)?)))
-                    .collect::<Option<_>>()?,
-            ),
-            Val::Optional(_) | Val::Opaque(_) | Val::Variables | Val::Error(_) => return None,
-        })
-    }
-
-    fn list(items: Vec<Constant>) -> Self {
-        if !items.iter().all(Constant::is_json) {
-            return Constant::List(items.into());
-        }
-        let mut builder = Builder::new();
-        builder.begin_list();
-        for item in &items {
-            item.add_to(&mut builder);
-        }
-        builder.end();
-        Constant::Document(builder.finish())
-    }
-
-    fn map(entries: Vec<(Constant, Constant)>) -> Self {
-        if entries
-            .iter()
-            .all(|(key, value)| matches!(key, Constant::Text(_)) && value.is_json())
-        {
-            let mut builder = Builder::new();
-            builder.begin_map();
-            for (key, value) in &entries {
-                if let Constant::Text(key) = key {
-                    builder.key(key);
-                    value.add_to(&mut builder);
-                }
-            }
-            builder.end();
-            return Constant::Document(builder.finish());
-        }
-        let mut kept: Vec<(Constant, Constant)> = Vec::with_capacity(entries.len());
-        for (key, value) in entries {
-            match kept.iter_mut().find(|(known, _)| known.is_same_key(&key)) {
-                Some(known) => known.1 = value,
-                None => kept.push((key, value)),
-            }
-        }
-        Constant::Map(kept.into())
-    }
-
-    /// Whether a Go map would take both for one key: same type and value.
-    fn is_same_key(&self, other: &Constant) -> bool {
-        match (self, other) {
-            (Constant::Text(a), Constant::Text(b)) => a == b,
-            (Constant::Plain(a), Constant::Plain(b)) => eval::same_go_key(a, b),
-            _ => false,
-        }
-    }
-
-    fn is_json(&self) -> bool {
-        matches!(
-            self,
-            Constant::Plain(Val::Null | Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_))
-                | Constant::Text(_)
-                | Constant::Document(_)
-        )
-    }
-
-    fn add_to(&self, builder: &mut Builder) {
-        match self {
-            Constant::Plain(Val::Bool(b)) => builder.bool(*b),
-            Constant::Plain(Val::Int(i)) => builder.int(*i),
-            Constant::Plain(Val::Uint(u)) => builder.uint(*u),
-            Constant::Plain(Val::Double(d)) => builder.double(*d),
-            Constant::Text(text) => builder.string(text),
-            Constant::Document(document) => builder.value(document.root()),
-            // INVARIANT: only called where `is_json` holds, so what is left is null.
-            _ => builder.null(),
-        }
-    }
-
-    fn go_type(&self) -> &'static str {
-        match self {
-            Constant::Plain(value) => value.go_type(),
-            Constant::Text(_) => "types.String",
-            Constant::Bytes(_) => "types.Bytes",
-            Constant::Type(_) => "*types.Type",
-            Constant::Document(document) => Val::from(document.root()).go_type(),
-            Constant::List(_) => "*types.baseList",
-            Constant::Map(_) => "*types.baseMap",
-        }
     }
 }

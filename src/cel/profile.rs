@@ -35,8 +35,14 @@ pub struct Behaviour {
     pub optional_type_has_a_parameter: bool,
     /// An order with NaN is false (cel-go ≥ 0.30), or an error.
     pub nan_compares_false: bool,
+    /// The functions of the encoders library cost by the size of their argument (cel-go ≥ 0.30), or 1.
+    pub encoders_have_cost: bool,
     /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
     pub timestamps_are_strict: bool,
+    /// A presence test, or an optional selection, on what has no fields is an error (cel-go's
+    /// `EnableErrorOnBadPresenceTest`, which only the conformance tests ask for), or false. On an optional value it is
+    /// false in any case, as cel-spec wants it.
+    pub presence_needs_a_container: bool,
 }
 
 /// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor, and the libraries of Kubernetes 1.35 and 1.36.
@@ -51,7 +57,9 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     int_to_duration_is_declared: true,
     optional_type_has_a_parameter: false,
     nan_compares_false: false,
+    encoders_have_cost: false,
     timestamps_are_strict: false,
+    presence_needs_a_container: false,
 };
 
 /// cel-go 0.29, which Kubernetes 1.37 vendors, and the libraries of Kubernetes 1.37.
@@ -66,15 +74,27 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     int_to_duration_is_declared: false,
     optional_type_has_a_parameter: true,
     nan_compares_false: false,
+    encoders_have_cost: false,
     timestamps_are_strict: false,
+    presence_needs_a_container: false,
 };
 
 /// cel-go 0.30, which Kyverno 1.19 links.
 const CEL_GO_0_30: Behaviour = Behaviour {
     nan_compares_false: true,
+    encoders_have_cost: true,
     timestamps_are_strict: true,
     ..CEL_GO_0_29
 };
+
+/// Whose policy it is: a policy of a namespace names no namespace in its calls of Kyverno's `resource` library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyScope {
+    /// A policy of the whole cluster.
+    Cluster,
+    /// A policy of one namespace.
+    Namespace,
+}
 
 /// Which libraries an environment has, and at which version; `None` or `false` is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +117,8 @@ pub struct Libraries {
     pub two_variables: bool,
     /// cel-go bindings (`cel.bind`).
     pub bindings: bool,
+    /// cel-go network (`ip`, `cidr`).
+    pub network: bool,
     /// Kubernetes' base libraries: url, regex, lists; the version of lists (1 adds `includes`).
     pub kubernetes_lists: Option<u32>,
     /// Kubernetes' regex and url.
@@ -107,8 +129,10 @@ pub struct Libraries {
     pub authorizer: bool,
     /// Kubernetes' `jsonpatch.escapeKey`.
     pub json_patch: bool,
+    /// Kyverno's `orValue` on what is no optional value.
+    pub or_value_compat: bool,
     /// Kyverno's own libraries.
-    pub kyverno: bool,
+    pub kyverno: Option<PolicyScope>,
 }
 
 const KUBERNETES_1_34: Libraries = Libraries {
@@ -121,12 +145,14 @@ const KUBERNETES_1_34: Libraries = Libraries {
     regex: false,
     two_variables: true,
     bindings: false,
+    network: false,
     kubernetes_lists: Some(0),
     kubernetes_base: true,
     kubernetes_types: true,
     authorizer: true,
     json_patch: false,
-    kyverno: false,
+    or_value_compat: false,
+    kyverno: None,
 };
 
 /// A named environment.
@@ -193,7 +219,7 @@ profile!(K8S_1_37, "k8s-1.37", Libraries {
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
-    math: Some(2), encoders: true, regex: true, bindings: true, kyverno: true, ..KUBERNETES_1_34
+    math: Some(3), encoders: true, regex: true, bindings: true, or_value_compat: true, kyverno: Some(PolicyScope::Cluster), ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
     quantity_sums_are_copies: false, ..CEL_GO_0_30
@@ -201,6 +227,29 @@ profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     syntax: ParseOptions::cel_go_0_30(Macros {
         bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
     }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+profile!(KYVERNO_1_19_NAMESPACED, "kyverno-1.19-namespaced", Libraries {
+    math: Some(3), encoders: true, regex: true, bindings: true, or_value_compat: true, kyverno: Some(PolicyScope::Namespace), ..KUBERNETES_1_34
+}, Behaviour {
+    // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+// `validate.cel` of classic rules: Kubernetes' own environment, linked with a newer cel-go, and Kyverno's `orValue`
+// (Kyverno `pkg/admissionpolicy/compiler.go`).
+profile!(KYVERNO_1_19_CLASSIC, "kyverno-1.19-classic", Libraries {
+    or_value_compat: true, ..KUBERNETES_1_34
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros { or_value_compat: true, ..Macros::KUBERNETES }),
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
@@ -213,21 +262,25 @@ profile!(GOLDEN_CEL, "golden-cel", Libraries {
 });
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
-    two_variables: true, bindings: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
-    authorizer: false, json_patch: false, kyverno: false,
-}, CEL_GO_0_30, {
+    two_variables: true, bindings: true, network: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
+    authorizer: false, json_patch: false, or_value_compat: false, kyverno: None,
+}, Behaviour {
+    presence_needs_a_container: true, ..CEL_GO_0_30
+}, {
     syntax: ParseOptions::cel_go_0_30(Macros {
-        exists_one_camel: true, bind: true, math: true, protos: true, ..Macros::KUBERNETES
+        exists_one_camel: true, bind: true, block: true, math: true, protos: true, ..Macros::KUBERNETES
     }),
     homogeneous_literals: false, validators: false, constant_folding: false, dynamic_variables: false, cost_limit: None, shows_cost: false,
 });
 
-static ALL: [&Profile; 7] = [
+static ALL: [&Profile; 9] = [
     &K8S_1_34,
     &K8S_1_35,
     &K8S_1_36,
     &K8S_1_37,
     &KYVERNO_1_19,
+    &KYVERNO_1_19_NAMESPACED,
+    &KYVERNO_1_19_CLASSIC,
     &GOLDEN_CEL,
     &CEL_SPEC,
 ];
@@ -251,6 +304,16 @@ impl Profile {
     /// What Kyverno 1.19 does with its CEL policies.
     pub fn kyverno() -> &'static Profile {
         &KYVERNO_1_19
+    }
+
+    /// What Kyverno 1.19 does with its CEL policies of a namespace.
+    pub fn kyverno_namespaced() -> &'static Profile {
+        &KYVERNO_1_19_NAMESPACED
+    }
+
+    /// What Kyverno 1.19 does with `validate.cel` of its classic policies.
+    pub fn kyverno_classic() -> &'static Profile {
+        &KYVERNO_1_19_CLASSIC
     }
 
     /// The functions and types of the environment.

@@ -89,22 +89,28 @@ pub(crate) enum Node {
     Map {
         entries: Box<[(NodeId, NodeId, bool)]>,
     },
-    /// A message literal; only the fields are evaluated, messages have no other use in these environments.
+    /// A message literal. Only wrapper messages can be made; of others only the fields are evaluated.
     Struct {
         name: Name,
         fields: Box<[(Name, NodeId, bool)]>,
     },
     Fold(Box<Fold>),
-    /// `cel.bind` and its like: `init` is evaluated when the slot is first read, if ever.
+    /// `cel.bind` and its like: what is bound is evaluated when the slot is first read, if ever.
     Bind {
         slot: Slot,
-        init: NodeId,
         body: NodeId,
     },
     /// `o.or(p)`
     OptionalOr(NodeId, NodeId),
     /// `o.orValue(v)`
     OptionalOrValue(NodeId, NodeId),
+    /// A name of an unchecked expression that nobody declared: the error, with the names that it may be short for.
+    Unbound(Name),
+    /// A call of an unchecked expression whose function nobody declared: the error, after the arguments.
+    UnknownCall {
+        function: Name,
+        args: Box<[NodeId]>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

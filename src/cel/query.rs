@@ -182,7 +182,7 @@ struct Declared {
 }
 
 fn composition(profile: &Profile) -> Composition {
-    if profile.libraries.kyverno {
+    if profile.libraries.kyverno.is_some() {
         Composition::Kyverno
     } else if profile.dynamic_variables {
         Composition::Golden
@@ -192,7 +192,7 @@ fn composition(profile: &Profile) -> Composition {
 }
 
 fn declare(query: &Query<'_>, env: &mut Env) -> Declared {
-    let kyverno = query.profile.libraries.kyverno;
+    let kyverno = query.profile.libraries.kyverno.is_some();
     let dynamic = query.profile.dynamic_variables;
     let object = env.declare("object", Type::Dyn);
     let old_object = env.declare("oldObject", Type::Dyn);

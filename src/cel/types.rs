@@ -1,7 +1,7 @@
 //! Static types of CEL expressions.
 //!
-//! Upstream counterpart: cel-go `common/types/types.go` and the printing rules of `checker/format.go`. Wrapper types and
-//! protobuf messages are left out: no Kubernetes or Kyverno environment declares any.
+//! Upstream counterpart: cel-go `common/types/types.go` and the printing rules of `checker/format.go`. Protobuf
+//! messages are left out: no Kubernetes or Kyverno environment declares any.
 
 use std::{fmt, sync::Arc};
 
@@ -34,6 +34,8 @@ pub enum Type {
     Duration,
     /// `google.protobuf.Timestamp`
     Timestamp,
+    /// A primitive type that may be null, the type of protobuf's wrapper messages.
+    Wrapper(Arc<Type>),
     /// A list of one element type.
     List(Arc<Type>),
     /// A map of one key type and one value type.
@@ -74,6 +76,11 @@ impl Type {
     /// A map from keys to values.
     pub fn map(key: Type, value: Type) -> Type {
         Type::Map(Arc::new((key, value)))
+    }
+
+    /// A primitive type that may be null.
+    pub fn wrapper(inner: Type) -> Type {
+        Type::Wrapper(Arc::new(inner))
     }
 
     /// An optional value of a type.
@@ -129,6 +136,7 @@ impl Type {
             Type::Bytes => "bytes",
             Type::Duration => "google.protobuf.Duration",
             Type::Timestamp => "google.protobuf.Timestamp",
+            Type::Wrapper(inner) => inner.runtime_name(),
             Type::List(_) => "list",
             Type::Map(_) => "map",
             Type::Struct(name) | Type::Opaque(name, _) => name,
@@ -149,6 +157,7 @@ impl Type {
             Type::Map(entry) => with(&[&entry.0, &entry.1]),
             Type::Opaque(_, parameters) if !parameters.is_empty() => with(&parameters.iter().collect::<Vec<_>>()),
             Type::Type(Some(inner)) => with(&[inner]),
+            Type::Wrapper(_) => self.to_string(),
             Type::Param(n) => format!("<_var{n}>"),
             Type::Dyn
             | Type::Any
@@ -179,6 +188,7 @@ impl fmt::Display for Type {
             Type::Duration => f.write_str("duration"),
             Type::Timestamp => f.write_str("timestamp"),
             Type::Param(n) => write!(f, "_var{n}"),
+            Type::Wrapper(inner) => write!(f, "wrapper({inner})"),
             Type::List(element) => write!(f, "list({element})"),
             Type::Map(entry) => write!(f, "map({}, {})", entry.0, entry.1),
             Type::Type(Some(inner)) => write!(f, "type({inner})"),

@@ -67,7 +67,13 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The value of a field, for types that have fields; `None` is the error `no such field: NAME`.
+    /// Whether the type is a structure: a field that it does not have is the error `no such field: NAME` then, else
+    /// `no such key: NAME`.
+    fn is_structure(&self) -> bool {
+        false
+    }
+
+    /// The value of a field, for types that have fields.
     fn field<'a>(&'a self, _name: &str) -> Option<Val<'a>> {
         None
     }
@@ -234,6 +240,7 @@ impl<'a> Val<'a> {
     pub(crate) fn fits(&self, declared: &Type) -> bool {
         match declared {
             Type::Dyn | Type::Any | Type::Param(_) => true,
+            Type::Wrapper(inner) => matches!(self, Val::Null) || self.fits(inner),
             Type::List(element) => self.is_list() && self.list_get(0).is_none_or(|first| first.fits(element)),
             Type::Map(entry) => match self {
                 Val::Map(entries) => entries
@@ -341,6 +348,7 @@ impl<'a> Val<'a> {
     }
 
     /// The order of two numbers of any kind: outer `None` if one is no number, inner `None` if one is NaN.
+    #[expect(clippy::option_option, reason = "no number and no order are different answers")]
     pub(crate) fn compare_numbers(&self, other: &Val<'_>) -> Option<Option<Ordering>> {
         Some(match (self, other) {
             (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),

@@ -1,6 +1,10 @@
 //! `kyvtest cel`: evaluates CEL as Kubernetes or Kyverno would, one expression or a file of them.
 
-use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use clap::ValueEnum;
 use rayon::prelude::*;
@@ -12,9 +16,11 @@ use crate::{
         authorizer::AuthorizerRules,
         compile::CompileError,
         eval::COST_LIMIT_EXCEEDED,
+        host::Mocks,
         issue::Source,
         profile::Profile,
         query::{Answer, Authorizer, Query, answer_with},
+        time::Timestamp,
     },
     diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     value::Document,
@@ -94,7 +100,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn profile(name: &str) -> Result<&'static Profile, Diagnostic> {
+fn profile_named(name: &str) -> Result<&'static Profile, Diagnostic> {
     Profile::named(name).ok_or_else(|| {
         let names: Vec<&str> = Profile::all().iter().map(|profile| profile.name).collect();
         let mut diagnostic = Diagnostic::new(Code::UnknownProfile, format!("there is no CEL profile `{name}`"))
@@ -108,7 +114,7 @@ fn profile(name: &str) -> Result<&'static Profile, Diagnostic> {
 
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        let profile = profile(&self.profile)?;
+        let profile = profile_named(&self.profile)?;
         match &self.jsonl {
             Some(path) => run_lines(path, profile, output),
             None => self.run_one(profile, output),
@@ -141,7 +147,9 @@ impl Args {
         {
             Ok(rules) => rules,
             Err(problem) => {
-                problems.push(Diagnostic::new(Code::BadValue, problem));
+                let name = self.authorizer.as_deref().map(Path::display);
+                let name = name.map(|name| format!("`{name}`: ")).unwrap_or_default();
+                problems.push(Diagnostic::new(Code::BadValue, name + &problem));
                 None
             }
         };
@@ -163,7 +171,7 @@ impl Args {
             },
             ..Query::new(expr, profile)
         };
-        let answer = answer_with(&query, &rules.unwrap_or_default());
+        let answer = answer_with(&query, &world(rules));
         if self.format == Format::Json {
             writeln!(output.artefact(), "{}", answer_json(&Json::Null, &answer))?;
         } else if let Answer::Value {
@@ -268,7 +276,7 @@ const KEYS: [&str; 10] = [
     "authorizer",
 ];
 
-fn run_lines(path: &std::path::Path, default: &'static Profile, output: &mut Output) -> Result<Exit, Failure> {
+fn run_lines(path: &Path, default: &'static Profile, output: &mut Output) -> Result<Exit, Failure> {
     let mut sources = Sources::new();
     let file = input::read(path, &mut sources)?;
     let text = sources.text(file).cloned().unwrap_or_default();
@@ -327,7 +335,7 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
     };
     let profile = match row.get("profile") {
         None | Some(Json::Null) => default,
-        Some(Json::String(name)) => self::profile(name).map_err(|d| (0, Code::UnknownProfile, d.message))?,
+        Some(Json::String(name)) => profile_named(name).map_err(|d| (0, Code::UnknownProfile, d.message))?,
         Some(_) => return Err(problem("`profile` must be a string".to_owned())),
     };
     let document = |key: &str| row.get(key).map(Document::from);
@@ -368,8 +376,27 @@ fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProble
         },
         ..Query::new(expr, profile)
     };
-    let answer = answer_with(&query, &rules.unwrap_or_default());
+    let answer = answer_with(&query, &world(rules));
     Ok(answer_json(row.get("id").unwrap_or(&Json::Null), &answer))
+}
+
+/// The world of an expression on the command line: a clock, random numbers, an authorizer; a cluster without objects.
+fn world(rules: Option<AuthorizerRules>) -> Mocks {
+    let mut world = Mocks::new();
+    let since_1970 = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    world.set_seed(since_1970.as_nanos() as u64);
+    if let Some(now) = Timestamp::from_seconds(since_1970.as_secs() as i64) {
+        world.set_now(Timestamp {
+            nanos: since_1970.subsec_nanos(),
+            ..now
+        });
+    }
+    if let Some(rules) = rules {
+        world.set_authorizer(rules);
+    }
+    world
 }
 
 /// A JSON reader's words without the place, which we show ourselves.

@@ -5,9 +5,9 @@
 
 use super::{
     decode::Decoder,
-    located::{Origin, Spanned, Subtree, Text},
+    located::{Origin, Spanned, Text},
+    match_constraints::MatchConstraints,
     parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
-    validating::constraints,
 };
 use crate::yaml::Node;
 
@@ -19,7 +19,7 @@ pub struct ValidatingAdmissionPolicy {
     /// Name, labels, annotations.
     pub metadata: Metadata,
     /// Which requests it is about.
-    pub match_constraints: Option<Subtree>,
+    pub match_constraints: Option<MatchConstraints>,
     /// Under which conditions.
     pub match_conditions: Vec<MatchCondition>,
     /// Named values.
@@ -48,7 +48,7 @@ pub struct ValidatingAdmissionPolicyBinding {
     /// Which parameters.
     pub param_ref: Option<ParamRef>,
     /// Which of the policy's requests.
-    pub match_resources: Option<Subtree>,
+    pub match_resources: Option<MatchConstraints>,
     /// What a violation means, as written.
     pub validation_actions: Vec<Text>,
     /// Where it comes from.
@@ -78,7 +78,7 @@ impl ValidatingAdmissionPolicy {
         };
         fields.optional("spec", |decoder, node| {
             let mut fields = decoder.fields(node)?;
-            policy.match_constraints = fields.optional("matchConstraints", constraints);
+            policy.match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
             policy.match_conditions = fields.list("matchConditions", MatchCondition::decode);
             policy.variables = fields.list("variables", Variable::decode);
             policy.validations = fields.list("validations", Validation::decode);
@@ -124,7 +124,7 @@ impl ValidatingAdmissionPolicyBinding {
                 binding.policy_name = name;
             }
             binding.param_ref = fields.optional("paramRef", ParamRef::decode);
-            binding.match_resources = fields.optional("matchResources", constraints);
+            binding.match_resources = fields.optional("matchResources", MatchConstraints::decode);
             binding.validation_actions = fields.strings("validationActions");
             let actions = binding.validation_actions.iter();
             let words = actions.map(|action| (action.value.as_str(), action.span));

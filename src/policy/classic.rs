@@ -4,15 +4,21 @@
 //! rules have (patterns, conditions, context, foreach, podSecurity, mutate, generate, verifyImages) is kept as located
 //! parts.
 
+use std::sync::Arc;
+
 use super::{
-    decode::{Decoder, Fields},
+    decode::{Decoder, Fields, Style},
     located::{Origin, Spanned, Subtree, Text},
+    match_resources::MatchResources,
     parts::{
         AuditAnnotation, FAILURE_POLICIES, FailurePolicy, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
         Validation, Variable, conditions,
     },
 };
-use crate::{diagnostic::Span, yaml::Node};
+use crate::{
+    diagnostic::{FileId, Span},
+    yaml::{Node, Tree},
+};
 
 /// Which of the two kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -123,9 +129,9 @@ pub struct Rule {
     /// The name.
     pub name: Text,
     /// What it is about.
-    pub matches: Subtree,
+    pub matches: MatchResources,
     /// What it is not about.
-    pub exclude: Option<Subtree>,
+    pub exclude: Option<MatchResources>,
     /// Values that its variables come from.
     pub context: Option<Subtree>,
     /// Conditions with variables.
@@ -146,6 +152,8 @@ pub struct Rule {
     pub generate: Option<Subtree>,
     /// Its image verification.
     pub verify_images: Option<Subtree>,
+    /// The rule as it is written; of a generated rule, as it would be written.
+    pub source: Subtree,
     /// Where it stands.
     pub span: Span,
 }
@@ -223,7 +231,7 @@ impl Policy {
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind", "status"]);
         let metadata = Metadata::decode(&mut fields);
-        let old = api_version.ends_with("/v2beta1");
+        let old = is_v2beta1(api_version);
         let spec = fields.required("spec", |decoder, node| Spec::decode(decoder, node, old));
         fields.finish();
         Some(Self {
@@ -235,6 +243,11 @@ impl Policy {
         })
     }
 
+    /// Whether it is of the version whose schema knows less.
+    pub(crate) fn is_v2beta1(&self) -> bool {
+        is_v2beta1(&self.api_version)
+    }
+
     /// The name by which rows and exceptions refer to it: `name`, or `namespace/name` of a Policy.
     pub fn key(&self) -> String {
         match (&self.metadata.namespace, self.kind) {
@@ -242,6 +255,10 @@ impl Policy {
             _ => self.metadata.name.value.clone(),
         }
     }
+}
+
+fn is_v2beta1(api_version: &str) -> bool {
+    api_version.ends_with("/v2beta1")
 }
 
 impl Spec {
@@ -308,8 +325,15 @@ impl WebhookConfiguration {
 }
 
 impl Rule {
+    /// Reads a rule that was made from another one in the same file.
+    pub(crate) fn read(tree: Tree, file: FileId, v2beta1: bool) -> Option<Self> {
+        let tree = Arc::new(tree);
+        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root(), v2beta1)
+    }
+
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
         let span = decoder.span(node);
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         let name = fields.required("name", |decoder, node| {
             let name = decoder.string(node)?;
@@ -319,6 +343,12 @@ impl Rule {
             }
             Some(name)
         });
+        // The newer schema has no block without `any` or `all`.
+        let block = if v2beta1 {
+            MatchResources::decode_any_all
+        } else {
+            MatchResources::decode
+        };
         let matches = fields.required("match", block);
         let rule = (
             fields.optional("exclude", block),
@@ -354,14 +384,10 @@ impl Rule {
             mutate: rule.8,
             generate: rule.9,
             verify_images: rule.10,
+            source,
             span,
         })
     }
-}
-
-/// A match or exclude block.
-pub(super) fn block<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    decoder.map_part(node)
 }
 
 impl Validate {

@@ -3,9 +3,9 @@
 //! Counterpart: `api/kyverno/v2` and `api/policies.kyverno.io/v1alpha1` (1.19) with their schemas.
 
 use super::{
-    classic,
     decode::Decoder,
     located::{Origin, Spanned, Subtree, Text},
+    match_resources::MatchResources,
     parts::{MatchCondition, Metadata, conditions},
 };
 use crate::yaml::Node;
@@ -20,7 +20,7 @@ pub struct PolicyException {
     /// Whether it also holds for background scans.
     pub background: bool,
     /// Which objects it is about.
-    pub matches: Subtree,
+    pub matches: MatchResources,
     /// Conditions with variables.
     pub conditions: Option<Subtree>,
     /// Which rules it lifts.
@@ -53,7 +53,7 @@ impl PolicyException {
         let exception = fields.required("spec", |decoder, node| {
             let mut fields = decoder.fields(node)?;
             let background = fields.bool("background");
-            let matches = fields.required("match", classic::block);
+            let matches = fields.required("match", MatchResources::decode_any_all);
             let conditions = fields.optional("conditions", conditions);
             let exceptions = fields.required("exceptions", |decoder, node| {
                 decoder.list(node, |decoder, node| {

@@ -2,15 +2,21 @@
 //!
 //! Counterpart: `api/policies.kyverno.io/v1alpha1` of github.com/kyverno/api; v1beta1 and v1 have the same spec.
 
+use std::sync::Arc;
+
 use super::{
-    decode::Decoder,
+    decode::{Decoder, Style},
     located::{Origin, Spanned, Subtree, Text},
+    match_constraints::MatchConstraints,
     parts::{
         AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Metadata, VALIDATION_ACTIONS, Validation,
         ValidationAction, Variable, unique,
     },
 };
-use crate::{diagnostic::Span, yaml::Node};
+use crate::{
+    diagnostic::{FileId, Span},
+    yaml::{Node, Tree},
+};
 
 /// A ValidatingPolicy or NamespacedValidatingPolicy.
 #[derive(Debug, Clone)]
@@ -31,7 +37,7 @@ pub struct ValidatingPolicy {
 #[derive(Debug, Clone)]
 pub struct ValidatingPolicySpec {
     /// Which requests it is about; without it there are none.
-    pub match_constraints: Option<Subtree>,
+    pub match_constraints: Option<MatchConstraints>,
     /// Under which conditions.
     pub match_conditions: Vec<MatchCondition>,
     /// Named values.
@@ -50,6 +56,8 @@ pub struct ValidatingPolicySpec {
     pub evaluation: Evaluation,
     /// What is made from it.
     pub autogen: Autogen,
+    /// The spec as it is written; of a generated one, as it would be written.
+    pub source: Subtree,
     /// Where it stands.
     pub span: Span,
 }
@@ -124,10 +132,17 @@ impl ValidatingPolicy {
 }
 
 impl ValidatingPolicySpec {
+    /// Reads a spec that was made from another one in the same file.
+    pub(crate) fn read(tree: Tree, file: FileId) -> Option<Self> {
+        let tree = Arc::new(tree);
+        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
+    }
+
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let span = decoder.span(node);
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
-        let match_constraints = fields.optional("matchConstraints", constraints);
+        let match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
         let match_conditions = fields.list("matchConditions", MatchCondition::decode);
         let variables = fields.list("variables", Variable::decode);
         let names = match_conditions
@@ -171,16 +186,12 @@ impl ValidatingPolicySpec {
                 background: true,
             }),
             autogen: fields.optional("autogen", Autogen::decode).unwrap_or_default(),
+            source,
             span,
         };
         fields.finish();
         Some(spec)
     }
-}
-
-/// The match block of native kinds.
-pub(super) fn constraints<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    decoder.map_part(node)
 }
 
 impl Evaluation {

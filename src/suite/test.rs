@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Span, nearest},
+    kube::Operation,
     policy::{
         Metadata, Spanned, Text,
         decode::{Decoder, Fields},
@@ -144,34 +145,12 @@ pub struct ResourceSpec {
     pub span: Span,
 }
 
-/// The operation that a row asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
-    /// `CREATE`
-    Create,
-    /// `UPDATE`
-    Update,
-    /// `DELETE`
-    Delete,
-}
-
-impl Operation {
-    /// The words and what they mean.
-    pub(crate) const WORDS: [(&'static str, Self); 3] = [
-        ("CREATE", Self::Create),
-        ("UPDATE", Self::Update),
-        ("DELETE", Self::Delete),
-    ];
-
-    /// The word in requests.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "CREATE",
-            Self::Update => "UPDATE",
-            Self::Delete => "DELETE",
-        }
-    }
-}
+/// The operations that a row can ask for.
+pub(crate) const OPERATIONS: [(&str, Operation); 3] = [
+    ("CREATE", Operation::Create),
+    ("UPDATE", Operation::Update),
+    ("DELETE", Operation::Delete),
+];
 
 impl Expected {
     pub(crate) const WORDS: [(&'static str, Self); 5] = [
@@ -365,7 +344,7 @@ impl Row {
         }
         let operation = fields.string("operation").filter(|word| !word.is_empty());
         let operation = operation.and_then(|word| {
-            let found = Operation::WORDS.iter().find(|(name, _)| *name == word.value);
+            let found = OPERATIONS.iter().find(|(name, _)| *name == word.value);
             if found.is_none() {
                 let message = format!("`{}` is no operation of a row", word.value);
                 let help = "write `CREATE`, `UPDATE` or `DELETE`";

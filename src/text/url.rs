@@ -188,8 +188,8 @@ fn parse_bracketed(host: &str) -> Result<Vec<u8>, String> {
     let name = &host[1..close];
     let mut decoded;
     if let Some(zone) = name.find("%25") {
-        decoded = unescape(name[..zone].as_bytes(), Part::Host)?;
-        decoded.extend(unescape(name[zone..].as_bytes(), Part::Zone)?);
+        decoded = unescape(&name.as_bytes()[..zone], Part::Host)?;
+        decoded.extend(unescape(&name.as_bytes()[zone..], Part::Zone)?);
     } else {
         decoded = unescape(name.as_bytes(), Part::Host)?;
     }

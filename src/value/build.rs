@@ -230,6 +230,7 @@ impl Builder {
             entries: self.entries,
             large: self.large,
             root,
+            literal: false,
         }
     }
 }

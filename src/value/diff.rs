@@ -1,6 +1,6 @@
 //! The structural difference of two values.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use similar::TextDiff;
 
@@ -29,7 +29,7 @@ fn walk(changes: &mut Vec<Change>, path: &mut String, left: Option<Value<'_>>, r
         (Some(Value::Map(left)), Some(Value::Map(right))) => {
             for (key, value) in left.iter() {
                 with_key(path, key.text(), |path| {
-                    walk(changes, path, Some(value), right.get_key(key))
+                    walk(changes, path, Some(value), right.get_key(key));
                 });
             }
             for (key, value) in right.iter().filter(|(key, _)| !left.contains(*key)) {
@@ -39,7 +39,7 @@ fn walk(changes: &mut Vec<Change>, path: &mut String, left: Option<Value<'_>>, r
         (Some(Value::List(left)), Some(Value::List(right))) => {
             for i in 0..left.len().max(right.len()) {
                 let len = path.len();
-                path.push_str(&format!("[{i}]"));
+                let _ = write!(path, "[{i}]");
                 walk(changes, path, left.get(i), right.get(i));
                 path.truncate(len);
             }
@@ -62,7 +62,7 @@ fn with_key(path: &mut String, key: &str, inner: impl FnOnce(&mut String)) {
         }
         path.push_str(key);
     } else {
-        path.push_str(&format!("[{}]", serde_json::Value::from(key)));
+        let _ = write!(path, "[{}]", serde_json::Value::from(key));
     }
     inner(path);
     path.truncate(len);

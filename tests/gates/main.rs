@@ -2,11 +2,16 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
+mod autogen;
 mod cel;
+mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
+mod conformance;
+mod matching;
 mod regex;
 mod suite;
 mod support;
 mod text;
+mod textproto;
 mod yaml;

@@ -9,9 +9,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Answer, Gvr, Host, HttpRequest};
+use super::{Answer, Attributes, Decision, Gvr, Host, HttpRequest};
 use crate::{
-    cel::time::Timestamp,
+    cel::{authorizer::AuthorizerRules, time::Timestamp},
     value::{Builder, Document, Value},
 };
 
@@ -25,6 +25,7 @@ pub struct Mocks {
     images: BTreeMap<String, Document>,
     global: BTreeMap<String, Document>,
     http: BTreeMap<String, Document>,
+    authorizer: Option<AuthorizerRules>,
     namespace: String,
     now: Option<Timestamp>,
     random: Option<AtomicU64>,
@@ -59,6 +60,11 @@ impl Mocks {
     /// Adds the answer of an HTTP call, by address or by `METHOD:address`.
     pub fn add_http(&mut self, call: &str, response: Document) {
         self.http.insert(call.to_owned(), response);
+    }
+
+    /// Sets what the authorizer answers.
+    pub fn set_authorizer(&mut self, rules: AuthorizerRules) {
+        self.authorizer = Some(rules);
     }
 
     /// Sets the namespace of the policy.
@@ -164,6 +170,13 @@ impl Host for Mocks {
         metadata
             .cloned()
             .ok_or_else(|| format!("image data for {reference} not found in the context"))
+    }
+
+    fn authorize(&self, attributes: &Attributes) -> Decision {
+        match &self.authorizer {
+            Some(rules) => rules.authorize(attributes),
+            None => Decision::default(),
+        }
     }
 
     fn now(&self) -> Option<Timestamp> {

@@ -26,7 +26,7 @@ pub(crate) fn declare_two_variables(library: &mut Library) {
     );
 }
 
-/// Declares `cel.@block`, which the planner knows.
+/// Declares `cel.@block`, which no expression can write and only an optimiser makes.
 pub(crate) fn declare_bindings(library: &mut Library) {
     library.add("cel.@block", [global("cel_block_list", &[Type::list(Type::Dyn), A], A)]);
 }

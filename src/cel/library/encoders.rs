@@ -1,11 +1,12 @@
 //! Base64 and JSON.
 //!
-//! Upstream counterpart: cel-go `ext/encoders.go`, version 1 as of cel-go 0.30. Its cost hooks are left out: no
-//! environment that counts cost has it.
+//! Upstream counterpart: cel-go `ext/encoders.go`, version 1 as of cel-go 0.30.
 
+use super::sizes::{CALL, STRING_TRAVERSAL, scaled, size};
 use crate::cel::{
     context::Context,
-    decl::{Library, global},
+    decl::{CostFunction, Library, Overload, global},
+    profile::Behaviour,
     time,
     types::Type::{Bytes, Dyn, String},
     val::{NO_SUCH_OVERLOAD, Val},
@@ -17,32 +18,57 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// The largest whole number that a double, and so a JSON reader, is sure to keep.
 const MAX_SAFE: i64 = (1 << 53) - 1;
 
-pub(crate) fn declare(library: &mut Library) {
+pub(crate) fn declare(library: &mut Library, behaviour: &Behaviour) {
+    let costed = |overload: Overload, cost: CostFunction| {
+        if behaviour.encoders_have_cost {
+            overload.cost(cost)
+        } else {
+            overload
+        }
+    };
     library.add(
         "base64.decode",
-        [
-            global("base64_decode_string", &[String], Bytes).unary(|context, args| match args[0] {
-                Val::String(text) => match decode(text.as_bytes()) {
-                    Ok(bytes) => context.bytes(&bytes),
-                    Err(at) => context.error(format_args!("illegal base64 data at input byte {at}")),
-                },
-                _ => NO_SUCH_OVERLOAD,
-            }),
-        ],
+        [costed(
+            global("base64_decode_string", &[String], Bytes).unary(base64_decode),
+            size_cost,
+        )],
     );
     library.add(
         "base64.encode",
-        [
-            global("base64_encode_bytes", &[Bytes], String).unary(|context, args| match args[0] {
-                Val::Bytes(bytes) => context.string(&encode(bytes)),
-                _ => NO_SUCH_OVERLOAD,
-            }),
-        ],
+        [costed(
+            global("base64_encode_bytes", &[Bytes], String).unary(base64_encode),
+            size_cost,
+        )],
     );
+    // Upstream has no estimate of this one and takes it for too expensive to be allowed at all.
     library.add(
         "json.encode",
-        [global("json_encode_dyn", &[Dyn], String).unary(json_encode)],
+        [costed(
+            global("json_encode_dyn", &[Dyn], String).unary(json_encode),
+            |_, _| u64::MAX,
+        )],
     );
+}
+
+fn size_cost(args: &[Val<'_>], _: &Val<'_>) -> u64 {
+    scaled(size(&args[0]), STRING_TRAVERSAL) + CALL
+}
+
+fn base64_decode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
+    match args[0] {
+        Val::String(text) => match decode(text.as_bytes()) {
+            Ok(bytes) => context.bytes(&bytes),
+            Err(at) => context.error(format_args!("illegal base64 data at input byte {at}")),
+        },
+        _ => NO_SUCH_OVERLOAD,
+    }
+}
+
+fn base64_encode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
+    match args[0] {
+        Val::Bytes(bytes) => context.string(&encode(bytes)),
+        _ => NO_SUCH_OVERLOAD,
+    }
 }
 
 /// Base64 with padding.

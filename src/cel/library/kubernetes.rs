@@ -8,10 +8,10 @@ use std::any::Any;
 use crate::cel::{decl::Library, profile::Libraries, val::Opaque};
 
 pub(crate) mod authz;
-mod cidr;
+pub(super) mod cidr;
 mod cost;
 mod format;
-mod ip;
+pub(super) mod ip;
 mod json_patch;
 mod quantity;
 mod semver;

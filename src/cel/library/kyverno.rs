@@ -13,6 +13,8 @@
 mod certificate;
 mod deflate;
 mod der;
+mod exception;
+mod extensions;
 mod go_json;
 mod gzip;
 mod hash;
@@ -21,6 +23,7 @@ mod inflate;
 mod json;
 mod math;
 mod native;
+mod or_value;
 mod outside;
 mod pem;
 mod random;
@@ -32,13 +35,15 @@ mod yaml;
 
 use super::super::{
     decl::Library,
+    profile::PolicyScope,
     types::Type,
     val::{Opaque, Val},
 };
 
-/// Adds the libraries of a cluster-wide policy.
-pub(crate) fn declare(library: &mut Library) {
-    outside::declare(library, outside::Scope::Cluster);
+/// Adds the libraries of a policy. One of a namespace has other functions under the names of `resource`: they lack the
+/// namespace parameter.
+pub(crate) fn declare(library: &mut Library, scope: PolicyScope) {
+    outside::declare(library, scope);
     image::declare(library);
     user::declare(library);
     hash::declare(library);
@@ -50,25 +55,15 @@ pub(crate) fn declare(library: &mut Library) {
     time::declare(library);
     transform::declare(library);
     gzip::declare(library);
-    library.add_structure(
-        EXCEPTION,
-        &[
-            ("allowedImages", Type::list(Type::String)),
-            ("allowedValues", Type::list(Type::String)),
-        ],
-    );
+    exception::declare(library);
 }
 
-/// The functions that a policy of one namespace has instead of the cluster-wide ones of the same names: those of
-/// `resource` lack the namespace parameter.
-pub(crate) fn namespaced() -> Library {
-    let mut library = Library::default();
-    outside::declare(&mut library, outside::Scope::Namespace);
-    library
+/// Adds `orValue` on anything.
+pub(crate) fn declare_or_value(library: &mut Library) {
+    or_value::declare(library);
 }
 
-/// The type of the variable `exceptions`.
-pub(crate) const EXCEPTION: &str = "libs.Exception";
+pub(crate) use exception::{EXCEPTION, Exception};
 
 /// A value that is nothing but the receiver of a library's methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,10 +81,14 @@ impl Opaque for Receiver {
     fn equals_plain(&self) -> Option<bool> {
         Some(false)
     }
+
+    fn is_structure(&self) -> bool {
+        true
+    }
 }
 
 /// Declares a variable that is a receiver, and its type.
 fn declare_receiver(library: &mut Library, name: &'static str, receiver: &'static Receiver) {
     library.add_constant(name, Type::opaque(receiver.0), Val::Opaque(receiver));
-    library.add_structure(receiver.0, &[]);
+    library.add_structure(receiver.0, &[], None);
 }

@@ -1,10 +1,11 @@
 //! Mathematical functions.
 //!
-//! Upstream counterpart: cel-go `ext/math.go`, versions 0 to 2; `math.least` and `math.greatest` are macros over the
-//! families `math.@min` and `math.@max`. The cost hooks of version 3 are left out: no environment that counts cost has it.
+//! Upstream counterpart: cel-go `ext/math.go`, versions 0 to 3; `math.least` and `math.greatest` are macros over the
+//! families `math.@min` and `math.@max`.
 
 use std::cmp::Ordering;
 
+use super::sizes::{CALL, size};
 use crate::cel::{
     context::Context,
     decl::{Library, Overload, global},
@@ -24,7 +25,13 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
                 global(id, &[a, b], result).binary(|context, args| better(context, args[0], args[1], $name, $prefer))
             };
             let list = |id, t: Type| -> Overload {
-                global(id, &[Type::list(t.clone())], t).unary(|context, args| best(context, args[0], $name, $prefer))
+                let list = global(id, &[Type::list(t.clone())], t)
+                    .unary(|context, args| best(context, args[0], $name, $prefer));
+                if version >= 3 {
+                    list.cost(|args, _| size(&args[0]).saturating_add(CALL))
+                } else {
+                    list
+                }
             };
             library.add(
                 $name,

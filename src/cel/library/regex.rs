@@ -1,8 +1,11 @@
 //! Regular expressions: replacing and extracting.
 //!
-//! Upstream counterpart: cel-go `ext/regex.go`. Its cost hooks are left out: no environment that counts cost has it.
+//! Upstream counterpart: cel-go `ext/regex.go`.
 
-use super::pattern;
+use super::{
+    pattern,
+    sizes::{CALL, LIST_BASE, REGEX_LENGTH, STRING_TRAVERSAL, size},
+};
 use crate::cel::{
     context::Context,
     decl::{Library, global},
@@ -16,24 +19,42 @@ use Type::{Int, String};
 pub(crate) fn declare(library: &mut Library) {
     library.add(
         "regex.extract",
-        [global("regex_extract_string_string", &[String, String], Type::optional(String)).binary(extract)],
+        [
+            global("regex_extract_string_string", &[String, String], Type::optional(String))
+                .binary(extract)
+                .cost(|args, result| (search_cost(args, result)).ceil() as u64),
+        ],
     );
     library.add(
         "regex.extractAll",
-        [global("regex_extractAll_string_string", &[String, String], Type::list(String)).binary(extract_all)],
+        [
+            global("regex_extractAll_string_string", &[String, String], Type::list(String))
+                .binary(extract_all)
+                .cost(|args, result| (search_cost(args, result) + LIST_BASE as f64).ceil() as u64),
+        ],
     );
     library.add(
         "regex.replace",
         [
-            global("regex_replace_string_string_string", &[String, String, String], String).variadic(replace),
+            global("regex_replace_string_string_string", &[String, String, String], String)
+                .variadic(replace)
+                .cost(|args, result| search_cost(args, result) as u64),
             global(
                 "regex_replace_string_string_string_int",
                 &[String, String, String, Int],
                 String,
             )
-            .variadic(replace),
+            .variadic(replace)
+            .cost(|args, result| search_cost(args, result) as u64),
         ],
     );
+}
+
+/// The cost of a search and of its result, before it is rounded.
+fn search_cost(args: &[Val<'_>], result: &Val<'_>) -> f64 {
+    let text = (size(&args[0]) + 1) as f64 * STRING_TRAVERSAL;
+    let pattern = (size(&args[1]) + 1) as f64 * REGEX_LENGTH;
+    CALL as f64 + text * pattern + size(result) as f64
 }
 
 /// A pattern with at most one group.

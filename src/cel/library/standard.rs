@@ -14,6 +14,7 @@ use crate::cel::{
     profile::Behaviour,
     types::{A, B, Type},
     val::{NO_SUCH_OVERLOAD, Trait, Val},
+    wrapper,
 };
 
 use Type::{Bool, Bytes, Int, String};
@@ -33,6 +34,9 @@ pub(crate) fn declare(library: &mut Library, behaviour: &Behaviour) {
         ("type", Type::Type(None)),
         ("uint", Type::Uint),
     ] {
+        library.add_type(name, t);
+    }
+    for (name, t) in wrapper::types() {
         library.add_type(name, t);
     }
     operators::declare(library);

@@ -60,7 +60,7 @@ fn check(name: &str) {
 
 /// Calls a function as the evaluator does where all types are known only at run time.
 fn call<'a>(context: &Context<'a>, name: &str, args: &[Val<'a>]) -> Val<'a> {
-    let operator = match (name, args) {
+    match (name, args) {
         ("_+_", [a, b]) => ops::add(context, *a, *b),
         ("_-_", [a, b]) => ops::subtract(context, *a, *b),
         ("_*_", [a, b]) => ops::multiply(context, *a, *b),
@@ -71,13 +71,10 @@ fn call<'a>(context: &Context<'a>, name: &str, args: &[Val<'a>]) -> Val<'a> {
         ("_>_", [a, b]) => ops::greater(context, *a, *b),
         ("_>=_", [a, b]) => ops::greater_equals(context, *a, *b),
         ("_==_", [a, b]) => a.equals(b).map_or(Val::Error("no such overload"), Val::Bool),
-        ("_[_]", [a, b]) => ops::index(context, *a, *b),
         ("@in", [a, b]) => ops::contains(*a, *b),
         ("-_", [a]) => ops::negate(context, *a),
-        ("!_", [a]) => ops::not(*a),
         _ => return call_function(context, name, args),
-    };
-    operator
+    }
 }
 
 fn call_function<'a>(context: &Context<'a>, name: &str, args: &[Val<'a>]) -> Val<'a> {

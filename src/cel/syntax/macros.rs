@@ -1,7 +1,8 @@
 //! Macros: calls that are rewritten while parsing.
 //!
 //! Upstream counterpart: cel-go `parser/macro.go`, `cel/library.go` (optionals), `ext/{bindings,comprehensions,lists,
-//! math,protos}.go`, and Kyverno's `orValueCompatMacro`. Every node that a macro makes stands at the call's parenthesis.
+//! math,protos}.go`, Kyverno's `orValueCompatMacro`, and the test macros of cel-spec's
+//! `block_ext`. Every node that a macro makes stands at the call's parenthesis.
 
 use std::sync::Arc;
 
@@ -42,6 +43,9 @@ enum Macro {
     TransformMapEntry,
     OptMap { flat: bool },
     Bind,
+    Block,
+    Index,
+    Variable { accumulator: bool },
     SortBy,
     Math { greatest: bool },
     ProtoExt { presence: bool },
@@ -100,6 +104,10 @@ fn find(b: &Builder<'_>, call: &Call<'_>) -> Option<Macro> {
         ("optMap", 2) => (on.opt_map, Macro::OptMap { flat: false }),
         ("optFlatMap", 2) => (on.opt_flat_map, Macro::OptMap { flat: true }),
         ("bind", 3) => (on.bind, Macro::Bind),
+        ("block", 2) => (on.block, Macro::Block),
+        ("index", 1) => (on.block, Macro::Index),
+        ("iterVar", 2) => (on.block, Macro::Variable { accumulator: false }),
+        ("accuVar", 2) => (on.block, Macro::Variable { accumulator: true }),
         ("sortBy", 2) => (on.sort_by, Macro::SortBy),
         ("greatest", _) => (on.math, Macro::Math { greatest: true }),
         ("least", _) => (on.math, Macro::Math { greatest: false }),
@@ -135,11 +143,19 @@ impl Expander<'_, '_> {
             Macro::TransformList | Macro::TransformMap | Macro::TransformMapEntry => self.transform(found, target),
             Macro::OptMap { flat } => self.opt_map(flat, target),
             Macro::Bind if self.is_namespace(target, "cel") => self.bind(),
+            Macro::Block if self.is_namespace(target, "cel") => self.block(),
+            Macro::Index if self.is_namespace(target, "cel") => self.block_index(),
+            Macro::Variable { accumulator } if self.is_namespace(target, "cel") => self.block_variable(accumulator),
             Macro::SortBy => self.sort_by(target),
             Macro::Math { greatest } if self.is_namespace(target, "math") => self.math(greatest, target),
             Macro::ProtoExt { presence } if self.is_namespace(target, "proto") => self.proto_ext(presence),
             Macro::OrValueCompat => Ok(self.call(Op::OrValueCompat, vec![target, self.args[0]])),
-            Macro::Bind | Macro::Math { .. } | Macro::ProtoExt { .. } => return Ok(None),
+            Macro::Bind
+            | Macro::Block
+            | Macro::Index
+            | Macro::Variable { .. }
+            | Macro::Math { .. }
+            | Macro::ProtoExt { .. } => return Ok(None),
         }
         .map(Some)
     }
@@ -391,6 +407,42 @@ impl Expander<'_, '_> {
         };
         let step = self.b.ident(self.at, name.clone());
         Ok(self.let_in(name, self.args[1], step, self.args[2]))
+    }
+
+    /// The slots of a block are local variables, each evaluated when it is first read; one may read those before it.
+    fn block(&mut self) -> Expanded {
+        let Expr::List { elements, optional } = self.b.expr(self.args[0]) else {
+            return self.error(self.args[0], "cel.block() slots must be a list literal");
+        };
+        if !optional.is_empty() {
+            return self.error(self.args[0], "cel.block() slots cannot be optional");
+        }
+        let slots = elements.clone();
+        let mut body = self.args[1];
+        for (i, slot) in slots.into_iter().enumerate().rev() {
+            let name = Name::from(format!("@index{i}"));
+            let step = self.b.ident(self.at, name.clone());
+            body = self.let_in(name, slot, step, body);
+        }
+        Ok(body)
+    }
+
+    fn block_index(&mut self) -> Expanded {
+        let i = self.small_number(self.args[0])?;
+        Ok(self.b.ident(self.at, Name::from(format!("@index{i}"))))
+    }
+
+    fn block_variable(&mut self, accumulator: bool) -> Expanded {
+        let kind = if accumulator { "ac" } else { "it" };
+        let (depth, unique) = (self.small_number(self.args[0])?, self.small_number(self.args[1])?);
+        Ok(self.b.ident(self.at, Name::from(format!("@{kind}:{depth}:{unique}"))))
+    }
+
+    fn small_number(&self, arg: ExprId) -> Result<u32, MacroError> {
+        match self.b.expr(arg) {
+            Expr::Literal(Literal::Int(i)) if u32::try_from(*i).is_ok() => Ok(*i as u32),
+            _ => self.error(arg, "argument must be a small non-negative integer literal"),
+        }
     }
 
     fn opt_map(&mut self, flat: bool, target: ExprId) -> Expanded {

@@ -21,6 +21,8 @@ pub struct Macros {
     pub two_variable: bool,
     /// `cel.bind`.
     pub bind: bool,
+    /// `cel.block`, `cel.index`, `cel.iterVar` and `cel.accuVar`, with which cel-spec's tests write what an optimiser makes.
+    pub block: bool,
     /// `sortBy`.
     pub sort_by: bool,
     /// `math.greatest` and `math.least`.
@@ -41,6 +43,7 @@ impl Macros {
         opt_flat_map: false,
         two_variable: false,
         bind: false,
+        block: false,
         sort_by: false,
         math: false,
         protos: false,

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-const NAME: &str = "net.CIDR";
+pub(in crate::cel::library) const NAME: &str = "net.CIDR";
 
 #[derive(Debug, Clone, Copy)]
 struct CidrValue(Prefix);
@@ -43,7 +43,7 @@ impl Opaque for CidrValue {
     }
 }
 
-pub(super) fn declare(library: &mut Library) {
+pub(in crate::cel::library) fn declare(library: &mut Library) {
     let cidr = || Type::opaque(NAME);
     let ip = || Type::opaque(ip::NAME);
     library.add_type(NAME, cidr());
@@ -107,7 +107,7 @@ fn parse(text: &str) -> Result<Prefix, String> {
     Ok(prefix)
 }
 
-fn argument(args: &[Val<'_>], at: usize) -> Option<Prefix> {
+pub(in crate::cel::library) fn argument(args: &[Val<'_>], at: usize) -> Option<Prefix> {
     args.get(at)?.downcast::<CidrValue>().map(|cidr| cidr.0)
 }
 

@@ -41,7 +41,7 @@ impl Opaque for IpValue {
     }
 }
 
-pub(super) fn declare(library: &mut Library) {
+pub(in crate::cel::library) fn declare(library: &mut Library) {
     let ip = || Type::opaque(NAME);
     library.add_type(NAME, ip());
     library

@@ -2,6 +2,8 @@
 //!
 //! Upstream counterpart: SDK `libs/hash`.
 
+use std::fmt::Write as _;
+
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -34,10 +36,10 @@ fn hex<'a, D: Digest>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [text] = args else { return NO_SUCH_OVERLOAD };
     match native::string(context, *text) {
         Ok(text) => {
-            let digits: String = D::digest(text.as_bytes())
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let mut digits = String::new();
+            for byte in D::digest(text.as_bytes()) {
+                write!(digits, "{byte:02x}").expect("a string takes everything");
+            }
             context.string(&digits)
         }
         Err(error) => error,

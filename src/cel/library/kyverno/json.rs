@@ -56,7 +56,7 @@ fn failed<'a>(context: &Context<'a>, written: Result<(), String>) -> Written<'a>
 
 /// Writes the value that was given to `marshal`.
 fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written<'a> {
-    match value {
+    match native::unfold(context, value) {
         Val::Map(entries) => {
             let mut named = Vec::with_capacity(entries.len());
             for (key, item) in entries {
@@ -77,9 +77,9 @@ fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written
             out.push('}');
             Ok(())
         }
-        Val::List(_) => {
-            native::convertible(context, value, 0)?;
-            write_inner(context, out, value)
+        made @ Val::List(_) => {
+            native::convertible(context, made, 0)?;
+            write_inner(context, out, made)
         }
         Val::DocumentMap(map) => failed(context, go_json::write_value(out, crate::value::Value::Map(map))),
         Val::Type(name) => {
@@ -90,13 +90,16 @@ fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written
             out.push_str("null");
             Ok(())
         }
-        Val::Optional(Some(Val::Map(_))) => Err(Val::Error("json: unsupported type: map[ref.Val]ref.Val")),
-        Val::Optional(Some(inner)) => write(context, out, *inner),
+        Val::Optional(Some(inner)) => match native::unfold(context, *inner) {
+            Val::Map(_) => Err(Val::Error("json: unsupported type: map[ref.Val]ref.Val")),
+            inner => write(context, out, inner),
+        },
         _ => write_inner(context, out, value),
     }
 }
 
 fn write_inner<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written<'a> {
+    let value = native::unfold(context, value);
     match value {
         // Upstream's null is an enumeration's only member here.
         Val::Null => out.push('0'),

@@ -108,6 +108,24 @@ fn add<'a>(context: &Context<'a>, builder: &mut Builder, value: Val<'a>, depth: 
     Ok(())
 }
 
+/// A literal of the expression as a list or map that the expression made.
+pub(super) fn unfold<'a>(context: &Context<'a>, value: Val<'a>) -> Val<'a> {
+    match value {
+        Val::DocumentList(list) if list.is_literal() => {
+            let items: Vec<Val<'a>> = list.iter().map(|item| unfold(context, item.into())).collect();
+            context.list(&items)
+        }
+        Val::DocumentMap(map) if map.is_literal() => {
+            let entries: Vec<(Val<'a>, Val<'a>)> = map
+                .iter()
+                .map(|(key, item)| (Val::String(key.text()), unfold(context, item.into())))
+                .collect();
+            context.map(&entries)
+        }
+        value => value,
+    }
+}
+
 /// Whether a value inside of a list or map that the expression made becomes a Go value, whatever that is good for.
 pub(super) fn convertible<'a>(context: &Context<'a>, value: Val<'a>, depth: usize) -> Result<(), Val<'a>> {
     if depth > super::go_json::DEPTH_LIMIT {

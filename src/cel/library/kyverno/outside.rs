@@ -10,6 +10,7 @@ use crate::{
         context::Context,
         decl::{Library, Overload, member},
         host::{Answer, Gvr, HttpRequest},
+        profile::PolicyScope,
         types::Type,
         val::{NO_SUCH_OVERLOAD, Opaque, Val},
     },
@@ -21,13 +22,6 @@ static RESOURCE: Receiver = Receiver("resource.Context");
 static IMAGE_DATA: Receiver = Receiver("imagedata.Context");
 static HTTP: Receiver = Receiver("http.Context");
 const GVR: &str = "schema.GroupVersionResource";
-
-/// Whose policy it is: one of a namespace names no namespace in its calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    Cluster,
-    Namespace,
-}
 
 impl Opaque for Gvr {
     fn type_name(&self) -> &'static str {
@@ -41,6 +35,10 @@ impl Opaque for Gvr {
 
     fn equals_plain(&self) -> Option<bool> {
         Some(false)
+    }
+
+    fn is_structure(&self) -> bool {
+        true
     }
 
     fn field<'a>(&'a self, name: &str) -> Option<Val<'a>> {
@@ -72,7 +70,7 @@ macro_rules! id {
     };
 }
 
-pub(super) fn declare(library: &mut Library, scope: Scope) {
+pub(super) fn declare(library: &mut Library, scope: PolicyScope) {
     declare_receiver(library, "globalContext", &GLOBAL_CONTEXT);
     declare_receiver(library, "resource", &RESOURCE);
     declare_receiver(library, "image", &IMAGE_DATA);
@@ -101,8 +99,8 @@ pub(super) fn declare(library: &mut Library, scope: Scope) {
             ],
         );
         let [list, get, post, to_gvr] = match scope {
-            Scope::Cluster => cluster_resources(pascal),
-            Scope::Namespace => namespace_resources(pascal),
+            PolicyScope::Cluster => cluster_resources(pascal),
+            PolicyScope::Namespace => namespace_resources(pascal),
         };
         let resource = &resource;
         let own = |overloads: Vec<(&'static str, Vec<Type>, Type, _)>| {

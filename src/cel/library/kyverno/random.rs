@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: SDK `libs/random` over `github.com/zach-klippenstein/goregen`: an open repetition takes up to
 //! 4,096 turns, anchors are empty, and a dot is any of 2³¹ numbers, nearly all of which are no character. Patterns are
-//! POSIX's there: no groups with options, no classes like `\\d`; a repetition may be repeated. Deviation: of repeated
+//! POSIX's there: no groups with options, no classes like `\d`; a repetition may be repeated. Deviation: of repeated
 //! repetitions only the first counts.
 
 use regex_syntax::hir::{Class, Hir, HirKind};

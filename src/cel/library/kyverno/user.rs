@@ -34,6 +34,10 @@ impl Opaque for ServiceAccount {
         Some(false)
     }
 
+    fn is_structure(&self) -> bool {
+        true
+    }
+
     fn field<'a>(&'a self, name: &str) -> Option<Val<'a>> {
         match name {
             "Name" => Some(Val::String(&self.name)),
@@ -68,7 +72,11 @@ impl Opaque for ServiceAccount {
 }
 
 pub(super) fn declare(library: &mut Library) {
-    library.add_structure(SERVICE_ACCOUNT, &[("Name", Type::String), ("Namespace", Type::String)]);
+    library.add_structure(
+        SERVICE_ACCOUNT,
+        &[("Name", Type::String), ("Namespace", Type::String)],
+        Some(make),
+    );
     for (name, id) in [
         ("parseServiceAccount", "parse_service_account_string_non_prefixed"),
         ("user.parseServiceAccount", "parse_service_account_string_prefixed"),
@@ -94,4 +102,17 @@ fn parse<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
             namespace: namespace.to_owned(),
         });
     context.opaque(account.unwrap_or_default())
+}
+
+/// `user.ServiceAccount{Name: …}`
+fn make<'a>(context: &Context<'a>, fields: &[(&'a str, Val<'a>)]) -> Val<'a> {
+    let mut account = ServiceAccount::default();
+    for (field, value) in fields {
+        match native::string(context, *value) {
+            Ok(text) if *field == "Name" => text.clone_into(&mut account.name),
+            Ok(text) => text.clone_into(&mut account.namespace),
+            Err(error) => return error,
+        }
+    }
+    context.opaque(account)
 }

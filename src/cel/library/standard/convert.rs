@@ -24,8 +24,13 @@ pub(super) fn declare(library: &mut Library, behaviour: &Behaviour) {
             implementation,
         })
     };
-    library.add("type", [global("type", &[A], Type::type_of(A))]).singleton =
-        unary(|_, args| Val::Type(args[0].type_name()));
+    library.add("type", [global("type", &[A], Type::type_of(A))]).singleton = unary(|_, args| match args[0] {
+        Val::Opaque(opaque) => match opaque.type_error() {
+            Some(error) => Val::Error(error),
+            None => Val::Type(opaque.type_name()),
+        },
+        value => Val::Type(value.type_name()),
+    });
     library.add("dyn", [global("to_dyn", &[A], Type::Dyn)]).singleton = unary(identity);
 
     library.add(

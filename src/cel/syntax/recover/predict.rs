@@ -79,7 +79,7 @@ impl Configs {
         for config in &self.list {
             *alts.entry(config.state).or_default() |= 1 << config.alt;
         }
-        self.list.iter().any(|config| alts[&config.state].count_ones() == 1)
+        self.list.iter().any(|config| alts[&config.state].is_power_of_two())
     }
 }
 
@@ -87,6 +87,7 @@ impl Configs {
 struct Node {
     configs: Rc<Configs>,
     /// Target by token (the end of the text first), `Some(None)` where there is no way on.
+    #[expect(clippy::option_option, reason = "not computed, and computed to be none")]
     edges: [Option<Option<usize>>; 40],
     /// The alternative, where the state decides.
     accepts: Option<u8>,

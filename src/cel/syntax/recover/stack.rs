@@ -3,6 +3,8 @@
 //! Upstream counterpart: antlr4-go `prediction_context.go`, including its treatment of the empty stack in a merge and of
 //! a stack that was merged down to a single branch, which does not equal the same stack that never was merged.
 
+use std::cmp::Ordering;
+
 use rustc_hash::FxHashMap;
 
 use super::atn::StateId;
@@ -23,7 +25,7 @@ enum Stack {
 
 /// All stacks of one parse.
 pub(super) struct Stacks {
-    stacks: Vec<Stack>,
+    nodes: Vec<Stack>,
     ids: FxHashMap<Stack, StackId>,
     merged: FxHashMap<(StackId, StackId, bool), StackId>,
 }
@@ -31,7 +33,7 @@ pub(super) struct Stacks {
 impl Stacks {
     pub(super) fn new() -> Self {
         let mut stacks = Self {
-            stacks: Vec::new(),
+            nodes: Vec::new(),
             ids: FxHashMap::default(),
             merged: FxHashMap::default(),
         };
@@ -43,8 +45,8 @@ impl Stacks {
         if let Some(id) = self.ids.get(&stack) {
             return *id;
         }
-        let id = self.stacks.len() as StackId;
-        self.stacks.push(stack.clone());
+        let id = self.nodes.len() as StackId;
+        self.nodes.push(stack.clone());
         self.ids.insert(stack, id);
         id
     }
@@ -55,7 +57,7 @@ impl Stacks {
 
     /// The branches: what is below, and where it returns to.
     pub(super) fn branches(&self, stack: StackId) -> &[(StackId, StateId)] {
-        match &self.stacks[stack as usize] {
+        match &self.nodes[stack as usize] {
             Stack::Empty => &[],
             Stack::One(branch) => std::slice::from_ref(branch),
             Stack::Many(branches) => branches,
@@ -73,7 +75,7 @@ impl Stacks {
         if let Some(id) = self.merged.get(&key) {
             return *id;
         }
-        let merged = match (&self.stacks[a as usize], &self.stacks[b as usize]) {
+        let merged = match (&self.nodes[a as usize], &self.nodes[b as usize]) {
             (&Stack::One((below_a, to_a)), &Stack::One((below_b, to_b))) => {
                 if to_a == to_b {
                     let below = self.merge(below_a, below_b, root_is_wildcard);
@@ -97,16 +99,20 @@ impl Stacks {
         let mut branches = Vec::with_capacity(total);
         let (mut i, mut j) = (0, 0);
         while let (Some(&(below_a, to_a)), Some(&(below_b, to_b))) = (left.get(i), right.get(j)) {
-            if to_a == to_b {
-                branches.push((self.merge(below_a, below_b, root_is_wildcard), to_a));
-                i += 1;
-                j += 1;
-            } else if to_a < to_b {
-                branches.push((below_a, to_a));
-                i += 1;
-            } else {
-                branches.push((below_b, to_b));
-                j += 1;
+            match to_a.cmp(&to_b) {
+                Ordering::Equal => {
+                    branches.push((self.merge(below_a, below_b, root_is_wildcard), to_a));
+                    i += 1;
+                    j += 1;
+                }
+                Ordering::Less => {
+                    branches.push((below_a, to_a));
+                    i += 1;
+                }
+                Ordering::Greater => {
+                    branches.push((below_b, to_b));
+                    j += 1;
+                }
             }
         }
         branches.extend_from_slice(&left[i..]);

@@ -89,7 +89,7 @@ pub(super) type TokenId = usize;
 /// The tokens that were scanned so far.
 pub(super) struct Tokens<'a> {
     text: &'a str,
-    tokens: Vec<Token>,
+    scanned: Vec<Token>,
     /// The token that comes next; never white space or a comment.
     index: TokenId,
     /// Where scanning goes on: byte and code point.
@@ -101,7 +101,7 @@ impl<'a> Tokens<'a> {
     pub(super) fn new(text: &'a str, options: &ParseOptions) -> Result<Self, (Stop, Reporter<'a>)> {
         let mut tokens = Self {
             text,
-            tokens: Vec::new(),
+            scanned: Vec::new(),
             index: 0,
             // In an empty text cel-go finds no place for an offset.
             position: (0, if text.is_empty() { -1 } else { 0 }),
@@ -119,15 +119,15 @@ impl<'a> Tokens<'a> {
     /// The first token from `id` on that the parser sees.
     fn visible_from(&mut self, mut id: TokenId) -> Result<TokenId, Stop> {
         loop {
-            while self.tokens.len() <= id {
-                if let Some(last) = self.tokens.last()
+            while self.scanned.len() <= id {
+                if let Some(last) = self.scanned.last()
                     && last.tok == Tok::Eof
                 {
-                    return Ok(self.tokens.len() - 1);
+                    return Ok(self.scanned.len() - 1);
                 }
                 self.fetch()?;
             }
-            if !matches!(self.tokens[id].tok, Tok::Whitespace | Tok::Comment) {
+            if !matches!(self.scanned[id].tok, Tok::Whitespace | Tok::Comment) {
                 return Ok(id);
             }
             id += 1;
@@ -140,7 +140,7 @@ impl<'a> Tokens<'a> {
             match scan(self.text.as_bytes(), start) {
                 Scan::Token(tok, end) => {
                     self.move_to(end);
-                    self.tokens.push(Token {
+                    self.scanned.push(Token {
                         tok,
                         start,
                         end,
@@ -169,12 +169,12 @@ impl<'a> Tokens<'a> {
     }
 
     pub(super) fn token(&self, id: TokenId) -> &Token {
-        &self.tokens[id]
+        &self.scanned[id]
     }
 
     /// The kind of a token, as a member of sets.
     pub(super) fn symbol(&self, id: TokenId) -> i16 {
-        symbol(self.tokens[id].tok)
+        symbol(self.scanned[id].tok)
     }
 
     /// The kind of the next token.
@@ -184,7 +184,7 @@ impl<'a> Tokens<'a> {
 
     /// The token behind `id`; the end of the text has none behind it.
     pub(super) fn after(&mut self, id: TokenId) -> Result<TokenId, Stop> {
-        if self.tokens[id].tok == Tok::Eof {
+        if self.scanned[id].tok == Tok::Eof {
             return Ok(id);
         }
         self.visible_from(id + 1)
@@ -194,7 +194,7 @@ impl<'a> Tokens<'a> {
     pub(super) fn before(&self) -> Option<TokenId> {
         (0..self.index)
             .rev()
-            .find(|id| !matches!(self.tokens[*id].tok, Tok::Whitespace | Tok::Comment))
+            .find(|id| !matches!(self.scanned[*id].tok, Tok::Whitespace | Tok::Comment))
     }
 
     /// Steps over the next token, unless it is the end.
@@ -214,7 +214,7 @@ impl<'a> Tokens<'a> {
 
     /// The text of all tokens from one to another, white space included.
     pub(super) fn text_between(&self, from: TokenId, to: TokenId) -> String {
-        self.tokens
+        self.scanned
             .get(from..=to)
             .unwrap_or_default()
             .iter()
@@ -226,14 +226,14 @@ impl<'a> Tokens<'a> {
     /// A token that is not there: it stands where the next one does, or before the end of the text.
     pub(super) fn make_up(&self, tok: Tok, text: String) -> Token {
         let mut at = self.index;
-        if self.tokens[at].tok == Tok::Eof {
+        if self.scanned[at].tok == Tok::Eof {
             at = self.before().unwrap_or(at);
         }
         Token {
             tok,
             start: 0,
             end: 0,
-            offset: self.tokens[at].offset,
+            offset: self.scanned[at].offset,
             made_up: Some(text),
         }
     }

@@ -1,0 +1,14 @@
+//! What Kyverno 1.19 decides.
+
+pub mod autogen;
+pub mod cel_rule;
+pub mod classic_policy;
+pub mod constraints;
+pub mod exception;
+pub mod failure_action;
+pub mod input;
+pub mod lens;
+pub mod matching;
+mod params;
+pub mod response;
+pub mod validating_policy;

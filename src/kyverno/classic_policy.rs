@@ -1,0 +1,295 @@
+//! ClusterPolicy and Policy: gates, rules in order, exceptions, actions.
+//!
+//! Upstream counterpart: `pkg/engine/engine.go`, `pkg/engine/validation.go`, `pkg/engine/internal/match.go` (1.19). Rules that
+//! are not `validate.cel`, and those with JMESPath `preconditions`, answer `unsupported` where they match.
+
+use std::sync::{Arc, OnceLock};
+
+use super::{
+    autogen::{CONTROLLERS, rules_for},
+    cel_rule::CompiledRule,
+    exception::{CompiledException, Exemption, exempt},
+    failure_action::Actions,
+    input::{Documents, Input},
+    matching::{Selection, applies},
+    response::{RuleResponse, Unsupported},
+};
+use crate::{
+    cel::{
+        admission::{Cause, Decision, Declarations, Inputs, Outcome, Parts, Validator},
+        context::Scratch,
+        host::{Attributes, Host, NoHost},
+        profile::Profile,
+    },
+    kube::{Atom, Facts, Pattern, Text},
+    policy::{ApplyRules, MatchResources, Policy, PolicyKind, Rule},
+    value::Value,
+    verdict::{Part, Status, Trace},
+};
+
+/// A policy that is ready to be asked.
+#[derive(Debug)]
+pub struct CompiledPolicy {
+    policy: Arc<Policy>,
+    key: String,
+    /// The namespace that requests must be in; `None` for a ClusterPolicy.
+    namespace: Option<String>,
+    conditions: Option<Validator>,
+    /// The rules for each kind of [`CONTROLLERS`], and for all others; compiled when the first request needs them.
+    rules: [OnceLock<Vec<Compiled>>; CONTROLLERS.len() + 1],
+}
+
+/// A rule that is ready to be asked.
+#[derive(Debug)]
+struct Compiled {
+    name: String,
+    matches: MatchResources,
+    exclude: Option<MatchResources>,
+    actions: Actions,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Cel(Box<CompiledRule>),
+    Unsupported(Unsupported),
+}
+
+/// What a policy answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyResponse {
+    /// The answers of the rules that match, in order.
+    pub rules: Vec<RuleResponse>,
+    /// Why the others, or all of them, do not match: name and part. The name is empty for the policy itself.
+    pub unmatched: Vec<(String, Part)>,
+}
+
+impl CompiledPolicy {
+    /// Prepares a policy.
+    pub fn new(policy: Arc<Policy>) -> Self {
+        let own = policy
+            .metadata
+            .namespace
+            .as_ref()
+            .map(|namespace| namespace.value.clone());
+        let conditions = policy
+            .spec
+            .webhook
+            .as_ref()
+            .map(|webhook| webhook.match_conditions.as_slice());
+        let conditions = conditions
+            .filter(|conditions| !conditions.is_empty())
+            .map(|conditions| {
+                let parts = Parts {
+                    match_conditions: conditions
+                        .iter()
+                        .map(|condition| (condition.name.value.as_str(), condition.expression.text()))
+                        .collect(),
+                    ..Parts::default()
+                };
+                let declarations = Declarations {
+                    params: false,
+                    authorizer: false,
+                };
+                Validator::compile(Profile::kyverno_classic(), declarations, &parts)
+            });
+        Self {
+            key: policy.key(),
+            namespace: (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or_else(|| "default".to_owned())),
+            conditions,
+            rules: Default::default(),
+            policy,
+        }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// Whether its violations count: without that they are warnings in reports.
+    pub fn is_scored(&self) -> bool {
+        let scored = self.policy.metadata.annotation("policies.kyverno.io/scored");
+        scored.is_none_or(|value| value.value != "false")
+    }
+
+    /// The rules in force for a kind.
+    fn rules(&self, kind: &str) -> &[Compiled] {
+        let slot = CONTROLLERS
+            .iter()
+            .position(|known| *known == kind)
+            .unwrap_or(CONTROLLERS.len());
+        self.rules[slot].get_or_init(|| {
+            let rules = rules_for(&self.policy, kind);
+            rules.iter().map(|rule| Compiled::new(&self.policy, rule)).collect()
+        })
+    }
+
+    /// Answers a request.
+    pub fn decide(&self, input: &Input<'_>, exceptions: &[CompiledException], host: &dyn Host) -> PolicyResponse {
+        let mut response = PolicyResponse {
+            rules: Vec::new(),
+            unmatched: Vec::new(),
+        };
+        if let Some(part) = self.gate(input) {
+            response.unmatched.push((String::new(), part));
+            return response;
+        }
+        let cell = input.request.cell();
+        let own = self.policy.metadata.namespace.as_ref();
+        let policy_namespace = own.map_or("", |namespace| namespace.value.as_str());
+        for rule in self.rules(&input.request.resource.kind) {
+            let mut facts = input.facts();
+            let selection = Selection {
+                matches: &rule.matches,
+                exclude: rule.exclude.as_ref(),
+                policy_namespace,
+            };
+            if !applies(selection, &cell, &mut facts) {
+                let matched = Selection {
+                    exclude: None,
+                    ..selection
+                };
+                let part = if applies(matched, &cell, &mut facts) {
+                    Part::Exclude
+                } else {
+                    Part::Match
+                };
+                response.unmatched.push((rule.name.clone(), part));
+                continue;
+            }
+            let mut answer = rule.decide(&self.key, input, exceptions, host);
+            answer.effect = rule.actions.effect(answer.status, &cell, &mut facts);
+            let applied = answer.applied();
+            response.rules.push(answer);
+            let one = self
+                .policy
+                .spec
+                .apply_rules
+                .as_ref()
+                .is_some_and(|apply| apply.value == ApplyRules::One);
+            if one && applied {
+                break;
+            }
+        }
+        response
+    }
+
+    /// What keeps the policy from being asked at all.
+    fn gate(&self, input: &Input<'_>) -> Option<Part> {
+        if input.lens.admission_switch && !self.policy.spec.admission {
+            return Some(Part::Match);
+        }
+        if let Some(namespace) = &self.namespace
+            && !input
+                .facts()
+                .ask(Atom::Text(Text::Namespace, Pattern::Exact(namespace)))
+        {
+            return Some(Part::Namespace);
+        }
+        let conditions = self.conditions.as_ref()?;
+        let Documents {
+            object,
+            old_object,
+            request,
+            namespace,
+        } = input.webhook();
+        let inputs = Inputs {
+            object: object.root(),
+            old_object: old_object.root(),
+            request: request.root(),
+            namespace: namespace.root(),
+            params: Value::Null,
+        };
+        match conditions.validate(&inputs, &Attributes::default(), &NoHost, &Scratch::new()) {
+            Outcome::Unmatched(condition) => Some(Part::WebhookCondition(condition.index)),
+            Outcome::Decided { decisions, .. } => decisions.iter().find_map(|decision| match decision {
+                Decision::Error {
+                    cause: Cause::MatchCondition(index),
+                    ..
+                } => Some(Part::WebhookCondition(*index)),
+                Decision::Error { .. } => Some(Part::Budget),
+                Decision::Admit | Decision::Deny { .. } => None,
+            }),
+        }
+    }
+}
+
+impl Compiled {
+    fn new(policy: &Policy, rule: &Rule) -> Self {
+        let body = match (CompiledRule::compile(rule), unsupported(rule)) {
+            (_, Some(what)) => Body::Unsupported(what),
+            (Some(cel), None) => Body::Cel(Box::new(cel)),
+            (None, None) => Body::Unsupported(Unsupported::Empty),
+        };
+        Self {
+            name: rule.name.value.clone(),
+            matches: rule.matches.clone(),
+            exclude: rule.exclude.clone(),
+            actions: Actions::new(policy, rule.validate.as_ref()),
+            body,
+        }
+    }
+
+    fn decide(
+        &self,
+        policy: &str,
+        input: &Input<'_>,
+        exceptions: &[CompiledException],
+        host: &dyn Host,
+    ) -> RuleResponse {
+        let cel = match &self.body {
+            Body::Cel(cel) => cel,
+            Body::Unsupported(what) => return RuleResponse::unsupported(&self.name, *what),
+        };
+        match exempt(
+            exceptions,
+            policy,
+            &self.name,
+            &input.request.cell(),
+            &mut input.facts(),
+        ) {
+            Exemption::None => cel.decide(input, host),
+            Exemption::Undecided => RuleResponse::unsupported(&self.name, Unsupported::ExceptionConditions),
+            Exemption::By(keys) => {
+                // Upstream puts nothing between the two.
+                let message = format!("rule is skipped due to policy exceptions{}", keys.join(", "));
+                let mut skip = RuleResponse::new(&self.name, Status::Skip, message, Trace::of(Part::Exception));
+                skip.exceptions = keys;
+                skip
+            }
+        }
+    }
+}
+
+/// What is in a rule that is not decided, in the order in which upstream looks for it.
+fn unsupported(rule: &Rule) -> Option<Unsupported> {
+    let Some(validate) = &rule.validate else {
+        return if rule.mutate.is_some() {
+            Some(Unsupported::Mutate)
+        } else if rule.generate.is_some() {
+            Some(Unsupported::Generate)
+        } else {
+            rule.verify_images.is_some().then_some(Unsupported::VerifyImages)
+        };
+    };
+    if validate.manifests.is_some() {
+        return Some(Unsupported::Manifests);
+    }
+    if validate.pod_security.is_some() {
+        return Some(Unsupported::PodSecurity);
+    }
+    if validate.cel.as_ref().is_some_and(|cel| !cel.is_empty) {
+        let preconditions = rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null());
+        return preconditions.then_some(Unsupported::Preconditions);
+    }
+    [
+        (&validate.deny, Unsupported::Deny),
+        (&validate.pattern, Unsupported::Pattern),
+        (&validate.any_pattern, Unsupported::AnyPattern),
+        (&validate.foreach, Unsupported::Foreach),
+        (&validate.assert, Unsupported::Assert),
+    ]
+    .into_iter()
+    .find_map(|(part, what)| part.is_some().then_some(what))
+}

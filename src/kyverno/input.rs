@@ -1,0 +1,472 @@
+//! A request as Kyverno's expressions see it.
+//!
+//! Upstream counterpart: the attributes that `pkg/engine/handlers/validation/validate_cel.go` makes for classic rules and
+//! `pkg/cel/engine` for CEL policies; the two differ in what they tell of subresources, names and absent objects.
+
+use std::cell::OnceCell;
+
+use super::lens::{Lens, Namespaces, Numbers};
+use crate::{
+    cel::host::Attributes,
+    kube::{
+        Concrete, Discovery, GroupVersionKind, GroupVersionResource, Namespace, Operation, Request, UserInfo, World,
+    },
+    value::{Builder, Document, Value},
+};
+
+/// A request, the world around it, and the documents that expressions read, made when they are first asked for.
+#[derive(Debug)]
+pub struct Input<'r> {
+    /// The request.
+    pub request: &'r Request,
+    /// The cluster around it.
+    pub world: &'r World,
+    /// What the cluster serves.
+    pub discovery: &'r Discovery,
+    /// Whose eyes see it.
+    pub lens: Lens,
+    namespace: Option<Namespace>,
+    classic: OnceCell<Documents>,
+    policy: OnceCell<Documents>,
+    webhook: OnceCell<Documents>,
+}
+
+/// The values of the variables of an expression.
+#[derive(Debug)]
+pub(super) struct Documents {
+    pub(super) object: Document,
+    pub(super) old_object: Document,
+    pub(super) request: Document,
+    pub(super) namespace: Document,
+}
+
+impl<'r> Input<'r> {
+    /// A request through a lens.
+    pub fn new(request: &'r Request, world: &'r World, discovery: &'r Discovery, lens: Lens) -> Self {
+        let name = request.namespace.as_str();
+        let stored = world.namespace(name).cloned();
+        let namespace = match lens.namespaces {
+            Namespaces::Stored if !name.is_empty() => Some(stored.unwrap_or_else(|| Namespace::minimal(name))),
+            Namespaces::Stored | Namespaces::Described => stored,
+        };
+        Self {
+            request,
+            world,
+            discovery,
+            lens,
+            namespace,
+            classic: OnceCell::new(),
+            policy: OnceCell::new(),
+            webhook: OnceCell::new(),
+        }
+    }
+
+    /// What matching asks.
+    pub fn facts(&self) -> Concrete<'_> {
+        Concrete::new(self.request, self.namespace.as_ref())
+    }
+
+    /// The namespace that the request is in, if it is known.
+    pub fn namespace(&self) -> Option<&Namespace> {
+        self.namespace.as_ref()
+    }
+
+    fn is_namespace(&self) -> bool {
+        let resource = &self.request.resource;
+        resource.group.is_empty() && resource.version == "v1" && resource.kind == "Namespace"
+    }
+
+    /// A text of the metadata of the object that Kyverno looks at.
+    fn metadata(&self, field: &str) -> &str {
+        let subject = self.request.subject().map_or(Value::Null, |(_, value)| value);
+        let text = subject.at(&["metadata", field]).and_then(Value::as_str);
+        text.unwrap_or_default()
+    }
+
+    /// The namespace of the object; empty for Namespaces.
+    pub(super) fn object_namespace(&self) -> &str {
+        if self.is_namespace() {
+            ""
+        } else if self.lens.converts_objects && !self.request.namespace.is_empty() {
+            &self.request.namespace
+        } else {
+            self.metadata("namespace")
+        }
+    }
+
+    /// What `authorizer.requestResource` of a classic rule asks about: the kind of the request, whatever the expression
+    /// says of groups and resources, see [`super::cel_rule`].
+    pub(super) fn resource_attributes(&self) -> Attributes {
+        let resource = &self.request.resource;
+        Attributes {
+            group: resource.group.clone(),
+            resource: resource.plural.clone(),
+            namespace: self.object_namespace().to_owned(),
+            name: self.metadata("name").to_owned(),
+            ..Attributes::default()
+        }
+    }
+
+    /// What expressions of a classic rule see: the parent's kind, no subresource, the object's own name.
+    pub(super) fn classic(&self) -> &Documents {
+        self.classic.get_or_init(|| {
+            let request = self.request;
+            let kind = request.resource.gvk();
+            let namespace = self.object_namespace();
+            Documents {
+                object: self.object(&request.object, &kind),
+                old_object: self.object(&request.old_object, &kind),
+                request: describe(&Description {
+                    kind: &kind,
+                    resource: self.lens.request_resource.then(|| request.resource.gvr()),
+                    subresource: "",
+                    name: self.metadata("name"),
+                    namespace,
+                    operation: request.operation,
+                    user: &request.user,
+                    objects: [Value::Null; 2],
+                    dry_run: false,
+                    options: Value::Null,
+                }),
+                namespace: match (self.lens.namespaces, &self.namespace) {
+                    _ if namespace.is_empty() => Document::null(),
+                    (Namespaces::Stored, Some(stored)) => namespace_object(stored.object.root()),
+                    _ => {
+                        let named = Namespace::with_labels(namespace, []);
+                        let mut named = named.object.root().to_serde();
+                        if let Some(metadata) = named.get_mut("metadata").and_then(|m| m.as_object_mut()) {
+                            metadata.remove("labels");
+                        }
+                        namespace_object(Document::from(&named).root())
+                    }
+                },
+            }
+        })
+    }
+
+    /// What the conditions of a webhook configuration see when the engine asks them again: absent objects have nothing
+    /// but their kind (`pkg/engine/internal/match.go`).
+    pub(super) fn webhook(&self) -> &Documents {
+        self.webhook.get_or_init(|| {
+            let request = self.request;
+            let kind = request.resource.gvk();
+            let present = |object: &Document| {
+                let object = self.object(object, &kind);
+                if object.root().is_null() {
+                    typed_map(&kind)
+                } else {
+                    object
+                }
+            };
+            let text = |field: &str| {
+                let text = request.object.root().at(&["metadata", field]).and_then(Value::as_str);
+                text.unwrap_or_default()
+            };
+            let namespace = if request.object.root().is_null() {
+                ""
+            } else {
+                self.object_namespace()
+            };
+            Documents {
+                object: present(&request.object),
+                old_object: present(&request.old_object),
+                request: describe(&Description {
+                    kind: &kind,
+                    resource: self.lens.request_resource.then(|| request.resource.gvr()),
+                    subresource: &request.resource.subresource,
+                    name: text("name"),
+                    namespace,
+                    operation: request.operation,
+                    user: &request.user,
+                    objects: [Value::Null; 2],
+                    dry_run: false,
+                    options: Value::Null,
+                }),
+                namespace: Document::null(),
+            }
+        })
+    }
+
+    /// What expressions of a CEL policy see: the request as it was sent, and absent objects as empty maps.
+    pub(super) fn policy(&self) -> &Documents {
+        self.policy.get_or_init(|| {
+            let request = self.request;
+            let kind = &request.resource.object_kind;
+            let present = |object: &Document| {
+                let object = self.object(object, kind);
+                if object.root().is_null() { empty_map() } else { object }
+            };
+            let namespace = if self.is_namespace() && !self.lens.namespace_of_namespaces {
+                ""
+            } else {
+                &request.namespace
+            };
+            Documents {
+                object: present(&request.object),
+                old_object: present(&request.old_object),
+                request: describe(&Description {
+                    kind,
+                    resource: Some(request.resource.gvr()),
+                    subresource: &request.resource.subresource,
+                    name: &request.name,
+                    namespace,
+                    operation: request.operation,
+                    user: &request.user,
+                    objects: [request.object.root(), request.old_object.root()],
+                    dry_run: request.dry_run,
+                    options: request.options.root(),
+                }),
+                namespace: self.policy_namespace(namespace),
+            }
+        })
+    }
+
+    /// `namespaceObject` of a CEL policy. For a Namespace itself it is the stored one, which a new one does not have.
+    fn policy_namespace(&self, namespace: &str) -> Document {
+        if namespace.is_empty() {
+            return Document::null();
+        }
+        if self.is_namespace() && self.lens.namespaces == Namespaces::Stored {
+            return match self.request.operation {
+                Operation::Create => Document::null(),
+                _ if self.request.old_object.root().is_null() => Document::null(),
+                _ => namespace_object(self.request.old_object.root()),
+            };
+        }
+        match &self.namespace {
+            Some(stored) => namespace_object(stored.object.root()),
+            None => Document::null(),
+        }
+    }
+
+    /// An object with the kind that Kyverno gives it, and with numbers as the lens shows them; null stays null.
+    fn object(&self, object: &Document, kind: &GroupVersionKind) -> Document {
+        let root = object.root();
+        let Some(map) = root.as_map() else {
+            return object.clone();
+        };
+        let text = |key: &str| root.get(key).and_then(Value::as_str);
+        let api_version = kind.api_version();
+        let doubles = self.lens.numbers == Numbers::Doubles;
+        let namespace = (self.lens.converts_objects && !self.request.namespace.is_empty() && kind.kind != "Namespace")
+            .then_some(self.request.namespace.as_str());
+        let own = root.at(&["metadata", "namespace"]).and_then(Value::as_str);
+        let same = text("apiVersion") == Some(api_version.as_str()) && text("kind") == Some(kind.kind.as_str());
+        if same && !doubles && (namespace.is_none() || namespace == own) {
+            return object.clone();
+        }
+        let mut builder = Builder::new();
+        builder.begin_map();
+        builder.key("apiVersion");
+        builder.string(&api_version);
+        builder.key("kind");
+        builder.string(&kind.kind);
+        let mut named = namespace.is_none();
+        for (key, value) in map.iter() {
+            match (key.text(), value, namespace) {
+                ("apiVersion" | "kind", _, _) => {}
+                ("metadata", Value::Map(metadata), Some(namespace)) => {
+                    named = true;
+                    builder.key("metadata");
+                    builder.begin_map();
+                    for (key, value) in metadata.iter().filter(|(key, _)| key.text() != "namespace") {
+                        builder.key(key.text());
+                        copy(&mut builder, value, doubles);
+                    }
+                    builder.key("namespace");
+                    builder.string(namespace);
+                    builder.end();
+                }
+                (key, value, _) => {
+                    builder.key(key);
+                    copy(&mut builder, value, doubles);
+                }
+            }
+        }
+        if let (false, Some(namespace)) = (named, namespace) {
+            builder.key("metadata");
+            builder.begin_map();
+            builder.key("namespace");
+            builder.string(namespace);
+            builder.end();
+        }
+        builder.end();
+        builder.finish()
+    }
+}
+
+/// Copies a value, with whole numbers as doubles if asked.
+fn copy(builder: &mut Builder, value: Value<'_>, doubles: bool) {
+    match value {
+        _ if !doubles => builder.value(value),
+        Value::Int(number) => builder.double(number as f64),
+        Value::List(list) => {
+            builder.begin_list();
+            for item in list.iter() {
+                copy(builder, item, doubles);
+            }
+            builder.end();
+        }
+        Value::Map(map) => {
+            builder.begin_map();
+            for (key, value) in map.iter() {
+                builder.key(key.text());
+                copy(builder, value, doubles);
+            }
+            builder.end();
+        }
+        value => builder.value(value),
+    }
+}
+
+fn empty_map() -> Document {
+    let mut builder = Builder::new();
+    builder.begin_map();
+    builder.end();
+    builder.finish()
+}
+
+fn typed_map(kind: &GroupVersionKind) -> Document {
+    let mut builder = Builder::new();
+    builder.begin_map();
+    builder.key("apiVersion");
+    builder.string(&kind.api_version());
+    builder.key("kind");
+    builder.string(&kind.kind);
+    builder.end();
+    builder.finish()
+}
+
+/// A namespace as expressions see it: always with `spec` and `status`, never with the parts that no type declares.
+fn namespace_object(stored: Value<'_>) -> Document {
+    let mut builder = Builder::new();
+    builder.begin_map();
+    builder.key("metadata");
+    builder.begin_map();
+    let metadata = stored.get("metadata").and_then(Value::as_map);
+    for (key, value) in metadata.iter().flat_map(|map| map.iter()) {
+        if !matches!(key.text(), "managedFields" | "ownerReferences" | "selfLink") {
+            builder.key(key.text());
+            builder.value(value);
+        }
+    }
+    builder.end();
+    for part in ["spec", "status"] {
+        builder.key(part);
+        match stored.get(part) {
+            Some(value @ Value::Map(_)) => builder.value(value),
+            _ => {
+                builder.begin_map();
+                builder.end();
+            }
+        }
+    }
+    builder.end();
+    builder.finish()
+}
+
+/// The parts of an AdmissionRequest.
+struct Description<'a> {
+    kind: &'a GroupVersionKind,
+    /// `None` leaves all three names empty.
+    resource: Option<GroupVersionResource>,
+    subresource: &'a str,
+    name: &'a str,
+    namespace: &'a str,
+    operation: Operation,
+    user: &'a UserInfo,
+    objects: [Value<'a>; 2],
+    dry_run: bool,
+    options: Value<'a>,
+}
+
+/// An AdmissionRequest as Go writes it: what is empty is left out, except where it is a structure.
+fn describe(request: &Description<'_>) -> Document {
+    let mut builder = Builder::new();
+    builder.begin_map();
+    let text = |builder: &mut Builder, key: &str, value: &str| {
+        builder.key(key);
+        builder.string(value);
+    };
+    let optional = |builder: &mut Builder, key: &str, value: &str| {
+        if !value.is_empty() {
+            builder.key(key);
+            builder.string(value);
+        }
+    };
+    text(&mut builder, "uid", "");
+    let resource = request.resource.as_ref();
+    for (kind, of_kind, subresource) in [
+        ("kind", "resource", "subResource"),
+        ("requestKind", "requestResource", "requestSubResource"),
+    ] {
+        builder.key(kind);
+        builder.begin_map();
+        text(&mut builder, "group", &request.kind.group);
+        text(&mut builder, "version", &request.kind.version);
+        text(&mut builder, "kind", &request.kind.kind);
+        builder.end();
+        builder.key(of_kind);
+        builder.begin_map();
+        text(&mut builder, "group", resource.map_or("", |resource| &resource.group));
+        text(
+            &mut builder,
+            "version",
+            resource.map_or("", |resource| &resource.version),
+        );
+        text(
+            &mut builder,
+            "resource",
+            resource.map_or("", |resource| &resource.resource),
+        );
+        builder.end();
+        optional(&mut builder, subresource, request.subresource);
+    }
+    optional(&mut builder, "name", request.name);
+    optional(&mut builder, "namespace", request.namespace);
+    text(&mut builder, "operation", request.operation.as_str());
+    builder.key("userInfo");
+    user(&mut builder, request.user);
+    for (key, object) in ["object", "oldObject"].into_iter().zip(request.objects) {
+        builder.key(key);
+        builder.value(object);
+    }
+    builder.key("dryRun");
+    builder.bool(request.dry_run);
+    builder.key("options");
+    builder.value(request.options);
+    builder.end();
+    builder.finish()
+}
+
+fn user(builder: &mut Builder, user: &UserInfo) {
+    let list = |builder: &mut Builder, items: &[String]| {
+        builder.begin_list();
+        for item in items {
+            builder.string(item);
+        }
+        builder.end();
+    };
+    builder.begin_map();
+    for (key, value) in [("username", &user.username), ("uid", &user.uid)] {
+        if !value.is_empty() {
+            builder.key(key);
+            builder.string(value);
+        }
+    }
+    if !user.groups().is_empty() {
+        builder.key("groups");
+        list(builder, user.groups());
+    }
+    let extra = user.extra.as_deref().unwrap_or_default();
+    if !extra.is_empty() {
+        builder.key("extra");
+        builder.begin_map();
+        for (key, values) in extra {
+            builder.key(key);
+            list(builder, values);
+        }
+        builder.end();
+    }
+    builder.end();
+}

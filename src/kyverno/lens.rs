@@ -1,0 +1,66 @@
+//! Whose eyes a request is seen with: those of the admission controller in a cluster, or those of `kyverno test`.
+//!
+//! Every difference between the two is a field, so that the engine reads as one; upstream's places are named beside them.
+
+/// How numbers of the given objects look to CEL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbers {
+    /// As the API server decodes them: whole numbers are ints.
+    Decoded,
+    /// All doubles (`commands/test/test.go` `convertNumericValuesToFloat64`). `request.object` is not concerned: it is
+    /// decoded once more.
+    Doubles,
+}
+
+/// What is known of namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Namespaces {
+    /// Every namespace exists; one that nobody described has just its name and the label with it.
+    Stored,
+    /// Only what was described is known, and classic rules see a namespace's name and nothing else.
+    Described,
+}
+
+/// The differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lens {
+    /// How numbers look.
+    pub numbers: Numbers,
+    /// What is known of namespaces.
+    pub namespaces: Namespaces,
+    /// Whether objects get the kind and the namespace of the request, as the webhook sets them
+    /// (`pkg/utils/admission/resource.go` `ConvertResource`).
+    pub converts_objects: bool,
+    /// Whether classic rules see `request.resource` and `request.requestResource` filled.
+    pub request_resource: bool,
+    /// Whether a Namespace's own name is the namespace of requests about it.
+    pub namespace_of_namespaces: bool,
+    /// Whether a policy with admission switched off is left out.
+    pub admission_switch: bool,
+    /// Whether a NamespacedValidatingPolicy is asked only about its own namespace.
+    pub namespaced_policies: bool,
+}
+
+impl Lens {
+    /// The admission controller of a cluster.
+    pub const CLUSTER: Self = Self {
+        numbers: Numbers::Decoded,
+        namespaces: Namespaces::Stored,
+        converts_objects: true,
+        request_resource: true,
+        namespace_of_namespaces: true,
+        admission_switch: true,
+        namespaced_policies: true,
+    };
+
+    /// `kyverno test`.
+    pub const CLI: Self = Self {
+        numbers: Numbers::Doubles,
+        namespaces: Namespaces::Described,
+        converts_objects: false,
+        request_resource: false,
+        namespace_of_namespaces: false,
+        admission_switch: false,
+        namespaced_policies: false,
+    };
+}
