@@ -23,10 +23,10 @@ pub use files::{Disk, Files, Memory};
 pub use mocks::{ApiCallResponse, GlobalContextEntry, GlobalContextSource, Method};
 pub use resource::{BuiltInScopes, Resource, Scopes};
 pub use sidecar::{
-    Case, DivergenceClass, Expectation, ExpectedDivergence, ExpectedEffect, ExpectedMessage, OldObject, RowExpectation,
-    RowSelector, SIDECAR, Sidecar,
+    Case, DivergenceClass, Expectation, ExpectedDivergence, ExpectedMessage, OldObject, RowExpectation, RowSelector,
+    SIDECAR, Sidecar,
 };
-pub use test::{Expected, Operation, PolicyType, ResourceSpec, Row, Test};
+pub use test::{Expected, PolicyType, ResourceSpec, Row, Test};
 pub use values::{
     ApiResource, Context, Named, NamespaceLabels, NamespaceObject, PolicyValues, ResourceValues, RuleValues,
     Subresource, UserInfo, Values,

@@ -12,7 +12,7 @@ use super::{
     match_resources::MatchResources,
     parts::{
         AuditAnnotation, FAILURE_POLICIES, FailurePolicy, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
-        Validation, Variable,
+        Validation, Variable, conditions,
     },
 };
 use crate::{
@@ -343,11 +343,21 @@ impl Rule {
             }
             Some(name)
         });
-        let matches = fields.required("match", MatchResources::decode);
+        // The newer schema has no block without `any` or `all`.
+        let block = if v2beta1 {
+            MatchResources::decode_any_all
+        } else {
+            MatchResources::decode
+        };
+        let matches = fields.required("match", block);
         let rule = (
-            fields.optional("exclude", MatchResources::decode),
+            fields.optional("exclude", block),
             fields.optional("context", Decoder::list_part),
-            fields.subtree("preconditions"),
+            if v2beta1 {
+                fields.optional("preconditions", conditions)
+            } else {
+                fields.subtree("preconditions")
+            },
             fields.list("celPreconditions", MatchCondition::decode),
             fields.optional("imageExtractors", Decoder::map_part),
             fields
@@ -396,7 +406,11 @@ impl Validate {
             any_pattern: fields.subtree("anyPattern"),
             deny: fields.optional("deny", |decoder, node| {
                 let mut fields = decoder.fields(node)?;
-                fields.ignore(&["conditions"]);
+                if v2beta1 {
+                    fields.optional("conditions", conditions);
+                } else {
+                    fields.ignore(&["conditions"]);
+                }
                 fields.finish();
                 decoder.subtree(node)
             }),

@@ -47,7 +47,7 @@ enum Step<'t> {
 /// What came of decoding a document.
 #[derive(Debug)]
 pub(crate) struct Findings {
-    /// What is wrong, in the order of the document's fields.
+    /// What is wrong, in the order of the text.
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// A field that the schema does not have.
     pub(crate) unknown: bool,
@@ -73,8 +73,10 @@ impl<'t> Decoder<'t> {
     }
 
     pub(crate) fn finish(self) -> Findings {
+        let mut diagnostics = self.diagnostics;
+        diagnostics.sort_by_key(|diagnostic| diagnostic.primary);
         Findings {
-            diagnostics: self.diagnostics,
+            diagnostics,
             unknown: self.unknown,
             invalid: self.invalid,
             refused: self.refused,
@@ -129,6 +131,10 @@ impl<'t> Decoder<'t> {
 
     /// The value is not of the kind that the field wants.
     fn wrong_type(&mut self, node: Node<'_>, wanted: &str) {
+        // The schema has no fields below a scalar or a list: upstream calls those unknown.
+        if self.style == Style::Schema && node.as_map().is_some_and(|map| !map.is_empty()) {
+            self.unknown = true;
+        }
         let path = self.path();
         let found = name_of(node);
         let message = if path.is_empty() {
@@ -204,11 +210,11 @@ impl<'t> Decoder<'t> {
             return Some(Spanned::new(*value, text.span));
         }
         let path = self.path();
-        let all: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+        let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let message = format!("`{path}` is `{}`, which is none of its values", text.value);
         let near = nearest(&text.value, words.iter().map(|(word, _)| *word));
         let mut diagnostic =
-            Diagnostic::at(Code::BadValue, text.span, message).with_help(format!("write {}", all.join(" or ")));
+            Diagnostic::at(Code::BadValue, text.span, message).with_help(format!("write {}", choice(&all)));
         if let [word, ..] = near.as_slice() {
             diagnostic = diagnostic.with_label(text.span, format!("did you mean `{word}`?"));
         }
@@ -319,6 +325,20 @@ impl<'t> Decoder<'t> {
     }
 }
 
+/// Words as a choice: `a`, `b` or `c`, each in backticks.
+pub(crate) fn choice(words: &[&str]) -> String {
+    let mut text = String::new();
+    for (at, word) in words.iter().enumerate() {
+        let before = match (at, words.len() - at) {
+            (0, _) => "",
+            (_, 1) => " or ",
+            _ => ", ",
+        };
+        let _ = write!(text, "{before}`{word}`");
+    }
+    text
+}
+
 /// What a node is, in a user's words.
 fn name_of(node: Node<'_>) -> &'static str {
     match node.kind() {
@@ -354,6 +374,11 @@ impl<'t> Fields<'t, '_> {
     /// The decoder, for mistakes that concern several fields.
     pub(crate) fn decoder(&mut self) -> &mut Decoder<'t> {
         self.decoder
+    }
+
+    /// Whether one of the fields is there, whatever its value.
+    pub(crate) fn has_any(&self, names: &[&str]) -> bool {
+        self.entries.iter().any(|entry| names.contains(&entry.key))
     }
 
     /// Where the map stands.

@@ -15,7 +15,7 @@ pub const EXCLUDED: &str = "Excluded";
 pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
     let mut cases = Vec::new();
     for (number, row) in suite.rows().iter().enumerate() {
-        let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value.into());
+        let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value);
         let mut keys: Vec<&Key> = responses.list.iter().filter(|r| r.run == run).map(|r| &r.key).collect();
         keys.extend(responses.list.iter().filter(|r| r.key.kind.is_empty()).map(|r| &r.key));
         keys.sort();

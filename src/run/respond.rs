@@ -101,7 +101,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let mut runs: Vec<Option<Operation>> = vec![None];
     for row in suite.rows() {
-        let operation = row.operation.as_ref().map(|operation| operation.value.into());
+        let operation = row.operation.as_ref().map(|operation| operation.value);
         if operation.is_some() && !runs.contains(&operation) {
             runs.push(operation);
         }

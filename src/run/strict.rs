@@ -26,7 +26,7 @@ struct Judge<'s> {
 
 impl Judge<'_> {
     fn run(&self) -> Option<Operation> {
-        self.row.operation.as_ref().map(|operation| operation.value.into())
+        self.row.operation.as_ref().map(|operation| operation.value)
     }
 
     fn keys(&self) -> Vec<&Key> {

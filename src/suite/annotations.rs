@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Span, nearest},
-    policy::{Spanned, Text},
+    policy::{Spanned, Text, decode::choice},
 };
 
 /// What stands before our annotations.
@@ -41,7 +41,8 @@ pub(crate) struct Annotated {
 #[derive(Debug, Default)]
 struct Words<'a> {
     row: Option<usize>,
-    fields: Vec<(&'a str, &'a Text, Span)>,
+    /// Field, value, key.
+    fields: Vec<(&'a str, &'a Text, &'a Text)>,
 }
 
 impl<'a> Words<'a> {
@@ -104,7 +105,7 @@ pub(crate) fn read(test: &Test) -> Annotated {
                 words.len() - 1
             }
         };
-        words[place].fields.push((field, value, key.span));
+        words[place].fields.push((field, value, key));
     }
     for words in words {
         let row = expectation(&words, &mut annotated.diagnostics);
@@ -114,13 +115,13 @@ pub(crate) fn read(test: &Test) -> Annotated {
 }
 
 fn expectation(words: &Words<'_>, diagnostics: &mut Vec<Diagnostic>) -> Option<RowExpectation> {
-    let span = words.fields.first().map(|(_, _, span)| *span)?;
+    let span = words.fields.first().map(|(_, _, key)| key.span)?;
     let mut word = |field: &str, known: &[&str]| -> Option<(usize, Span)> {
-        let text = words.get(field)?;
+        let (_, text, key) = words.fields.iter().find(|(name, ..)| *name == field)?;
         let found = known.iter().position(|known| *known == text.value);
         if found.is_none() {
-            let message = format!("`{PREFIX}{field}` is `{}`, which is none of its values", text.value);
-            let help = format!("write {}", super::test::quoted(known, " or "));
+            let message = format!("`{}` is `{}`, which is none of its values", key.value, text.value);
+            let help = format!("write {}", choice(known));
             diagnostics.push(Diagnostic::at(Code::BadValue, text.span, message).with_help(help));
         }
         found.map(|found| (found, text.span))

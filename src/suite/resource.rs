@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::{
+    kube::Discovery,
     policy::Origin,
     value::{Builder, Document},
     yaml::{Kind, Node},
@@ -42,6 +43,13 @@ impl Resource {
 pub trait Scopes: Sync {
     /// Whether the kind is known to be cluster-wide.
     fn is_cluster_wide(&self, group: &str, kind: &str) -> bool;
+}
+
+impl Scopes for Discovery {
+    fn is_cluster_wide(&self, group: &str, kind: &str) -> bool {
+        let mut served = self.kinds(kind).filter(|resource| resource.group == group);
+        served.next().is_some_and(|resource| !resource.namespaced)
+    }
 }
 
 /// The kinds that Kyverno's command line knows.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Span, nearest},
+    kube::Operation,
     policy::{
         Metadata, Spanned, Text,
         decode::{Decoder, Fields},
@@ -144,44 +145,12 @@ pub struct ResourceSpec {
     pub span: Span,
 }
 
-/// The operation that a row asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
-    /// `CREATE`
-    Create,
-    /// `UPDATE`
-    Update,
-    /// `DELETE`
-    Delete,
-}
-
-impl From<Operation> for crate::kube::Operation {
-    fn from(operation: Operation) -> Self {
-        match operation {
-            Operation::Create => Self::Create,
-            Operation::Update => Self::Update,
-            Operation::Delete => Self::Delete,
-        }
-    }
-}
-
-impl Operation {
-    /// The words and what they mean.
-    pub(crate) const WORDS: [(&'static str, Self); 3] = [
-        ("CREATE", Self::Create),
-        ("UPDATE", Self::Update),
-        ("DELETE", Self::Delete),
-    ];
-
-    /// The word in requests.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "CREATE",
-            Self::Update => "UPDATE",
-            Self::Delete => "DELETE",
-        }
-    }
-}
+/// The operations that a row can ask for.
+pub(crate) const OPERATIONS: [(&str, Operation); 3] = [
+    ("CREATE", Operation::Create),
+    ("UPDATE", Operation::Update),
+    ("DELETE", Operation::Delete),
+];
 
 impl Expected {
     pub(crate) const WORDS: [(&'static str, Self); 5] = [
@@ -275,7 +244,7 @@ impl Test {
         );
         fields.removed(
             "checks",
-            "assertion trees are gone since Kyverno 1.14: write one row per policy, rule and resource under `results`",
+            "`kyverno test` has no assertion trees any more: write a row for each policy, rule and resource under `results`",
         );
         fields.finish();
         Some(Decoded {
@@ -307,18 +276,12 @@ pub(crate) fn header(fields: &mut Fields<'_, '_>, what: &str, kind: &str) -> boo
     }
     let owner = fields.span();
     let span = Span::point(owner.file, owner.start);
-    let message = format!("{what} must have {}", quoted(&missing, " and "));
+    let message = format!("{what} must have `{}`", missing.join("` and `"));
     let help = format!("write `apiVersion: cli.kyverno.io/v1alpha1` and `kind: {kind}`");
     fields
         .decoder()
         .remark(Diagnostic::at(Code::OldSchema, span, message).with_help(help));
     true
-}
-
-/// Words in backticks.
-pub(crate) fn quoted(words: &[&str], between: &str) -> String {
-    let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-    words.join(between)
 }
 
 /// Reports what is mocked twice.
@@ -375,13 +338,13 @@ impl Row {
         let result = word
             .as_ref()
             .map_or(empty.result, |word| expected(fields.decoder(), word));
-        if word.is_none() {
+        if word.is_none() && !fields.has_any(&["result", "status"]) {
             let diagnostic = Diagnostic::at(Code::RowWord, row_start(span), "this row has no `result`");
             fields.decoder().remark(diagnostic.with_help(RESULTS));
         }
         let operation = fields.string("operation").filter(|word| !word.is_empty());
         let operation = operation.and_then(|word| {
-            let found = Operation::WORDS.iter().find(|(name, _)| *name == word.value);
+            let found = OPERATIONS.iter().find(|(name, _)| *name == word.value);
             if found.is_none() {
                 let message = format!("`{}` is no operation of a row", word.value);
                 let help = "write `CREATE`, `UPDATE` or `DELETE`";
@@ -429,8 +392,9 @@ impl Row {
             "generatedResourceFile",
             "write `generatedResource` instead of `generatedResourceFile`",
         );
+        let unnamed = row.policy.is_empty() && !fields.has_any(&["policy"]);
         fields.finish();
-        if row.policy.is_empty() {
+        if unnamed {
             let message = "this row names no policy";
             decoder.remark(Diagnostic::at(Code::RowWord, row_start(span), message));
         }
