@@ -4,7 +4,7 @@
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`.
 
 use super::{
-    decl::{CostEstimator, CostFunction, Function},
+    decl::{ArgumentCost, CostEstimator, CostFunction, Function},
     library::sizes,
     profile::Behaviour,
     val::Val,
@@ -35,6 +35,8 @@ pub(crate) enum CallCost {
     Contains,
     /// The overload's own function.
     Overload(CostFunction),
+    /// The overload's own function of the arguments.
+    Arguments(ArgumentCost),
     /// The function's estimator, asked with an overload id; another answer where it has none.
     Function(CostEstimator, &'static str, Builtin),
 }
@@ -82,6 +84,9 @@ impl CallCost {
         if let Some(cost) = overload.and_then(|overload| overload.cost) {
             return CallCost::Overload(cost);
         }
+        if let Some(cost) = overload.and_then(|overload| overload.cost_of_arguments) {
+            return CallCost::Arguments(cost);
+        }
         let id = overload.map_or("", |overload| overload.id);
         let builtin = builtin(id, behaviour);
         if let Some(estimate) = function.cost {
@@ -98,6 +103,15 @@ impl CallCost {
         }
     }
 
+    /// What a call will cost, where its arguments tell.
+    #[inline]
+    pub(crate) fn before(&self, args: &[Val<'_>]) -> Option<u64> {
+        match self {
+            CallCost::Overload(_) | CallCost::Function(..) => None,
+            _ => Some(self.charge(args, &Val::Null)),
+        }
+    }
+
     /// What a call cost.
     #[inline]
     pub(crate) fn charge(&self, args: &[Val<'_>], result: &Val<'_>) -> u64 {
@@ -110,6 +124,7 @@ impl CallCost {
             CallCost::Matches => matches(size(&args[0]), size(&args[1])),
             CallCost::Contains => text(size(&args[0])) * text(size(&args[1])),
             CallCost::Overload(cost) => cost(args, result),
+            CallCost::Arguments(cost) => cost(args),
             CallCost::Function(estimate, id, builtin) => match estimate(id, args, result) {
                 Some(cost) => cost,
                 None => match builtin {
