@@ -7,6 +7,9 @@
 pub mod cel;
 pub mod cli;
 pub mod diagnostic;
+pub mod kube;
+pub mod kyverno;
+pub mod policy;
 pub mod regex;
 pub mod text;
 pub mod value;

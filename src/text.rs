@@ -1,4 +1,4 @@
-//! Leaf helpers on strings and numbers: Kubernetes quantity, Kyverno wildcard, Go durations, numbers, quoting, URLs and
+//! Leaf helpers on strings and numbers: Kubernetes quantity, Kyverno wildcard, Kubernetes labels, Go durations, numbers, quoting, URLs and
 //! addresses, semantic versions.
 
 pub mod decimal;
@@ -6,6 +6,7 @@ pub mod duration;
 pub mod float;
 pub(crate) mod image;
 pub(crate) mod ip;
+pub(crate) mod label;
 pub mod number;
 pub mod quantity;
 pub mod quote;

@@ -12,6 +12,7 @@ mod compose;
 pub mod emit;
 mod error;
 mod go_words;
+mod graft;
 mod number;
 mod parse;
 mod parse_collection;
@@ -28,6 +29,7 @@ mod tree;
 use std::sync::{Arc, OnceLock};
 
 pub use error::{Error, ErrorKind};
+pub use graft::{Edited, Graft};
 pub use position::{LineIndex, Position, Span};
 pub use scalar::Segments;
 pub use tree::{Entries, Entry, Items, Kind, Node, NodeId, Number, Tree};

@@ -10,7 +10,11 @@ use std::{
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kyvtest"));
     // A clean environment: neither the width nor the colours of whoever runs the tests.
-    command.env_clear().args(args).stdin(Stdio::null());
+    command
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear()
+        .args(args)
+        .stdin(Stdio::null());
     command
 }
 
@@ -37,6 +41,7 @@ macro_rules! snapshot {
 fn help_and_version() {
     snapshot!("help", "--help");
     snapshot!("help-short", "-h");
+    snapshot!("help-cel", "cel", "--help");
     snapshot!("help-explain", "explain", "--help");
     snapshot!("help-completions", "completions", "--help");
     snapshot!("help-man", "man", "--help");
@@ -46,6 +51,76 @@ fn help_and_version() {
         concat!("kyvtest ", env!("CARGO_PKG_VERSION"), "\n")
     );
     assert_eq!(version.status.code(), Some(0));
+}
+
+#[test]
+fn cel_answers() {
+    let all = "object.spec.containers.all(c, c.image.startsWith('reg/'))";
+    let pod = "fixtures/cel/cli/pod.yaml";
+    snapshot!(
+        "cel-value",
+        "cel",
+        "object.spec.containers.all(c, c.image.startsWith('reg/'))",
+        "--object",
+        "fixtures/cel/cli/pod.yaml",
+        "--cost"
+    );
+    snapshot!(
+        "cel-failed",
+        "cel",
+        "object.spec.containers.all(c, c.imag.startsWith('reg/'))",
+        "--object",
+        "fixtures/cel/cli/pod.yaml",
+        "--cost"
+    );
+    snapshot!(
+        "cel-variables",
+        "cel",
+        "variables.names.join(', ')",
+        "--var",
+        "names=object.spec.containers.map(c, c.name)",
+        "--object",
+        "fixtures/cel/cli/pod.yaml"
+    );
+    snapshot!(
+        "cel-authorizer",
+        "cel",
+        "authorizer.group('apps').resource('deployments').check('create').allowed()",
+        "--authorizer",
+        "fixtures/cel/cli/authorizer.yaml",
+        "--cost"
+    );
+    snapshot!(
+        "cel-kyverno",
+        "cel",
+        "image('nginx').registry()",
+        "--profile",
+        "kyverno-1.19",
+        "--format",
+        "json"
+    );
+    let json = kyvtest(&["cel", all, "--object", pod, "--format", "json"]);
+    let answer: serde_json::Value =
+        serde_json::from_slice(&json.stdout).expect("standard output is the artefact alone");
+    assert_eq!(answer["value"], "false");
+}
+
+#[test]
+fn cel_refusals() {
+    snapshot!("cel-syntax", "cel", "object.spec +");
+    snapshot!("cel-type", "cel", "1 + 'a' == object.x\n  && undeclared");
+    snapshot!("cel-program", "cel", "int('abc')");
+    snapshot!(
+        "cel-cost-limit",
+        "cel",
+        "lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0))"
+    );
+    snapshot!("cel-profile", "cel", "1", "--profile", "k8s-1.63");
+    snapshot!("cel-no-file", "cel", "1", "--object", "fixtures/cel/cli/absent.yaml");
+    snapshot!("cel-bad-yaml", "cel", "1", "--object", "fixtures/cel/cli/bad.yaml");
+    snapshot!("cel-bad-rules", "cel", "1", "--authorizer", "fixtures/cel/cli/pod.yaml");
+    snapshot!("cel-bad-variable", "cel", "1", "--var", "names");
+    snapshot!("cel-bad-lines", "cel", "--jsonl", "fixtures/cel/cli/lines.jsonl");
 }
 
 #[test]

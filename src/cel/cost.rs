@@ -22,6 +22,19 @@ pub(crate) const STRUCT: u64 = 40;
 /// How a call's cost is found, decided when the program is made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CallCost {
+    /// As cel-go prices the overload by default.
+    Default(DefaultCost),
+    /// The overload's own function.
+    Overload(CostFunction),
+    /// The overload's own function of the arguments.
+    Arguments(ArgumentCost),
+    /// The function's estimator, asked with an overload id; the default where it has no answer.
+    Function(CostEstimator, &'static str, DefaultCost),
+}
+
+/// cel-go's own prices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DefaultCost {
     One,
     /// The walk over one argument's text.
     Text(usize),
@@ -33,32 +46,14 @@ pub(crate) enum CallCost {
     Both,
     Matches,
     Contains,
-    /// The overload's own function.
-    Overload(CostFunction),
-    /// The overload's own function of the arguments.
-    Arguments(ArgumentCost),
-    /// The function's estimator, asked with an overload id; another answer where it has none.
-    Function(CostEstimator, &'static str, Builtin),
-}
-
-/// The defaults, for an estimator that has no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Builtin {
-    One,
-    Text(usize),
-    InList,
-    Shorter,
-    Both,
-    Matches,
-    Contains,
 }
 
 /// cel-go's own cost of an overload; `id` is empty where the checker left several.
-fn builtin(id: &str, behaviour: &Behaviour) -> Builtin {
+fn default_cost(id: &str, behaviour: &Behaviour) -> DefaultCost {
     match id {
-        "starts_with_string" | "ends_with_string" => Builtin::Text(usize::from(behaviour.affix_cost_by_argument)),
-        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => Builtin::Text(0),
-        "in_list" => Builtin::InList,
+        "starts_with_string" | "ends_with_string" => DefaultCost::Text(usize::from(behaviour.affix_cost_by_argument)),
+        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => DefaultCost::Text(0),
+        "in_list" => DefaultCost::InList,
         "less_string"
         | "greater_string"
         | "less_equals_string"
@@ -68,12 +63,12 @@ fn builtin(id: &str, behaviour: &Behaviour) -> Builtin {
         | "less_equals_bytes"
         | "greater_equals_bytes"
         | "equals"
-        | "not_equals" => Builtin::Shorter,
-        "add_string" | "add_bytes" => Builtin::Both,
-        "matches_string" => Builtin::Matches,
-        "matches" if behaviour.global_matches_has_cost => Builtin::Matches,
-        "contains_string" => Builtin::Contains,
-        _ => Builtin::One,
+        | "not_equals" => DefaultCost::Shorter,
+        "add_string" | "add_bytes" => DefaultCost::Both,
+        "matches_string" => DefaultCost::Matches,
+        "matches" if behaviour.global_matches_has_cost => DefaultCost::Matches,
+        "contains_string" => DefaultCost::Contains,
+        _ => DefaultCost::One,
     }
 }
 
@@ -88,18 +83,10 @@ impl CallCost {
             return CallCost::Arguments(cost);
         }
         let id = overload.map_or("", |overload| overload.id);
-        let builtin = builtin(id, behaviour);
-        if let Some(estimate) = function.cost {
-            return CallCost::Function(estimate, id, builtin);
-        }
-        match builtin {
-            Builtin::One => CallCost::One,
-            Builtin::Text(i) => CallCost::Text(i),
-            Builtin::InList => CallCost::InList,
-            Builtin::Shorter => CallCost::Shorter,
-            Builtin::Both => CallCost::Both,
-            Builtin::Matches => CallCost::Matches,
-            Builtin::Contains => CallCost::Contains,
+        let default = default_cost(id, behaviour);
+        match function.cost {
+            Some(estimate) => CallCost::Function(estimate, id, default),
+            None => CallCost::Default(default),
         }
     }
 
@@ -107,8 +94,9 @@ impl CallCost {
     #[inline]
     pub(crate) fn before(&self, args: &[Val<'_>]) -> Option<u64> {
         match self {
+            CallCost::Default(default) => Some(default.charge(args)),
+            CallCost::Arguments(cost) => Some(cost(args)),
             CallCost::Overload(_) | CallCost::Function(..) => None,
-            _ => Some(self.charge(args, &Val::Null)),
         }
     }
 
@@ -116,27 +104,27 @@ impl CallCost {
     #[inline]
     pub(crate) fn charge(&self, args: &[Val<'_>], result: &Val<'_>) -> u64 {
         match self {
-            CallCost::One => 1,
-            CallCost::Text(i) => text(size(&args[*i])),
-            CallCost::InList => size(&args[1]),
-            CallCost::Shorter => shorter(&args[0], &args[1]),
-            CallCost::Both => text(size(&args[0]) + size(&args[1])),
-            CallCost::Matches => matches(size(&args[0]), size(&args[1])),
-            CallCost::Contains => text(size(&args[0])) * text(size(&args[1])),
+            CallCost::Default(default) => default.charge(args),
             CallCost::Overload(cost) => cost(args, result),
             CallCost::Arguments(cost) => cost(args),
-            CallCost::Function(estimate, id, builtin) => match estimate(id, args, result) {
-                Some(cost) => cost,
-                None => match builtin {
-                    Builtin::One => 1,
-                    Builtin::Text(i) => CallCost::Text(*i).charge(args, result),
-                    Builtin::InList => CallCost::InList.charge(args, result),
-                    Builtin::Shorter => CallCost::Shorter.charge(args, result),
-                    Builtin::Both => CallCost::Both.charge(args, result),
-                    Builtin::Matches => CallCost::Matches.charge(args, result),
-                    Builtin::Contains => CallCost::Contains.charge(args, result),
-                },
-            },
+            CallCost::Function(estimate, id, default) => {
+                estimate(id, args, result).unwrap_or_else(|| default.charge(args))
+            }
+        }
+    }
+}
+
+impl DefaultCost {
+    #[inline]
+    fn charge(self, args: &[Val<'_>]) -> u64 {
+        match self {
+            DefaultCost::One => 1,
+            DefaultCost::Text(i) => text(size(&args[i])),
+            DefaultCost::InList => size(&args[1]),
+            DefaultCost::Shorter => shorter(&args[0], &args[1]),
+            DefaultCost::Both => text(size(&args[0]) + size(&args[1])),
+            DefaultCost::Matches => matches(size(&args[0]), size(&args[1])),
+            DefaultCost::Contains => text(size(&args[0])) * text(size(&args[1])),
         }
     }
 }

@@ -21,6 +21,7 @@ const ACCUMULATOR: u64 = 1;
 const ACCUMULATOR_AND_OPERATOR: u64 = 2;
 
 impl<'a> Machine<'a> {
+    #[inline(never)]
     pub(super) fn eval_fold(&mut self, id: NodeId, fold: &'a Fold) -> Val<'a> {
         let range = self.eval(fold.range);
         let value = match range {

@@ -1,6 +1,10 @@
 //! `kyvtest cel`: evaluates CEL as Kubernetes or Kyverno would, one expression or a file of them.
 
-use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use clap::ValueEnum;
 use rayon::prelude::*;
@@ -143,7 +147,9 @@ impl Args {
         {
             Ok(rules) => rules,
             Err(problem) => {
-                problems.push(Diagnostic::new(Code::BadValue, problem));
+                let name = self.authorizer.as_deref().map(Path::display);
+                let name = name.map(|name| format!("`{name}`: ")).unwrap_or_default();
+                problems.push(Diagnostic::new(Code::BadValue, name + &problem));
                 None
             }
         };
@@ -270,7 +276,7 @@ const KEYS: [&str; 10] = [
     "authorizer",
 ];
 
-fn run_lines(path: &std::path::Path, default: &'static Profile, output: &mut Output) -> Result<Exit, Failure> {
+fn run_lines(path: &Path, default: &'static Profile, output: &mut Output) -> Result<Exit, Failure> {
     let mut sources = Sources::new();
     let file = input::read(path, &mut sources)?;
     let text = sources.text(file).cloned().unwrap_or_default();

@@ -103,11 +103,30 @@ codes! {
     CommandLine = "KT020", Input, Error, "command line not understood";
     UnknownCode = "KT021", Input, Error, "unknown diagnostic code";
     UnknownProfile = "KT022", Input, Error, "unknown CEL profile";
+    UnknownField = "KT030", Input, Error, "unknown field";
+    WrongType = "KT031", Input, Error, "value of the wrong type";
+    MissingField = "KT032", Input, Error, "required field missing";
+    RemovedField = "KT033", Input, Error, "field that does not exist any more";
+    DuplicateEntry = "KT034", Input, Error, "entry that is given twice";
+    WrongKind = "KT035", Input, Error, "document of the wrong kind";
+    MissingFile = "KT036", Input, Error, "file that a suite names is not there";
+    NotAFile = "KT037", Input, Error, "folder where a file is due";
+    RemotePath = "KT038", Input, Error, "address of a network where a path is due";
+    OldSchema = "KT039", Input, Error, "file of a schema that Kyverno has dropped";
+    LostDocuments = "KT040", Input, Warning, "documents that Kyverno does not read";
+    ListKind = "KT041", Input, Warning, "list where single objects are due";
+    DuplicateResource = "KT042", Input, Warning, "resource that is listed twice";
+    IgnoredValue = "KT043", Input, Warning, "value that nothing reads";
     CelSyntax = "KT101", Policy, Error, "CEL syntax error";
     CelType = "KT102", Policy, Error, "CEL type error";
     CelProgram = "KT103", Policy, Error, "CEL expression with a constant part that always fails";
     CelEvaluation = "KT104", Policy, Error, "CEL evaluation error";
     CelCost = "KT105", Policy, Error, "CEL cost limit exceeded";
+    RowWord = "KT230", Expectation, Error, "word that a row cannot have";
+    UnknownRow = "KT231", Expectation, Error, "expectation that fits no row";
+    Contradiction = "KT232", Expectation, Error, "expectations that contradict each other";
+    MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
+    EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
 }
 
 impl fmt::Display for Code {

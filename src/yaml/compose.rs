@@ -141,6 +141,7 @@ fn tree(
         entries,
         decoded,
         shapes,
+        tables: Vec::new(),
         root,
     }
 }
@@ -183,7 +184,9 @@ impl Composer<'_> {
     fn text(&self, text: Text) -> &str {
         match text {
             Text::Source { start, end } => &self.source[start as usize..end as usize],
-            Text::Decoded { start, end, .. } | Text::Made { start, end } => &self.decoded[start as usize..end as usize],
+            Text::Decoded { start, end, .. } | Text::Made { start, end } | Text::Edited { start, end, .. } => {
+                &self.decoded[start as usize..end as usize]
+            }
         }
     }
 
@@ -411,7 +414,7 @@ impl Composer<'_> {
             if let Some(table) = &mut map.table {
                 let text = match key.text {
                     Text::Source { start, end } => &self.source[start as usize..end as usize],
-                    Text::Decoded { start, end, .. } | Text::Made { start, end } => {
+                    Text::Decoded { start, end, .. } | Text::Made { start, end } | Text::Edited { start, end, .. } => {
                         &self.decoded[start as usize..end as usize]
                     }
                 };

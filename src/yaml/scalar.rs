@@ -15,6 +15,8 @@ pub(super) enum Text {
     Decoded { start: u32, end: u32, shape: u32 },
     /// The buffer, without counterpart in the source.
     Made { start: u32, end: u32 },
+    /// The buffer, with the number of the table that leads to the source.
+    Edited { start: u32, end: u32, table: u32 },
 }
 
 /// The extent and style of a scalar whose text is not a slice of the source.
@@ -105,6 +107,25 @@ impl Segments {
             parts: record.parts,
             end: shape.end.min(end),
         }
+    }
+
+    /// The table of a text that was made from this one: `origins` says for each of its bytes from which byte here.
+    pub(super) fn edited(&self, origins: &[u32]) -> Self {
+        let mut parts: Vec<Segment> = Vec::new();
+        for (decoded, origin) in (0u32..).zip(origins) {
+            let source = self.source_offset(*origin as usize);
+            match parts.last_mut() {
+                Some(last) if last.exact && source == last.source + (decoded - last.decoded) => {}
+                Some(last) if !last.exact && source == last.source => {}
+                Some(last) if decoded == last.decoded + 1 && source == last.source => last.exact = false,
+                _ => parts.push(Segment {
+                    decoded,
+                    source,
+                    exact: true,
+                }),
+            }
+        }
+        Self { parts, end: self.end }
     }
 
     /// The source byte that the byte at `offset` of the decoded text comes from.

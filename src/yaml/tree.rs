@@ -17,6 +17,8 @@ pub struct Tree {
     pub(super) entries: Vec<EntryData>,
     pub(super) decoded: String,
     pub(super) shapes: Vec<Shape>,
+    /// The way back to the source for texts that were edited.
+    pub(super) tables: Vec<Segments>,
     pub(super) root: NodeId,
 }
 
@@ -109,15 +111,18 @@ impl Tree {
     pub(super) fn text(&self, text: Text) -> &str {
         match text {
             Text::Source { start, end } => &self.source[start as usize..end as usize],
-            Text::Decoded { start, end, .. } | Text::Made { start, end } => &self.decoded[start as usize..end as usize],
+            Text::Decoded { start, end, .. } | Text::Made { start, end } | Text::Edited { start, end, .. } => {
+                &self.decoded[start as usize..end as usize]
+            }
         }
     }
 
-    fn segments(&self, text: Text, span: Span) -> Segments {
+    pub(super) fn segments(&self, text: Text, span: Span) -> Segments {
         match text {
             Text::Source { start, end } => Segments::slice(start, end),
             Text::Decoded { shape, .. } => Segments::of(&self.source, &self.shapes[shape as usize], span.end),
             Text::Made { .. } => Segments::slice(span.start, span.start),
+            Text::Edited { table, .. } => self.tables[table as usize].clone(),
         }
     }
 }
@@ -251,7 +256,7 @@ impl<'a> Node<'a> {
     pub fn source_offset(self, offset: usize) -> u32 {
         match self.data().raw {
             Text::Source { start, end } => (start as usize).saturating_add(offset).min(end as usize) as u32,
-            Text::Decoded { .. } | Text::Made { .. } => self.segments().source_offset(offset),
+            Text::Decoded { .. } | Text::Made { .. } | Text::Edited { .. } => self.segments().source_offset(offset),
         }
     }
 
@@ -345,7 +350,7 @@ pub struct Entry<'a> {
     pub key_span: Span,
     /// The value.
     pub value: Node<'a>,
-    text: Text,
+    pub(super) text: Text,
 }
 
 impl<'a> Entry<'a> {

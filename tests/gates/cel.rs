@@ -81,6 +81,7 @@ fn vectors(name: &'static str, folder: &Path, rows: usize, profile: &'static Pro
 
 #[test]
 fn kubernetes_1_36() {
+    vectors("cel-1.36", &fixture("cel/golden-1.36"), 1525, Profile::kubernetes());
     if let Some(folder) = shared("golden/cel-1.36") {
         vectors("cel-1.36", &folder, 1525, Profile::kubernetes());
     }
@@ -88,6 +89,7 @@ fn kubernetes_1_36() {
 
 #[test]
 fn kyverno_1_19() {
+    vectors("cel-kyverno", &fixture("cel/golden-kyverno"), 824, Profile::kyverno());
     if let Some(folder) = shared("golden/cel-kyverno") {
         vectors("cel-kyverno", &folder, 824, Profile::kyverno());
     }

@@ -3,9 +3,11 @@
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
 mod cel;
+mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
 mod conformance;
+mod matching;
 mod regex;
 mod support;
 mod text;

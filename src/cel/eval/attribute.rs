@@ -25,6 +25,7 @@ enum Missing<'a> {
 }
 
 impl<'a> Machine<'a> {
+    #[inline(never)]
     pub(super) fn eval_attribute(&mut self, id: NodeId, attribute: &'a Attribute) -> Val<'a> {
         let mut value = self.resolve(attribute);
         if attribute.test_only

@@ -13,6 +13,8 @@ use crate::{
 };
 
 impl<'a> Machine<'a> {
+    // Kept out of `eval`, whose frame every node pays for.
+    #[inline(never)]
     pub(super) fn eval_call(&mut self, id: NodeId, call: &'a Call) -> Val<'a> {
         let mut small = [Val::Null; 3];
         let mut large;
@@ -56,6 +58,7 @@ impl<'a> Machine<'a> {
         value
     }
 
+    #[cold]
     pub(super) fn eval_unknown_call(&mut self, id: NodeId, function: &str, args: &[NodeId]) -> Val<'a> {
         let values: Vec<Val<'a>> = args.iter().map(|&arg| self.eval(arg)).collect();
         let value = match (values.iter().find(|value| value.is_error()), values.first()) {

@@ -4,6 +4,7 @@ use super::{Machine, same_go_key};
 use crate::cel::{ast::Name, cost, program::*, val::Val, wrapper};
 
 impl<'a> Machine<'a> {
+    #[inline(never)]
     pub(super) fn eval_list(&mut self, id: NodeId, elements: &'a [NodeId], optional: &[bool]) -> Val<'a> {
         let mut items = bumpalo::collections::Vec::with_capacity_in(elements.len(), self.context.bump());
         let mut failed = None;
@@ -43,6 +44,7 @@ impl<'a> Machine<'a> {
         self.observe_value(id, value);
     }
 
+    #[inline(never)]
     pub(super) fn eval_map(&mut self, id: NodeId, entries: &'a [(NodeId, NodeId, bool)]) -> Val<'a> {
         let mut made: bumpalo::collections::Vec<'a, (Val<'a>, Val<'a>)> =
             bumpalo::collections::Vec::with_capacity_in(entries.len(), self.context.bump());
@@ -92,6 +94,7 @@ impl<'a> Machine<'a> {
         value
     }
 
+    #[inline(never)]
     pub(super) fn eval_struct(&mut self, id: NodeId, name: &str, fields: &'a [(Name, NodeId, bool)]) -> Val<'a> {
         let mut failed = None;
         let mut values = Vec::with_capacity(fields.len());

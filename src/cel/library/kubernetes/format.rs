@@ -12,7 +12,10 @@ use crate::{
         types::Type,
         val::{NO_SUCH_OVERLOAD, Opaque, Val},
     },
-    text::url::parse_request_uri,
+    text::{
+        label::{self, Wording, is_label, is_subdomain, regex_problem},
+        url::parse_request_uri,
+    },
 };
 
 const NAME: &str = "kubernetes.NamedFormat";
@@ -20,17 +23,12 @@ const NAME: &str = "kubernetes.NamedFormat";
 /// What is wrong with a text.
 struct Problems {
     texts: Vec<String>,
-    says_label_key: bool,
+    wording: Wording,
 }
 
 impl Problems {
     fn push(&mut self, problem: impl Into<String>) {
         self.texts.push(problem.into());
-    }
-
-    /// Names say characters where they count bytes; label keys and values say bytes since they are called so.
-    fn label_unit(&self) -> &'static str {
-        if self.says_label_key { "bytes" } else { "characters" }
     }
 }
 
@@ -138,7 +136,11 @@ fn validate<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     };
     let mut problems = Problems {
         texts: Vec::new(),
-        says_label_key: context.profile.behaviour.qualified_names_are_label_keys,
+        wording: if context.profile.behaviour.qualified_names_are_label_keys {
+            Wording::LabelKey
+        } else {
+            Wording::QualifiedName
+        },
     };
     (format.validate)(text, &mut problems);
     if problems.texts.is_empty() {
@@ -164,58 +166,8 @@ fn expect(valid: bool, problem: &str, out: &mut Problems) {
     }
 }
 
-fn expect_length(text: &str, max: usize, unit: &str, out: &mut Problems) {
-    if text.len() > max {
-        out.push(format!("must be no more than {max} {unit}"));
-    }
-}
-
-fn regex_problem(rule: &str, regex: &str, examples: &[&str]) -> String {
-    let mut problem = format!("{rule} (e.g. ");
-    for (i, example) in examples.iter().enumerate() {
-        if i > 0 {
-            problem.push_str(" or ");
-        }
-        problem.push('\'');
-        problem.push_str(example);
-        problem.push_str("', ");
-    }
-    problem.push_str("regex used for validation is '");
-    problem.push_str(regex);
-    problem.push_str("')");
-    problem
-}
-
-fn is_lower(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-fn is_label(text: &[u8]) -> bool {
-    match text {
-        [first, .., last] => is_lower(*first) && is_lower(*last) && text.iter().all(|&b| is_lower(b) || b == b'-'),
-        [only] => is_lower(*only),
-        [] => false,
-    }
-}
-
-fn is_subdomain(text: &[u8]) -> bool {
-    text.split(|&byte| byte == b'.').all(is_label)
-}
-
-fn is_label_key(text: &[u8]) -> bool {
-    match text {
-        [first, .., last] => {
-            first.is_ascii_alphanumeric()
-                && last.is_ascii_alphanumeric()
-                && text.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
-        }
-        [only] => only.is_ascii_alphanumeric(),
-        [] => false,
-    }
-}
-
 fn dns1123_label(text: &str, out: &mut Problems) {
-    expect_length(text, 63, "characters", out);
+    label::expect_length(text, 63, "characters", &mut out.texts);
     if is_label(text.as_bytes()) {
         return;
     }
@@ -232,23 +184,11 @@ fn dns1123_label(text: &str, out: &mut Problems) {
 }
 
 fn dns1123_subdomain(text: &str, out: &mut Problems) {
-    subdomain(text, "characters", out);
-}
-
-fn subdomain(text: &str, unit: &str, out: &mut Problems) {
-    expect_length(text, 253, unit, out);
-    if !is_subdomain(text.as_bytes()) {
-        out.push(regex_problem(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
-             start and end with an alphanumeric character",
-            r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
-            &["example.com"],
-        ));
-    }
+    label::subdomain_problems(text, "characters", &mut out.texts);
 }
 
 fn dns1035_label(text: &str, out: &mut Problems) {
-    expect_length(text, 63, "characters", out);
+    label::expect_length(text, 63, "characters", &mut out.texts);
     if !(is_label(text.as_bytes()) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
         out.push(regex_problem(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
@@ -277,63 +217,12 @@ fn prefix(text: &str, out: &mut Problems, validate: Validate) {
     }
 }
 
-fn label_key_problem() -> String {
-    regex_problem(
-        "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-        "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
-        &["MyName", "my.name", "123-abc"],
-    )
-}
-
 fn qualified_name(text: &str, out: &mut Problems) {
-    let parts: Vec<&str> = text.split('/').collect();
-    let name = match parts.as_slice() {
-        [name] => name,
-        [prefix, name] => {
-            if prefix.is_empty() {
-                out.push("prefix part must be non-empty");
-            } else {
-                let before = out.texts.len();
-                subdomain(prefix, out.label_unit(), out);
-                for problem in &mut out.texts[before..] {
-                    problem.insert_str(0, "prefix part ");
-                }
-            }
-            name
-        }
-        _ => {
-            let what = if out.says_label_key {
-                "a valid label key"
-            } else {
-                "a qualified name"
-            };
-            out.push(format!(
-                "{what} {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-                label_key_problem()
-            ));
-            return;
-        }
-    };
-    if name.is_empty() {
-        out.push("name part must be non-empty");
-    } else if name.len() > 63 {
-        out.push(format!("name part must be no more than 63 {}", out.label_unit()));
-    }
-    if !is_label_key(name.as_bytes()) {
-        out.push(format!("name part {}", label_key_problem()));
-    }
+    label::key_problems(text, out.wording, &mut out.texts);
 }
 
 fn label_value(text: &str, out: &mut Problems) {
-    expect_length(text, 63, out.label_unit(), out);
-    if !(text.is_empty() || is_label_key(text.as_bytes())) {
-        out.push(regex_problem(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
-             start and end with an alphanumeric character",
-            "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
-            &["MyValue", "my_value", "12345"],
-        ));
-    }
+    label::value_problems(text, out.wording, &mut out.texts);
 }
 
 fn uri(text: &str, out: &mut Problems) {

@@ -1,0 +1,35 @@
+//! What the engines know of Kubernetes: kinds and resources, selectors, rules, the admission request, the world around
+//! it, and the questions that matching may ask about a request.
+//!
+//! Matching code never looks into a request directly. It knows a [`Cell`] (resource, operation: finite things that a
+//! proof enumerates) and asks [`Facts`] about everything else, so that the lines that decide a test are the lines that are
+//! proved. [`Concrete`] answers from a [`Request`].
+
+mod cell;
+mod concrete;
+mod discovery;
+mod facts;
+mod gvk;
+mod normalise;
+mod operation;
+mod plural;
+mod rbac;
+mod request;
+mod review;
+mod rules;
+mod selector;
+mod world;
+
+pub use cell::{Cell, Side};
+pub use concrete::Concrete;
+pub use discovery::{Discovery, Resource};
+pub use facts::{Atom, Facts, Pairs, Pattern, Text};
+pub use gvk::{GroupVersionKind, GroupVersionResource, parse_api_version};
+pub use normalise::normalise;
+pub use operation::{Operation, Operations, UnknownOperation};
+pub use plural::guess_plural;
+pub use rbac::{Binding, Roles};
+pub use request::{Request, UserInfo};
+pub use rules::{ResourcePattern, RuleWithOperations, Scope};
+pub use selector::{Expression, LabelSelector, Operator, Requirement, requirement_error};
+pub use world::{NAME_LABEL, Namespace, World};

@@ -1,0 +1,103 @@
+//! Facts about one given request.
+//!
+//! Nothing is allocated: the maps are looked up once, and each question is a look at them.
+
+use super::{Atom, Facts, Namespace, Pairs, Pattern, Request, Text, world::string_map};
+use crate::value::{Map, Value};
+
+/// Answers from a request.
+#[derive(Clone, Copy)]
+pub struct Concrete<'r> {
+    request: &'r Request,
+    name: &'r str,
+    generate_name: &'r str,
+    subject_generate_name: &'r str,
+    namespace: &'r str,
+    new_labels: Option<Map<'r>>,
+    old_labels: Option<Map<'r>>,
+    namespace_labels: Option<Map<'r>>,
+    new_annotations: Option<Map<'r>>,
+    old_annotations: Option<Map<'r>>,
+}
+
+fn metadata<'v>(object: Value<'v>, key: &str) -> &'v str {
+    let found = object.at(&["metadata", key]).and_then(Value::as_str);
+    found.unwrap_or_default()
+}
+
+impl<'r> Concrete<'r> {
+    /// The facts of a request in a namespace; `None` if it is in none, or if nothing is known of it.
+    pub fn new(request: &'r Request, namespace: Option<&'r Namespace>) -> Self {
+        let (new, old) = (request.object.root(), request.old_object.root());
+        let subject = request.subject().map_or(Value::Null, |(_, value)| value);
+        // Kyverno sets the namespace of the request on the object, and removes it from a Namespace
+        // (`admissionutils.ConvertResource`).
+        let namespace_of_object = if request.resource.object_kind.kind == "Namespace" {
+            ""
+        } else if request.namespace.is_empty() {
+            metadata(subject, "namespace")
+        } else {
+            &request.namespace
+        };
+        Self {
+            request,
+            name: metadata(subject, "name"),
+            generate_name: metadata(new, "generateName"),
+            subject_generate_name: metadata(subject, "generateName"),
+            namespace: namespace_of_object,
+            new_labels: string_map(new, "labels"),
+            old_labels: string_map(old, "labels"),
+            namespace_labels: namespace.and_then(Namespace::labels),
+            new_annotations: string_map(new, "annotations"),
+            old_annotations: string_map(old, "annotations"),
+        }
+    }
+
+    fn text(&self, text: Text) -> &'r str {
+        match text {
+            Text::Name if self.name.is_empty() => self.subject_generate_name,
+            Text::Name | Text::BareName => self.name,
+            Text::GenerateName => self.generate_name,
+            Text::Namespace => self.namespace,
+            Text::RequestName => &self.request.name,
+            Text::Username => &self.request.user.username,
+        }
+    }
+
+    fn pairs(&self, pairs: Pairs) -> Option<Map<'r>> {
+        match pairs {
+            Pairs::NewLabels => self.new_labels,
+            Pairs::OldLabels => self.old_labels,
+            Pairs::NamespaceLabels => self.namespace_labels,
+            Pairs::NewAnnotations => self.new_annotations,
+            Pairs::OldAnnotations => self.old_annotations,
+        }
+    }
+
+    fn value(&self, pairs: Pairs, key: &str) -> Option<&'r str> {
+        self.pairs(pairs)?.get(key)?.as_str()
+    }
+
+    fn any_pair(&self, pairs: Pairs, key: Pattern<'_>, value: Pattern<'_>) -> bool {
+        self.pairs(pairs).is_some_and(|map| {
+            map.iter()
+                .any(|(k, v)| key.matches(k.text()) && v.as_str().is_some_and(|v| value.matches(v)))
+        })
+    }
+}
+
+impl<'p> Facts<'p> for Concrete<'_> {
+    fn ask(&mut self, atom: Atom<'p>) -> bool {
+        let listed = |list: &Option<Vec<String>>, name: &str| list.iter().flatten().any(|item| item == name);
+        match atom {
+            Atom::Text(text, pattern) => pattern.matches(self.text(text)),
+            Atom::Has(pairs, key) => self.value(pairs, key).is_some(),
+            Atom::Value(pairs, key, pattern) => self.value(pairs, key).is_some_and(|value| pattern.matches(value)),
+            Atom::AnyPair(pairs, key, value) => self.any_pair(pairs, key, value),
+            Atom::AnyGroup(pattern) => self.request.user.groups().iter().any(|group| pattern.matches(group)),
+            Atom::GroupsAre(groups) => self.request.user.groups() == groups,
+            Atom::Role(role) => listed(&self.request.roles, role),
+            Atom::ClusterRole(role) => listed(&self.request.cluster_roles, role),
+        }
+    }
+}

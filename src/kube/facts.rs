@@ -1,0 +1,99 @@
+//! The questions that matching may ask about a request.
+//!
+//! Every atom is a regular predicate on one string, a presence or a regular predicate on one key of a map, an existential
+//! with regular bodies, or a free truth value. A proof needs a decision procedure for each of them: a new kind of atom or
+//! pattern comes with its solver.
+
+use crate::text::wildcard;
+
+/// A predicate on a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pattern<'p> {
+    /// The text itself, wildcard characters included.
+    Exact(&'p str),
+    /// Kyverno's wildcards: `*` any run of characters, `?` exactly one.
+    Glob(&'p str),
+    /// The beginning of the text.
+    Prefix(&'p str),
+}
+
+impl<'p> Pattern<'p> {
+    /// A pattern as Kyverno reads it: a glob only if there is a wildcard in it.
+    pub fn glob(text: &'p str) -> Self {
+        if wildcard::has_wildcard(text) {
+            Self::Glob(text)
+        } else {
+            Self::Exact(text)
+        }
+    }
+
+    /// Whether a text has the pattern.
+    pub fn matches(self, text: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == text,
+            Self::Glob(glob) => wildcard::matches(glob, text),
+            Self::Prefix(prefix) => text.starts_with(prefix),
+        }
+    }
+}
+
+/// A text of the request. *The object* is the new one, or the old one where there is no new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Text {
+    /// The object's name, or its `generateName` if it has no name yet.
+    Name,
+    /// The object's name, empty if it has none yet.
+    BareName,
+    /// The new object's `generateName`.
+    GenerateName,
+    /// The object's namespace; empty for cluster-scoped objects and for Namespaces.
+    Namespace,
+    /// The name in the request; empty for a collection delete and for a name to be generated.
+    RequestName,
+    /// The user's name.
+    Username,
+}
+
+/// A map of texts of the request. A map of an object that the request does not have is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pairs {
+    /// Labels of the new object.
+    NewLabels,
+    /// Labels of the old object.
+    OldLabels,
+    /// Labels of the namespace that the request is about.
+    NamespaceLabels,
+    /// Annotations of the new object.
+    NewAnnotations,
+    /// Annotations of the old object.
+    OldAnnotations,
+}
+
+/// A question about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Atom<'p> {
+    /// Does a text have this pattern?
+    Text(Text, Pattern<'p>),
+    /// Is there a key?
+    Has(Pairs, &'p str),
+    /// Does the value of a key have this pattern? Asked only after [`Atom::Has`] was answered with yes.
+    Value(Pairs, &'p str, Pattern<'p>),
+    /// Is there an entry whose key and value have these patterns?
+    AnyPair(Pairs, Pattern<'p>, Pattern<'p>),
+    /// Is the user in a group with this pattern?
+    AnyGroup(Pattern<'p>),
+    /// Are the user's groups exactly these, in this order?
+    GroupsAre(&'p [String]),
+    /// Does the user have this role, written `namespace:name`?
+    Role(&'p str),
+    /// Does the user have this cluster role?
+    ClusterRole(&'p str),
+}
+
+/// Answers questions about one request, or about all of them.
+///
+/// The lifetime is the policy's: patterns that are composed of several fields are built when the policy is read.
+pub trait Facts<'p> {
+    /// The answer. The same question has the same answer.
+    fn ask(&mut self, atom: Atom<'p>) -> bool;
+}

@@ -1,0 +1,143 @@
+//! An admission request.
+
+use std::sync::Arc;
+
+use super::{Cell, Operation, Resource, Side};
+use crate::value::{Document, Value};
+
+/// Who sends a request. A field that is present but empty differs from an absent one: Kyverno takes a user of whom
+/// nothing at all is known for no user.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct UserInfo {
+    /// The user's name.
+    pub username: String,
+    /// The user's id.
+    pub uid: String,
+    /// The groups the user is in.
+    pub groups: Option<Vec<String>>,
+    /// What else the authenticator knows, each a list of texts.
+    pub extra: Option<Vec<(String, Vec<String>)>>,
+}
+
+impl UserInfo {
+    /// Reads the `userInfo` of an AdmissionRequest or of a user info file. What has another form is left out.
+    pub fn from_value(value: Value<'_>) -> Self {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self {
+            username: text("username"),
+            uid: text("uid"),
+            groups: value.get("groups").and_then(texts),
+            extra: value.get("extra").and_then(Value::as_map).map(|map| {
+                map.iter()
+                    .map(|(key, value)| (key.text().to_owned(), texts(value).unwrap_or_default()))
+                    .collect()
+            }),
+        }
+    }
+
+    /// Whether nothing is known of the user.
+    pub fn is_absent(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The groups, none if the field is absent.
+    pub fn groups(&self) -> &[String] {
+        self.groups.as_deref().unwrap_or_default()
+    }
+}
+
+/// The texts of a list.
+pub(super) fn texts(value: Value<'_>) -> Option<Vec<String>> {
+    let list = value.as_list()?;
+    Some(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+/// An admission request, as the API server would send it.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What it wants to do.
+    pub operation: Operation,
+    /// The resource or subresource, with its kinds.
+    pub resource: Arc<Resource>,
+    /// The object's name in the request's path; empty if it is to be generated, and for a collection delete.
+    pub name: String,
+    /// The namespace; a Namespace's own name; empty for other cluster-scoped objects.
+    pub namespace: String,
+    /// The object as it shall be, or null.
+    pub object: Document,
+    /// The object as it is, or null.
+    pub old_object: Document,
+    /// Who asks.
+    pub user: UserInfo,
+    /// The user's roles, `namespace:name`.
+    pub roles: Option<Vec<String>>,
+    /// The user's cluster roles.
+    pub cluster_roles: Option<Vec<String>>,
+    /// Whether nothing is to be stored.
+    pub dry_run: bool,
+    /// The options of the operation, or null.
+    pub options: Document,
+    /// Whether this is one of the deletions of a collection delete.
+    pub collection: bool,
+}
+
+impl Request {
+    /// A request about an object, without user and options: the object is the new one, except for DELETE. Name and
+    /// namespace are the object's own.
+    pub fn about(operation: Operation, resource: Arc<Resource>, object: Document) -> Self {
+        let text = |key: &str| {
+            let value = object.root().at(&["metadata", key]).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let (name, namespace) = (text("name"), text("namespace"));
+        let namespace = if is_core_namespace(&resource) {
+            name.clone()
+        } else {
+            namespace
+        };
+        let (object, old_object) = if operation == Operation::Delete {
+            (Document::null(), object)
+        } else {
+            (object, Document::null())
+        };
+        Self {
+            operation,
+            resource,
+            name,
+            namespace,
+            object,
+            old_object,
+            user: UserInfo::default(),
+            roles: None,
+            cluster_roles: None,
+            dry_run: false,
+            options: Document::null(),
+            collection: false,
+        }
+    }
+
+    /// The object that Kyverno looks at: the new one, else the old one, else none.
+    pub fn subject(&self) -> Option<(Side, Value<'_>)> {
+        let sides = [(Side::New, &self.object), (Side::Old, &self.old_object)];
+        sides
+            .into_iter()
+            .map(|(side, document)| (side, document.root()))
+            .find(|(_, value)| !value.is_null())
+    }
+
+    /// The finite part of the request.
+    pub fn cell(&self) -> Cell<'_> {
+        Cell {
+            resource: &self.resource,
+            operation: self.operation,
+            collection: self.collection,
+            namespaced: !self.namespace.is_empty() && !is_core_namespace(&self.resource),
+            subject: self.subject().map(|(side, _)| side),
+            anonymous: self.user.is_absent() && self.roles.is_none() && self.cluster_roles.is_none() && !self.dry_run,
+        }
+    }
+}
+
+fn is_core_namespace(resource: &Resource) -> bool {
+    resource.group.is_empty() && resource.plural == "namespaces"
+}

@@ -1,0 +1,195 @@
+//! Label selectors: `matchLabels` and `matchExpressions`, their validation and matching.
+//!
+//! Upstream counterpart: `metav1.LabelSelectorAsSelector` and `k8s.io/apimachinery/pkg/labels`. A selector is validated once,
+//! when it is read; an invalid one keeps its error, because engines report it only where the rest of a policy matches.
+
+use std::fmt::Write;
+
+use super::{Atom, Facts, Pairs, Pattern};
+use crate::text::{
+    label::{Wording, key_problems, value_problems},
+    quote::quote,
+};
+
+/// How a requirement relates a key and its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// The label has one of the values.
+    In,
+    /// The label has none of the values, or is absent.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is absent.
+    DoesNotExist,
+}
+
+/// An entry of `matchExpressions` as written.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Expression {
+    /// The label.
+    pub key: String,
+    /// The operator's word.
+    pub operator: String,
+    /// The values.
+    pub values: Vec<String>,
+}
+
+/// One requirement of a selector.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Requirement {
+    /// The label.
+    pub key: String,
+    /// The operator; `None` if it is unknown.
+    pub operator: Option<Operator>,
+    /// The values; a pair of `matchLabels` is `In` with its value.
+    pub values: Vec<String>,
+    /// Whether it comes from `matchLabels`.
+    pub is_pair: bool,
+    error: Option<Box<str>>,
+}
+
+impl Requirement {
+    /// Why the requirement is invalid, if it is.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Whether the labels meet the requirement; `None` stands for no labels at all.
+    pub fn holds<'p>(&'p self, pairs: Option<Pairs>, facts: &mut impl Facts<'p>) -> bool {
+        let mut has = || pairs.filter(|&pairs| facts.ask(Atom::Has(pairs, &self.key)));
+        match self.operator {
+            Some(Operator::Exists) => has().is_some(),
+            Some(Operator::DoesNotExist) => has().is_none(),
+            Some(operator @ (Operator::In | Operator::NotIn)) => {
+                let listed = has().is_some_and(|pairs| {
+                    let mut values = self.values.iter();
+                    values.any(|value| facts.ask(Atom::Value(pairs, &self.key, Pattern::Exact(value))))
+                });
+                listed == (operator == Operator::In)
+            }
+            None => false,
+        }
+    }
+}
+
+/// A label selector. All requirements must hold; without any it matches everything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+impl LabelSelector {
+    /// A selector of pairs and expressions, in the order in which they are written.
+    pub fn new(
+        match_labels: impl IntoIterator<Item = (String, String)>,
+        match_expressions: impl IntoIterator<Item = Expression>,
+    ) -> Self {
+        let pairs = match_labels.into_iter().map(|(key, value)| {
+            let values = vec![value];
+            Requirement {
+                error: requirement_error(&key, Operator::In, &values).map(Into::into),
+                key,
+                operator: Some(Operator::In),
+                values,
+                is_pair: true,
+            }
+        });
+        let expressions = match_expressions.into_iter().map(|expression| {
+            let Expression { key, operator, values } = expression;
+            let word = match operator.as_str() {
+                "In" => Some(Operator::In),
+                "NotIn" => Some(Operator::NotIn),
+                "Exists" => Some(Operator::Exists),
+                "DoesNotExist" => Some(Operator::DoesNotExist),
+                _ => None,
+            };
+            let error = match word {
+                Some(word) => requirement_error(&key, word, &values),
+                None => Some(format!("{} is not a valid label selector operator", quote(&operator))),
+            };
+            Requirement {
+                key,
+                operator: word,
+                values,
+                is_pair: false,
+                error: error.map(Into::into),
+            }
+        });
+        Self {
+            requirements: pairs.chain(expressions).collect(),
+        }
+    }
+
+    /// The requirements: those of `matchLabels` first.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Whether it has no requirement, so that it matches everything.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Why the selector is invalid, if it is: the first error, in the API server's words.
+    pub fn error(&self) -> Option<&str> {
+        self.requirements.iter().find_map(Requirement::error)
+    }
+
+    /// Whether labels meet all requirements, as Kubernetes reads them; `None` stands for no labels at all. An invalid
+    /// selector must be refused before.
+    pub fn matches<'p>(&'p self, pairs: Option<Pairs>, facts: &mut impl Facts<'p>) -> bool {
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.holds(pairs, facts))
+    }
+}
+
+/// What the API server says of an invalid requirement.
+pub fn requirement_error(key: &str, operator: Operator, values: &[String]) -> Option<String> {
+    let mut errors = Vec::new();
+    let mut problems = Vec::new();
+    key_problems(key, Wording::LabelKey, &mut problems);
+    if !problems.is_empty() {
+        errors.push(format!("key: Invalid value: {}: {}", quote(key), problems.join("; ")));
+    }
+    match operator {
+        Operator::In | Operator::NotIn if values.is_empty() => errors
+            .push("values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty".to_owned()),
+        Operator::Exists | Operator::DoesNotExist if !values.is_empty() => errors.push(format!(
+            "values: Invalid value: {}: values set must be empty for exists and does not exist",
+            go_json(values)
+        )),
+        _ => {}
+    }
+    for (i, value) in values.iter().enumerate() {
+        problems.clear();
+        value_problems(value, Wording::LabelKey, &mut problems);
+        if !problems.is_empty() {
+            errors.push(format!(
+                "values[{i}][{key}]: Invalid value: {}: {}",
+                quote(value),
+                problems.join("; ")
+            ));
+        }
+    }
+    match errors.len() {
+        0 => None,
+        1 => errors.pop(),
+        _ => Some(format!("[{}]", errors.join(", "))),
+    }
+}
+
+/// A list of texts as Go's `encoding/json` writes it.
+fn go_json(values: &[String]) -> String {
+    let mut out = String::new();
+    for c in serde_json::json!(values).to_string().chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,116 @@
+//! The cluster around a request: namespaces, bindings, parameters, other objects.
+
+use std::collections::BTreeMap;
+
+use super::{Binding, Roles, UserInfo, normalise};
+use crate::value::{Builder, Document, Map, Value};
+
+/// The label that the API server puts on every namespace: its name.
+pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// A namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Namespace {
+    /// The Namespace object.
+    pub object: Document,
+}
+
+impl Namespace {
+    /// A namespace with these labels and no others.
+    pub fn with_labels<'a>(name: &str, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut builder = Builder::new();
+        builder.begin_map();
+        builder.key("apiVersion");
+        builder.string("v1");
+        builder.key("kind");
+        builder.string("Namespace");
+        builder.key("metadata");
+        builder.begin_map();
+        builder.key("name");
+        builder.string(name);
+        builder.key("labels");
+        builder.begin_map();
+        for (key, value) in labels {
+            builder.key(key);
+            builder.string(value);
+        }
+        builder.end();
+        builder.end();
+        builder.end();
+        Self {
+            object: builder.finish(),
+        }
+    }
+
+    /// A namespace of which only the name is known: it has just the label that the API server puts on each.
+    pub fn minimal(name: &str) -> Self {
+        Self::with_labels(name, [(NAME_LABEL, name)])
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        let name = self.object.root().at(&["metadata", "name"]);
+        name.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> Option<Map<'_>> {
+        string_map(self.object.root(), "labels")
+    }
+}
+
+/// A map of texts in an object's metadata. As upstream reads it: one value that is no text, and there is no map.
+pub(super) fn string_map<'v>(object: Value<'v>, field: &str) -> Option<Map<'v>> {
+    let map = object.at(&["metadata", field])?.as_map()?;
+    map.iter().all(|(_, value)| value.as_str().is_some()).then_some(map)
+}
+
+/// What else a cluster holds.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    namespaces: BTreeMap<String, Namespace>,
+    bindings: Vec<Binding>,
+    /// Parameters of policies.
+    pub params: Vec<Document>,
+    /// All objects, namespaces and bindings included.
+    pub objects: Vec<Document>,
+}
+
+impl World {
+    /// An empty cluster.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes an object in. Namespaces and bindings are known as such from here on.
+    pub fn add(&mut self, object: Document) {
+        let object = normalise(object);
+        let root = object.root();
+        let text = |key: &str| root.get(key).and_then(Value::as_str);
+        if text("kind") == Some("Namespace") && text("apiVersion") == Some("v1") {
+            self.add_namespace(Namespace { object: object.clone() });
+        }
+        self.bindings.extend(Binding::from_value(root));
+        self.objects.push(object);
+    }
+
+    /// Takes a namespace in; it replaces one of the same name.
+    pub fn add_namespace(&mut self, namespace: Namespace) {
+        self.namespaces.insert(namespace.name().to_owned(), namespace);
+    }
+
+    /// A namespace by name, if somebody described it.
+    pub fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.get(name)
+    }
+
+    /// The namespaces, by name.
+    pub fn namespaces(&self) -> impl ExactSizeIterator<Item = &Namespace> {
+        self.namespaces.values()
+    }
+
+    /// The roles of a user for a request in a namespace.
+    pub fn roles(&self, user: &UserInfo, namespace: &str) -> Roles {
+        Roles::resolve(&self.bindings, user, namespace)
+    }
+}

@@ -1,0 +1,5 @@
+//! What Kyverno 1.19 decides.
+
+pub mod autogen;
+pub mod constraints;
+pub mod matching;

@@ -1,0 +1,40 @@
+//! References in messages (`$(./../spec/image)`), shifted to where a pattern goes when it is wrapped.
+//!
+//! Upstream counterpart: `FindAndShiftReferences` in `pkg/engine/variables/vars.go`, which panics on a reference of an
+//! `anyPattern` message that is too short to hold an index; here that reference is left as it is.
+
+use std::sync::LazyLock;
+
+use crate::regex::Regex;
+
+/// A reference at the beginning, or one behind anything but a backslash.
+static REFERENCES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\$\(.[^\ ]*\)|[^\\]\$\(.[^\ ]*\)").ok());
+
+/// Puts `shift` behind `pivot` in every reference of a message.
+pub(super) fn shift(message: &str, shift: &str, pivot: &str) -> String {
+    let Some(references) = REFERENCES.as_ref() else {
+        return message.to_owned();
+    };
+    let mut out = message.to_owned();
+    let mut pivot = pivot.to_owned();
+    for found in references.find_all(message, None) {
+        let whole = &message[found.start..found.end];
+        let (before, reference) = match whole.find("$(") {
+            Some(at) => whole.split_at(at),
+            None => continue,
+        };
+        if pivot == "anyPattern" {
+            // Upstream takes what stands behind the pivot even where there is no pivot. The index of the first reference
+            // goes for all of them.
+            let behind = reference.find(&pivot).map_or(pivot.len(), |at| at + pivot.len() + 1);
+            let Some(rest) = reference.get(behind..) else {
+                continue;
+            };
+            let index = rest.split('/').next().unwrap_or_default();
+            pivot = format!("{pivot}/{index}");
+        }
+        let shifted = reference.replace(&pivot, &format!("{pivot}/{shift}"));
+        out = out.replacen(whole, &format!("{before}{shifted}"), 1);
+    }
+    out
+}

@@ -1,0 +1,519 @@
+//! From located trees to types: a cursor that collects what is wrong, each with path and place.
+//!
+//! Two styles. [`Style::Schema`] is how the API server and Kyverno's loader (kubectl-validate) read an object: exact
+//! names, exact types, null is absent, unknown fields apart from other mistakes. [`Style::Struct`] is how sigs.k8s.io/yaml decodes a
+//! file into a Go struct: names match without regard to case, null is absent, scalars become strings where the field is
+//! a string.
+
+use std::sync::Arc;
+
+use super::located::{Expression, Spanned, Subtree, Text, place};
+use crate::{
+    diagnostic::{Code, Diagnostic, FileId, Span, nearest},
+    value::Document,
+    yaml::{Entry, Kind, Node, Number, Tree},
+};
+
+/// Whose rules a document is read by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// An object with an OpenAPI schema.
+    Schema,
+    /// A file that is decoded into a Go struct.
+    Struct,
+}
+
+/// The state of decoding one document.
+#[derive(Debug)]
+pub(crate) struct Decoder<'t> {
+    tree: &'t Arc<Tree>,
+    file: FileId,
+    style: Style,
+    path: Vec<Step<'t>>,
+    diagnostics: Vec<Diagnostic>,
+    unknown: bool,
+    invalid: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step<'t> {
+    Key(&'t str),
+    Item(usize),
+}
+
+/// What came of decoding a document.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    /// What is wrong, in the order of the document's fields.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// A field that the schema does not have.
+    pub(crate) unknown: bool,
+    /// Anything else that makes the document unusable.
+    pub(crate) invalid: bool,
+}
+
+impl<'t> Decoder<'t> {
+    pub(crate) fn new(tree: &'t Arc<Tree>, file: FileId, style: Style) -> Self {
+        Self {
+            tree,
+            file,
+            style,
+            path: Vec::new(),
+            diagnostics: Vec::new(),
+            unknown: false,
+            invalid: false,
+        }
+    }
+
+    pub(crate) fn finish(self) -> Findings {
+        Findings {
+            diagnostics: self.diagnostics,
+            unknown: self.unknown,
+            invalid: self.invalid,
+        }
+    }
+
+    /// Where a node stands.
+    pub(crate) fn span(&self, node: Node<'_>) -> Span {
+        place(self.file, node.span())
+    }
+
+    /// Where a key stands.
+    pub(crate) fn key_span(&self, entry: &Entry<'_>) -> Span {
+        place(self.file, entry.key_span)
+    }
+
+    /// The path of the current field: `spec.rules[0].name`.
+    pub(crate) fn path(&self) -> String {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Key(key) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(key);
+                }
+                Step::Item(place) => path.push_str(&format!("[{place}]")),
+            }
+        }
+        path
+    }
+
+    /// Notes a mistake that makes the document unusable.
+    pub(crate) fn error(&mut self, diagnostic: Diagnostic) {
+        self.invalid = true;
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Notes something that the author should know and that changes nothing.
+    pub(crate) fn remark(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// The value is not of the kind that the field wants.
+    fn wrong_type(&mut self, node: Node<'_>, wanted: &str) {
+        let path = self.path();
+        let found = name_of(node);
+        let message = if path.is_empty() {
+            format!("expected {wanted}, found {found}")
+        } else {
+            format!("`{path}` must be {wanted}, not {found}")
+        };
+        self.error(Diagnostic::at(Code::WrongType, self.span(node), message));
+    }
+
+    /// The value is of the right kind but cannot be used.
+    pub(crate) fn bad_value(&mut self, span: Span, message: impl Into<String>) {
+        self.error(Diagnostic::at(Code::BadValue, span, message));
+    }
+
+    /// The fields of a map.
+    pub(crate) fn fields<'d>(&'d mut self, node: Node<'t>) -> Option<Fields<'t, 'd>> {
+        match node.kind() {
+            Kind::Map(entries) => Some(Fields {
+                entries: entries.iter().collect(),
+                used: vec![false; entries.len()],
+                known: Vec::with_capacity(16),
+                owner: self.span(node),
+                inline: false,
+                decoder: self,
+            }),
+            _ => {
+                self.wrong_type(node, "a map");
+                None
+            }
+        }
+    }
+
+    /// A string.
+    pub(crate) fn string(&mut self, node: Node<'t>) -> Option<Text> {
+        let text = match (self.style, node.kind()) {
+            (_, Kind::Str(text)) => Some(text.to_owned()),
+            (Style::Struct, _) => node.string_field().map(|text| text.into_owned()),
+            (Style::Schema, _) => None,
+        };
+        if text.is_none() {
+            self.wrong_type(node, "a string");
+        }
+        Some(Spanned::new(text?, self.span(node)))
+    }
+
+    /// A string that Go does not make from other scalars: a field of an embedded struct.
+    fn plain_string(&mut self, node: Node<'t>) -> Option<Text> {
+        match node.as_str() {
+            Some(text) => Some(Spanned::new(text.to_owned(), self.span(node))),
+            None => {
+                self.wrong_type(node, "a string");
+                None
+            }
+        }
+    }
+
+    /// A truth value.
+    pub(crate) fn bool(&mut self, node: Node<'t>) -> Option<Spanned<bool>> {
+        match node.as_bool() {
+            Some(value) => Some(Spanned::new(value, self.span(node))),
+            None => {
+                self.wrong_type(node, "`true` or `false`");
+                None
+            }
+        }
+    }
+
+    /// A whole number.
+    pub(crate) fn int(&mut self, node: Node<'t>) -> Option<Spanned<i64>> {
+        match node.number() {
+            Some(Number::Int(value)) => Some(Spanned::new(value, self.span(node))),
+            Some(Number::Float(_)) | None => {
+                self.wrong_type(node, "a whole number");
+                None
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub(crate) fn word<T: Copy>(&mut self, node: Node<'t>, words: &[(&'static str, T)]) -> Option<Spanned<T>> {
+        let text = self.string(node)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text.value) {
+            return Some(Spanned::new(*value, text.span));
+        }
+        let path = self.path();
+        let all: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+        let message = format!("`{path}` is `{}`, which is none of its values", text.value);
+        let near = nearest(&text.value, words.iter().map(|(word, _)| *word));
+        let mut diagnostic =
+            Diagnostic::at(Code::BadValue, text.span, message).with_help(format!("write {}", all.join(" or ")));
+        if let [word, ..] = near.as_slice() {
+            diagnostic = diagnostic.with_label(text.span, format!("did you mean `{word}`?"));
+        }
+        self.error(diagnostic);
+        None
+    }
+
+    /// A list, each item decoded; items that cannot be decoded are left out.
+    pub(crate) fn list<T>(
+        &mut self,
+        node: Node<'t>,
+        mut item: impl FnMut(&mut Self, Node<'t>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let Some(items) = node.as_seq() else {
+            self.wrong_type(node, "a list");
+            return None;
+        };
+        let mut list = Vec::with_capacity(items.len());
+        for (at, node) in items.iter().enumerate() {
+            self.path.push(Step::Item(at));
+            list.extend(item(self, node));
+            self.path.pop();
+        }
+        Some(list)
+    }
+
+    /// A list of strings.
+    pub(crate) fn strings(&mut self, node: Node<'t>) -> Option<Vec<Text>> {
+        self.list(node, Self::string)
+    }
+
+    /// A map of strings to anything, in written order.
+    pub(crate) fn map<T>(
+        &mut self,
+        node: Node<'t>,
+        mut value: impl FnMut(&mut Self, Node<'t>) -> Option<T>,
+    ) -> Option<Vec<(Text, T)>> {
+        let Some(entries) = node.as_map() else {
+            self.wrong_type(node, "a map");
+            return None;
+        };
+        let mut map = Vec::with_capacity(entries.len());
+        for entry in entries.iter() {
+            self.path.push(Step::Key(entry.key));
+            let key = Spanned::new(entry.key.to_owned(), self.key_span(&entry));
+            map.extend(value(self, entry.value).map(|value| (key, value)));
+            self.path.pop();
+        }
+        Some(map)
+    }
+
+    /// A map of strings to strings; null is the empty string, as Go decodes it.
+    pub(crate) fn string_map(&mut self, node: Node<'t>) -> Option<Vec<(Text, Text)>> {
+        self.map(node, |decoder, node| {
+            if node.is_null() {
+                return Some(Spanned::new(String::new(), decoder.span(node)));
+            }
+            decoder.string(node)
+        })
+    }
+
+    /// A CEL expression.
+    pub(crate) fn expression(&mut self, node: Node<'t>) -> Option<Expression> {
+        let text = self.string(node)?;
+        Some(Expression::new(text.value, Subtree::new(self.tree, node, self.file)))
+    }
+
+    /// A part that is kept as it is.
+    pub(crate) fn subtree(&mut self, node: Node<'t>) -> Option<Subtree> {
+        Some(Subtree::new(self.tree, node, self.file))
+    }
+
+    /// A part as a value.
+    pub(crate) fn value(&mut self, node: Node<'t>) -> Option<Spanned<Document>> {
+        Some(Spanned::new(Document::from(node), self.span(node)))
+    }
+
+    /// A map as a value.
+    pub(crate) fn object(&mut self, node: Node<'t>) -> Option<Spanned<Document>> {
+        if node.as_map().is_none() {
+            self.wrong_type(node, "a map");
+            return None;
+        }
+        self.value(node)
+    }
+}
+
+/// What a node is, in a user's words.
+fn name_of(node: Node<'_>) -> &'static str {
+    match node.kind() {
+        Kind::Null => "null",
+        Kind::Bool(_) => "a boolean",
+        Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => "a number",
+        Kind::Str(_) => "a string",
+        Kind::Seq(_) => "a list",
+        Kind::Map(_) => "a map",
+    }
+}
+
+/// The fields of one map: each is asked for by name, and [`Fields::finish`] reports those that nobody asked for.
+#[derive(Debug)]
+pub(crate) struct Fields<'t, 'd> {
+    entries: Vec<Entry<'t>>,
+    used: Vec<bool>,
+    known: Vec<&'static str>,
+    owner: Span,
+    inline: bool,
+    decoder: &'d mut Decoder<'t>,
+}
+
+impl<'t> Fields<'t, '_> {
+    /// The fields asked for from here on belong to an embedded Go struct: scalars do not become strings there.
+    ///
+    /// sigs.k8s.io/yaml: `convertToJSONableObject` looks only at the outermost field (1.6).
+    pub(crate) fn inline(&mut self, inline: bool) {
+        self.inline = inline;
+    }
+
+    /// The decoder, for mistakes that concern several fields.
+    pub(crate) fn decoder(&mut self) -> &mut Decoder<'t> {
+        self.decoder
+    }
+
+    /// Where the map stands.
+    pub(crate) fn span(&self) -> Span {
+        self.owner
+    }
+
+    fn find(&mut self, name: &'static str) -> Option<Entry<'t>> {
+        self.known.push(name);
+        if self.decoder.style == Style::Schema {
+            let place = self.entries.iter().position(|entry| entry.key == name)?;
+            self.used[place] = true;
+            return Some(self.entries[place]);
+        }
+        // The way to the struct leads through JSON with sorted keys: of several spellings the greatest counts.
+        let mut found: Option<Entry<'t>> = None;
+        for (entry, used) in self.entries.iter().zip(&mut self.used) {
+            if fold_equal(entry.key, name) {
+                *used = true;
+                if found.is_none_or(|other| other.key < entry.key) {
+                    found = Some(*entry);
+                }
+            }
+        }
+        found
+    }
+
+    /// The field's key and value as they stand, null included; the field counts as known.
+    pub(crate) fn entry(&mut self, name: &'static str) -> Option<Entry<'t>> {
+        self.find(name)
+    }
+
+    /// A field that may be absent; null counts as absent, as both styles prune it.
+    pub(crate) fn optional<T>(
+        &mut self,
+        name: &'static str,
+        decode: impl FnOnce(&mut Decoder<'t>, Node<'t>) -> Option<T>,
+    ) -> Option<T> {
+        let entry = self.find(name).filter(|entry| !entry.value.is_null())?;
+        self.decoder.path.push(Step::Key(name));
+        let value = decode(self.decoder, entry.value);
+        self.decoder.path.pop();
+        value
+    }
+
+    /// A field that must be there.
+    pub(crate) fn required<T>(
+        &mut self,
+        name: &'static str,
+        decode: impl FnOnce(&mut Decoder<'t>, Node<'t>) -> Option<T>,
+    ) -> Option<T> {
+        let there = self
+            .entries
+            .iter()
+            .any(|entry| entry.key == name && !entry.value.is_null());
+        if !there && self.decoder.style == Style::Schema {
+            self.find(name);
+            self.missing(name);
+            return None;
+        }
+        self.optional(name, decode)
+    }
+
+    /// Reports a field as missing.
+    pub(crate) fn missing(&mut self, name: &'static str) {
+        self.decoder.path.push(Step::Key(name));
+        let path = self.decoder.path();
+        self.decoder.path.pop();
+        let start = Span::new(self.owner.file, self.owner.start, self.owner.start);
+        let span = self.entries.first().map_or(start, |entry| self.decoder.key_span(entry));
+        self.decoder.error(Diagnostic::at(
+            Code::MissingField,
+            span,
+            format!("`{path}` is required and missing"),
+        ));
+    }
+
+    /// A string field.
+    pub(crate) fn string(&mut self, name: &'static str) -> Option<Text> {
+        if self.inline {
+            return self.optional(name, Decoder::plain_string);
+        }
+        self.optional(name, Decoder::string)
+    }
+
+    /// A string field that must be there.
+    pub(crate) fn required_string(&mut self, name: &'static str) -> Option<Text> {
+        self.required(name, Decoder::string)
+    }
+
+    /// A list of strings; empty where it is absent.
+    pub(crate) fn strings(&mut self, name: &'static str) -> Vec<Text> {
+        let plain = self.inline;
+        let item = move |decoder: &mut Decoder<'t>, node: Node<'t>| {
+            if node.is_null() && decoder.style == Style::Struct {
+                return Some(Spanned::new(String::new(), decoder.span(node)));
+            }
+            if plain {
+                decoder.plain_string(node)
+            } else {
+                decoder.string(node)
+            }
+        };
+        self.optional(name, |decoder, node| decoder.list(node, item))
+            .unwrap_or_default()
+    }
+
+    /// A truth value.
+    pub(crate) fn bool(&mut self, name: &'static str) -> Option<Spanned<bool>> {
+        self.optional(name, Decoder::bool)
+    }
+
+    /// A whole number.
+    pub(crate) fn int(&mut self, name: &'static str) -> Option<Spanned<i64>> {
+        self.optional(name, Decoder::int)
+    }
+
+    /// One of a few words.
+    pub(crate) fn word<T: Copy>(&mut self, name: &'static str, words: &[(&'static str, T)]) -> Option<Spanned<T>> {
+        self.optional(name, |decoder, node| decoder.word(node, words))
+    }
+
+    /// A list of maps; empty where it is absent.
+    pub(crate) fn list<T>(
+        &mut self,
+        name: &'static str,
+        item: impl FnMut(&mut Decoder<'t>, Node<'t>) -> Option<T>,
+    ) -> Vec<T> {
+        self.optional(name, |decoder, node| decoder.list(node, item))
+            .unwrap_or_default()
+    }
+
+    /// A part that is kept as it is.
+    pub(crate) fn subtree(&mut self, name: &'static str) -> Option<Subtree> {
+        self.optional(name, Decoder::subtree)
+    }
+
+    /// Fields that exist and that nothing reads.
+    pub(crate) fn ignore(&mut self, names: &[&'static str]) {
+        for name in names {
+            self.find(name);
+        }
+    }
+
+    /// A field that an older version had: it is refused with a word on what to write instead.
+    pub(crate) fn removed(&mut self, name: &'static str, instead: &str) {
+        let Some(entry) = self.entries.iter().position(|entry| entry.key == name) else {
+            return;
+        };
+        self.used[entry] = true;
+        let entry = self.entries[entry];
+        self.decoder.path.push(Step::Key(name));
+        let message = format!("`{}` does not exist any more", self.decoder.path());
+        self.decoder.path.pop();
+        let span = self.decoder.key_span(&entry);
+        self.decoder.unknown = true;
+        self.decoder
+            .remark(Diagnostic::at(Code::RemovedField, span, message).with_help(instead));
+    }
+
+    /// Reports the fields that nobody asked for.
+    pub(crate) fn finish(self) {
+        for (entry, _) in self.entries.iter().zip(&self.used).filter(|(_, used)| !**used) {
+            let key = entry.key;
+            let owner = self.decoder.path();
+            let message = if owner.is_empty() {
+                format!("unknown field `{key}`")
+            } else {
+                format!("unknown field `{key}` in `{owner}`")
+            };
+            let span = self.decoder.key_span(entry);
+            let mut diagnostic = Diagnostic::at(Code::UnknownField, span, message);
+            match nearest(key, self.known.iter().copied()).as_slice() {
+                [] => {}
+                [near, ..] => diagnostic = diagnostic.with_help(format!("did you mean `{near}`?")),
+            }
+            self.decoder.unknown = true;
+            self.decoder.diagnostics.push(diagnostic);
+        }
+    }
+}
+
+/// Go's `EqualFold` for field names, which are ASCII; the two other letters that fold to ASCII are the long s and the
+/// Kelvin sign.
+fn fold_equal(key: &str, name: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).eq(name.chars().map(fold))
+}

@@ -1,0 +1,439 @@
+//! Which kind of document is it, and what is made of it.
+//!
+//! Counterpart: `cmd/cli/kubectl-kyverno/policy/load.go` and `exception/load.go` (1.19). Upstream tells three outcomes
+//! apart: a document is used, is dropped (the rest of the run goes on without it), or ends the whole run ([`Refused`]).
+//! The schemas of kinds that are not decided here are not checked.
+
+use std::sync::Arc;
+
+use super::{
+    CelPolicyException, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding, ValidatingPolicy,
+    decode::{Decoder, Style},
+    located::{Origin, Spanned, Text, place},
+};
+use crate::{
+    diagnostic::{Code, Diagnostic, FileId, Span},
+    yaml::{self, Node, Tree},
+};
+
+/// What is read from policy and exception files, each kind in the order of the files.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// ClusterPolicies and Policies.
+    pub policies: Vec<Arc<Policy>>,
+    /// ValidatingPolicies and NamespacedValidatingPolicies.
+    pub validating_policies: Vec<Arc<ValidatingPolicy>>,
+    /// Exceptions to ClusterPolicies and Policies.
+    pub exceptions: Vec<Arc<PolicyException>>,
+    /// Exceptions to CEL policies.
+    pub cel_exceptions: Vec<Arc<CelPolicyException>>,
+    /// ValidatingAdmissionPolicies.
+    pub vaps: Vec<Arc<ValidatingAdmissionPolicy>>,
+    /// Their bindings.
+    pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
+    /// Policies of kinds that are recognised and not decided.
+    pub unsupported: Vec<Unsupported>,
+    /// Documents that are left out because of a mistake.
+    pub dropped: Vec<Dropped>,
+    /// The first document that ends a run of `kyverno test`.
+    pub refused: Option<Refused>,
+    /// What is wrong.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A policy of a kind that is recognised and not decided.
+#[derive(Debug, Clone)]
+pub struct Unsupported {
+    /// The API version.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// The name; empty where there is none.
+    pub name: String,
+    /// The namespace; empty where there is none.
+    pub namespace: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// A document that is left out because of a mistake.
+#[derive(Debug, Clone)]
+pub struct Dropped {
+    /// The kind; empty where there is none.
+    pub kind: String,
+    /// The name; empty where there is none.
+    pub name: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Why a document ends the run of `kyverno test`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// The reason.
+    pub reason: Refusal,
+    /// Where.
+    pub span: Span,
+}
+
+/// The reasons for which `kyverno test` ends a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// A field that the schema does not have.
+    UnknownField,
+    /// A kind that is no policy.
+    Kind,
+    /// An exception file with a mistake.
+    Exception,
+}
+
+/// What a file is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// `policies` of a suite.
+    Policies,
+    /// `exceptions` of a suite.
+    Exceptions,
+}
+
+/// The kinds that are decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Policy(PolicyKind),
+    ValidatingPolicy { namespaced: bool },
+    Exception,
+    CelException,
+    Vap,
+    Binding,
+}
+
+/// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
+const UNSUPPORTED: [(&str, &str, &[&str]); 15] = [
+    (
+        "policies.kyverno.io",
+        "ImageValidatingPolicy",
+        &["v1alpha1", "v1beta1", "v1"],
+    ),
+    (
+        "policies.kyverno.io",
+        "NamespacedImageValidatingPolicy",
+        &["v1beta1", "v1"],
+    ),
+    ("policies.kyverno.io", "MutatingPolicy", &["v1alpha1", "v1beta1", "v1"]),
+    ("policies.kyverno.io", "NamespacedMutatingPolicy", &["v1beta1", "v1"]),
+    (
+        "policies.kyverno.io",
+        "GeneratingPolicy",
+        &["v1alpha1", "v1beta1", "v1"],
+    ),
+    ("policies.kyverno.io", "NamespacedGeneratingPolicy", &["v1beta1", "v1"]),
+    ("policies.kyverno.io", "DeletingPolicy", &["v1alpha1", "v1beta1", "v1"]),
+    ("policies.kyverno.io", "NamespacedDeletingPolicy", &["v1beta1", "v1"]),
+    ("kyverno.io", "CleanupPolicy", &["v2beta1", "v2"]),
+    ("kyverno.io", "ClusterCleanupPolicy", &["v2beta1", "v2"]),
+    // The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which has v1alpha1 only.
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", &["v1alpha1"]),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        &["v1alpha1"],
+    ),
+    ("kyverno.io", "GlobalContextEntry", &[]),
+    ("kyverno.io", "UpdateRequest", &[]),
+    ("wgpolicyk8s.io", "PolicyReport", &[]),
+];
+
+/// What is to be done with a document of some group, version and kind.
+enum Decision {
+    Decode(Known),
+    Unsupported,
+    /// No version of this kind.
+    Version(&'static [&'static str]),
+    NotAPolicy,
+    Unknown,
+}
+
+fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision {
+    let versions: &'static [&'static str];
+    let known = match (group, kind) {
+        ("kyverno.io", "ClusterPolicy") => {
+            versions = &["v1", "v2beta1"];
+            Known::Policy(PolicyKind::ClusterPolicy)
+        }
+        ("kyverno.io", "Policy") => {
+            versions = &["v1", "v2beta1"];
+            Known::Policy(PolicyKind::Policy)
+        }
+        ("policies.kyverno.io", "ValidatingPolicy") => {
+            versions = &["v1alpha1", "v1beta1", "v1"];
+            Known::ValidatingPolicy { namespaced: false }
+        }
+        ("policies.kyverno.io", "NamespacedValidatingPolicy") => {
+            versions = &["v1beta1", "v1"];
+            Known::ValidatingPolicy { namespaced: true }
+        }
+        ("kyverno.io", "PolicyException") => {
+            versions = &["v2", "v2beta1"];
+            Known::Exception
+        }
+        ("policies.kyverno.io", "PolicyException") => {
+            versions = &["v1alpha1", "v1beta1", "v1"];
+            Known::CelException
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            versions = &["v1"];
+            Known::Vap
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            versions = &["v1"];
+            Known::Binding
+        }
+        _ => {
+            let found = UNSUPPORTED.iter().find(|known| known.0 == group && known.1 == kind);
+            return match found {
+                Some((_, _, [])) => Decision::NotAPolicy,
+                Some((_, _, versions)) if versions.contains(&version) => Decision::Unsupported,
+                Some((_, _, versions)) => Decision::Version(versions),
+                None if built_in(group) => Decision::NotAPolicy,
+                None => Decision::Unknown,
+            };
+        }
+    };
+    if !versions.contains(&version) {
+        return Decision::Version(versions);
+    }
+    let exception = matches!(known, Known::Exception | Known::CelException);
+    match purpose {
+        Purpose::Policies => Decision::Decode(known),
+        Purpose::Exceptions if exception => Decision::Decode(known),
+        Purpose::Exceptions => Decision::NotAPolicy,
+    }
+}
+
+/// Whether the group is one of Kubernetes' own.
+fn built_in(group: &str) -> bool {
+    group.ends_with(".k8s.io") || matches!(group, "" | "apps" | "autoscaling" | "batch" | "policy" | "extensions")
+}
+
+/// Reads the documents of one file.
+pub fn load(stream: yaml::Stream, file: FileId, purpose: Purpose, loaded: &mut Loaded) {
+    if let Some(error) = stream.error() {
+        loaded.diagnostics.push(Diagnostic::from_yaml(file, error));
+        if purpose == Purpose::Exceptions {
+            refuse(loaded, Refusal::Exception, Span::point(file, 0));
+        }
+        return;
+    }
+    for (number, document) in stream.into_documents().into_iter().enumerate() {
+        let span = place(file, document.span());
+        let origin = Origin {
+            file,
+            document: number,
+            span,
+        };
+        match document.into_tree() {
+            Ok(tree) => {
+                let tree = Arc::new(tree);
+                let place = place(file, tree.root().span());
+                let origin = Origin { span: place, ..origin };
+                Load {
+                    purpose,
+                    tree: &tree,
+                    origin,
+                    item: false,
+                    loaded,
+                }
+                .document(tree.root());
+            }
+            Err(error) => {
+                loaded.diagnostics.push(Diagnostic::from_yaml(file, &error));
+                drop_document(loaded, purpose, String::new(), String::new(), origin);
+            }
+        }
+    }
+}
+
+fn refuse(loaded: &mut Loaded, reason: Refusal, span: Span) {
+    loaded.refused.get_or_insert(Refused { reason, span });
+}
+
+fn drop_document(loaded: &mut Loaded, purpose: Purpose, kind: String, name: String, origin: Origin) {
+    if purpose == Purpose::Exceptions {
+        refuse(loaded, Refusal::Exception, origin.span);
+    }
+    loaded.dropped.push(Dropped { kind, name, origin });
+}
+
+/// One document or one item of a list on its way.
+struct Load<'l, 't> {
+    purpose: Purpose,
+    tree: &'t Arc<Tree>,
+    origin: Origin,
+    /// Whether it is an item of a list: nothing ends the run then.
+    item: bool,
+    loaded: &'l mut Loaded,
+}
+
+impl<'t> Load<'_, 't> {
+    fn document(&mut self, node: Node<'t>) {
+        let file = self.origin.file;
+        if node.as_map().is_none() {
+            let message = "expected an object with `apiVersion` and `kind`";
+            self.reject(Code::WrongType, self.origin.span, message.to_owned());
+            return;
+        }
+        let text = |key: &str| -> Option<Text> {
+            let node = node.get(key)?;
+            Some(Spanned::new(node.as_str()?.to_owned(), place(file, node.span())))
+        };
+        let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
+            let missing = if text("kind").is_none() { "kind" } else { "apiVersion" };
+            let first = node.as_map().and_then(|map| map.at(0)).map(|entry| entry.key_span);
+            let span = first.map_or(self.origin.span, |span| place(file, span));
+            self.reject(Code::MissingField, span, format!("the document has no `{missing}`"));
+            return;
+        };
+        if api_version.value == "v1" && kind.value == "List" && self.purpose == Purpose::Policies && !self.item {
+            self.list(node);
+            return;
+        }
+        let (group, version) = api_version.value.split_once('/').unwrap_or(("", &api_version.value));
+        match decide(group, version, &kind.value, self.purpose) {
+            Decision::Decode(known) => self.decode(known, &api_version.value, node, &kind.value),
+            Decision::Unsupported => self.loaded.unsupported.push(Unsupported {
+                api_version: api_version.value,
+                kind: kind.value,
+                name: member(node, "name"),
+                namespace: member(node, "namespace"),
+                origin: self.origin,
+            }),
+            Decision::Version(versions) => {
+                let message = format!("there is no version `{version}` of `{}` in `{group}`", kind.value);
+                // A version that Kubernetes has and Kyverno does not take ends the run upstream.
+                let fatal = kind.value.starts_with("ValidatingAdmission");
+                let help = format!("write {}", choices(versions));
+                self.wrong_kind(api_version.span, message, help, fatal);
+            }
+            Decision::NotAPolicy => {
+                let wanted = match self.purpose {
+                    Purpose::Policies => "a policy",
+                    Purpose::Exceptions => "a policy exception",
+                };
+                let message = format!("`{}` of `{}` is not {wanted}", kind.value, api_version.value);
+                let help = match self.purpose {
+                    Purpose::Policies => "list objects under `resources`, exceptions under `exceptions`",
+                    Purpose::Exceptions => "list policies under `policies`, objects under `resources`",
+                };
+                self.wrong_kind(kind.span, message, help.to_owned(), true);
+            }
+            Decision::Unknown => {
+                let message = format!("the kind `{}` of `{}` is not known", kind.value, api_version.value);
+                let help =
+                    "policies are of the groups `kyverno.io`, `policies.kyverno.io` and `admissionregistration.k8s.io`";
+                self.wrong_kind(kind.span, message, help.to_owned(), false);
+            }
+        }
+    }
+
+    fn list(&mut self, node: Node<'t>) {
+        let Some(items) = node.get("items").and_then(Node::as_seq) else {
+            return;
+        };
+        for item in items.iter() {
+            let span = place(self.origin.file, item.span());
+            Load {
+                purpose: self.purpose,
+                tree: self.tree,
+                origin: Origin { span, ..self.origin },
+                item: true,
+                loaded: self.loaded,
+            }
+            .document(item);
+        }
+    }
+
+    fn reject(&mut self, code: Code, span: Span, message: String) {
+        self.loaded.diagnostics.push(Diagnostic::at(code, span, message));
+        drop_document(self.loaded, self.purpose, String::new(), String::new(), self.origin);
+    }
+
+    fn wrong_kind(&mut self, span: Span, message: String, help: String, fatal: bool) {
+        let diagnostic = Diagnostic::at(Code::WrongKind, span, message).with_help(help);
+        self.loaded.diagnostics.push(diagnostic);
+        if fatal && !self.item {
+            refuse(self.loaded, Refusal::Kind, span);
+        }
+        drop_document(self.loaded, self.purpose, String::new(), String::new(), self.origin);
+    }
+
+    fn decode(&mut self, known: Known, api_version: &str, node: Node<'t>, kind: &str) {
+        let mut decoder = Decoder::new(self.tree, self.origin.file, Style::Schema);
+        let origin = self.origin;
+        let d = &mut decoder;
+        let decoded = match known {
+            Known::Policy(kind) => Policy::decode(kind, api_version, d, node, origin).map(Any::Policy),
+            Known::ValidatingPolicy { namespaced } => {
+                ValidatingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::ValidatingPolicy)
+            }
+            Known::Exception => PolicyException::decode(api_version, d, node, origin).map(Any::Exception),
+            Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
+            Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin).map(Any::Vap),
+            Known::Binding => ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding),
+        };
+        let name = member(node, "name");
+        if name.is_empty() && !self.item {
+            let first = node.get("metadata").map_or(node.span(), Node::span);
+            let span = place(origin.file, first);
+            decoder.error(Diagnostic::at(
+                Code::MissingField,
+                Span::new(span.file, span.start, span.start),
+                "`metadata.name` is required and missing",
+            ));
+        }
+        let findings = decoder.finish();
+        let first = findings.diagnostics.first().and_then(|diagnostic| diagnostic.primary);
+        self.loaded.diagnostics.extend(findings.diagnostics);
+        if findings.unknown && !self.item {
+            refuse(self.loaded, Refusal::UnknownField, first.unwrap_or(origin.span));
+        }
+        match decoded.filter(|_| !findings.unknown && !findings.invalid) {
+            Some(any) => any.add(self.loaded),
+            None => drop_document(self.loaded, self.purpose, kind.to_owned(), name, origin),
+        }
+    }
+}
+
+enum Any {
+    Policy(Policy),
+    ValidatingPolicy(ValidatingPolicy),
+    Exception(PolicyException),
+    CelException(CelPolicyException),
+    Vap(ValidatingAdmissionPolicy),
+    Binding(ValidatingAdmissionPolicyBinding),
+}
+
+impl Any {
+    fn add(self, loaded: &mut Loaded) {
+        match self {
+            Self::Policy(policy) => loaded.policies.push(Arc::new(policy)),
+            Self::ValidatingPolicy(policy) => loaded.validating_policies.push(Arc::new(policy)),
+            Self::Exception(exception) => loaded.exceptions.push(Arc::new(exception)),
+            Self::CelException(exception) => loaded.cel_exceptions.push(Arc::new(exception)),
+            Self::Vap(policy) => loaded.vaps.push(Arc::new(policy)),
+            Self::Binding(binding) => loaded.bindings.push(Arc::new(binding)),
+        }
+    }
+}
+
+/// A string of the metadata.
+fn member(node: Node<'_>, key: &str) -> String {
+    let found = node.get("metadata").and_then(|metadata| metadata.get(key));
+    found.and_then(Node::as_str).unwrap_or_default().to_owned()
+}
+
+/// Words as a choice: `a`, `b` or `c`.
+fn choices(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    quoted.join(" or ")
+}

@@ -1,0 +1,122 @@
+//! `matchConstraints` and `matchResources` of native policies and of ValidatingPolicies.
+//!
+//! Upstream counterpart: `MatchResources` of `k8s.io/api/admissionregistration/v1`.
+
+use std::sync::Arc;
+
+use super::{
+    decode::{Decoder, Style},
+    located::{Spanned, Text},
+    selector::decode_selector,
+};
+use crate::{
+    diagnostic::{Diagnostic, FileId, Sources, Span},
+    kube::{LabelSelector, ResourcePattern, RuleWithOperations, Scope},
+    value::Value,
+    yaml::{self, Node, Tree},
+};
+
+/// Whether a rule also means the other versions in which the same objects are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MatchPolicy {
+    /// Only what is listed.
+    Exact,
+    /// What is listed, and the same under another name.
+    Equivalent,
+}
+
+/// Which requests a policy is about.
+#[derive(Debug, Clone)]
+pub struct MatchConstraints {
+    /// Labels of the namespace.
+    pub namespace_selector: Option<Spanned<LabelSelector>>,
+    /// Labels of the object, new or old.
+    pub object_selector: Option<Spanned<LabelSelector>>,
+    /// One of these must match; none means everything.
+    pub resource_rules: Vec<NamedRule>,
+    /// None of these may match.
+    pub exclude_resource_rules: Vec<NamedRule>,
+    /// How rules are read; absent is the API's default, `Equivalent`.
+    pub match_policy: Option<Spanned<MatchPolicy>>,
+    /// Where the block stands.
+    pub span: Span,
+}
+
+/// A rule with names.
+#[derive(Debug, Clone)]
+pub struct NamedRule {
+    /// Names of which the request must have one; none means any.
+    pub resource_names: Vec<String>,
+    /// Operations and resources.
+    pub rule: RuleWithOperations,
+    /// Where the rule stands.
+    pub span: Span,
+}
+
+fn values(texts: Vec<Text>) -> Vec<String> {
+    texts.into_iter().map(|text| text.value).collect()
+}
+
+impl NamedRule {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let rule = Self {
+            resource_names: values(fields.strings("resourceNames")),
+            rule: RuleWithOperations {
+                operations: values(fields.strings("operations")),
+                api_groups: values(fields.strings("apiGroups")),
+                api_versions: values(fields.strings("apiVersions")),
+                resources: fields
+                    .strings("resources")
+                    .iter()
+                    .map(|text| ResourcePattern::from_text(text))
+                    .collect(),
+                scope: fields
+                    .string("scope")
+                    .map_or(Scope::All, |text| Scope::from_text(&text)),
+            },
+            span: fields.span(),
+        };
+        fields.finish();
+        Some(rule)
+    }
+}
+
+impl MatchConstraints {
+    /// Reads the block; mistakes are the decoder's to keep.
+    pub(crate) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let policies = [("Exact", MatchPolicy::Exact), ("Equivalent", MatchPolicy::Equivalent)];
+        let constraints = Self {
+            namespace_selector: fields.optional("namespaceSelector", decode_selector),
+            object_selector: fields.optional("objectSelector", decode_selector),
+            resource_rules: fields.list("resourceRules", NamedRule::decode),
+            exclude_resource_rules: fields.list("excludeResourceRules", NamedRule::decode),
+            match_policy: fields.word("matchPolicy", &policies),
+            span: fields.span(),
+        };
+        fields.finish();
+        Some(constraints)
+    }
+
+    /// Reads a block that stands alone, with everything that is wrong with it.
+    pub fn from_node(tree: &Arc<Tree>, node: Node<'_>, file: FileId) -> (Option<Self>, Vec<Diagnostic>) {
+        let mut decoder = Decoder::new(tree, file, Style::Schema);
+        let block = Self::decode(&mut decoder, tree.node(node.id()));
+        (block, decoder.finish().diagnostics)
+    }
+
+    /// Reads a block from a value. Places of diagnostics refer to the value's JSON text.
+    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
+        let text = value.to_json();
+        let mut sources = Sources::new();
+        let file = sources.add("value", text.as_str());
+        match yaml::read_first(&text, yaml::Mode::Lax, &yaml::Limits::default()) {
+            Ok(tree) => {
+                let tree = Arc::new(tree);
+                Self::from_node(&tree, tree.root(), file)
+            }
+            Err(error) => (None, vec![Diagnostic::from_yaml(file, &error)]),
+        }
+    }
+}
