@@ -4,7 +4,7 @@
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`.
 
 use super::{
-    decl::{CostEstimator, CostFunction, Function},
+    decl::{ArgumentCost, CostEstimator, CostFunction, Function},
     library::sizes,
     profile::Behaviour,
     val::Val,
@@ -26,6 +26,8 @@ pub(crate) enum CallCost {
     Default(DefaultCost),
     /// The overload's own function.
     Overload(CostFunction),
+    /// The overload's own function of the arguments.
+    Arguments(ArgumentCost),
     /// The function's estimator, asked with an overload id; the default where it has no answer.
     Function(CostEstimator, &'static str, DefaultCost),
 }
@@ -77,11 +79,24 @@ impl CallCost {
         if let Some(cost) = overload.and_then(|overload| overload.cost) {
             return CallCost::Overload(cost);
         }
+        if let Some(cost) = overload.and_then(|overload| overload.cost_of_arguments) {
+            return CallCost::Arguments(cost);
+        }
         let id = overload.map_or("", |overload| overload.id);
         let default = default_cost(id, behaviour);
         match function.cost {
             Some(estimate) => CallCost::Function(estimate, id, default),
             None => CallCost::Default(default),
+        }
+    }
+
+    /// What a call will cost, where its arguments tell.
+    #[inline]
+    pub(crate) fn before(&self, args: &[Val<'_>]) -> Option<u64> {
+        match self {
+            CallCost::Default(default) => Some(default.charge(args)),
+            CallCost::Arguments(cost) => Some(cost(args)),
+            CallCost::Overload(_) | CallCost::Function(..) => None,
         }
     }
 
@@ -91,6 +106,7 @@ impl CallCost {
         match self {
             CallCost::Default(default) => default.charge(args),
             CallCost::Overload(cost) => cost(args, result),
+            CallCost::Arguments(cost) => cost(args),
             CallCost::Function(estimate, id, default) => {
                 estimate(id, args, result).unwrap_or_else(|| default.charge(args))
             }

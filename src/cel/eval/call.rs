@@ -1,6 +1,6 @@
 //! Calling functions: arguments, dispatch, cost.
 
-use super::Machine;
+use super::{COST_LIMIT_EXCEEDED, Machine};
 use crate::{
     cel::{
         context::Context,
@@ -31,7 +31,7 @@ impl<'a> Machine<'a> {
             if args[i].is_error() && !call.non_strict && failed.is_none() {
                 failed = Some(args[i]);
                 if stops && i + 1 < call.args.len() {
-                    self.stopped_early = true;
+                    self.stop_early();
                     let value = args[i];
                     self.charge_stopped_call(call, value);
                     self.observe_value(id, value);
@@ -39,8 +39,18 @@ impl<'a> Machine<'a> {
                 }
             }
         }
-        let value = failed.unwrap_or_else(|| invoke(&self.context, call, args));
-        if self.counting {
+        let paid = if self.counting { call.cost.before(args) } else { None };
+        if let Some(price) = paid {
+            self.charge_call(&call.args, price);
+        }
+        let value = match failed {
+            Some(error) => error,
+            None if self.cancelled => Val::Error(COST_LIMIT_EXCEEDED),
+            // Not every function has a price by the size of what it reads.
+            None if !self.context.spend(args.iter().map(Val::text_len).sum()) => self.context.exhausted(),
+            None => invoke(&self.context, call, args),
+        };
+        if self.counting && paid.is_none() {
             let price = call.cost.charge(args, &value);
             self.charge_call(&call.args, price);
         }

@@ -1,7 +1,7 @@
 //! Making lists, maps and messages.
 
 use super::{Machine, same_go_key};
-use crate::cel::{ast::Name, cost, print, program::*, val::Val, wrapper};
+use crate::cel::{ast::Name, cost, program::*, val::Val, wrapper};
 
 impl<'a> Machine<'a> {
     #[inline(never)]
@@ -17,14 +17,16 @@ impl<'a> Machine<'a> {
                     other => {
                         value = self.context.error(format_args!(
                             "cannot initialize optional list element from non-optional value {}",
-                            print::go_display(other)
+                            self.context.display(other)
                         ));
                     }
                 }
             }
             if value.is_error() {
                 failed = Some(value);
-                self.stopped_early |= i + 1 < elements.len();
+                if i + 1 < elements.len() {
+                    self.stop_early();
+                }
                 break;
             }
             items.push(value);
@@ -51,7 +53,7 @@ impl<'a> Machine<'a> {
             let key = self.eval(key);
             if key.is_error() {
                 failed = Some(key);
-                self.stopped_early = true;
+                self.stop_early();
                 break;
             }
             let mut value = self.eval(value);
@@ -65,15 +67,17 @@ impl<'a> Machine<'a> {
                     other => {
                         value = self.context.error(format_args!(
                             "cannot initialize optional entry '{}' from non-optional value {}",
-                            print::go_display(key),
-                            print::go_display(other)
+                            self.context.display(key),
+                            self.context.display(other)
                         ));
                     }
                 }
             }
             if value.is_error() {
                 failed = Some(value);
-                self.stopped_early |= i + 1 < entries.len();
+                if i + 1 < entries.len() {
+                    self.stop_early();
+                }
                 break;
             }
             match made.iter_mut().find(|(known, _)| same_go_key(known, &key)) {
