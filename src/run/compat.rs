@@ -102,13 +102,15 @@ fn judge_key(
         cases.push(case(rule, operation, outcome, reason, None));
         return;
     }
+    // Silence is printed only where nothing of the resource was printed before.
+    let before = cases.len();
     for response in answers {
         let mut selected = response
             .rules
             .iter()
             .filter(|answer| answers_for(row, response, &answer.rule))
             .peekable();
-        if selected.peek().is_none() {
+        if selected.peek().is_none() && cases.len() == before {
             cases.push(case(rule.clone(), response.operation, Outcome::Pass, EXCLUDED, None));
         }
         for answer in selected {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Settings, surroundings::Surroundings};
 use crate::{
     diagnostic::{Code, Diagnostic},
-    kube::Operation,
+    kube::{LabelSelector, Operation},
     kyverno::{
         autogen,
         classic_policy::CompiledPolicy,
@@ -15,7 +15,7 @@ use crate::{
         response::RuleResponse,
         validating_policy::{Answer, CompiledValidatingPolicy},
     },
-    policy::Mode,
+    policy::{MatchConstraints, Mode, Spanned},
     suite::{Named, Resource, Suite},
 };
 
@@ -136,6 +136,11 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                         vec![compiled.decide_payload(resource.object.root(), &surroundings.mocks)]
                     }
                     (_, Answer::Rule(rule)) => vec![rule],
+                    // Upstream drops the silence of policies with a plain match block, so that autogen's other variants
+                    // do not show (`processor/policy_processor.go` `hasSelector`).
+                    (_, Answer::NoMatch(_)) if settings.compat && compiled.constraints().is_some_and(is_plain) => {
+                        continue;
+                    }
                     (_, Answer::NoMatch(_)) => Vec::new(),
                 };
                 answer(compiled.name(), kind, compiled.is_scored(), false, rules);
@@ -214,6 +219,17 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
             .collect(),
         validating,
     }
+}
+
+/// Whether a match block is nothing but one resource rule.
+fn is_plain(constraints: &MatchConstraints) -> bool {
+    let selects = |selector: &Option<Spanned<LabelSelector>>| {
+        selector.as_ref().is_some_and(|selector| !selector.value.is_empty())
+    };
+    !selects(&constraints.namespace_selector)
+        && !selects(&constraints.object_selector)
+        && constraints.exclude_resource_rules.is_empty()
+        && matches!(&constraints.resource_rules[..], [rule] if rule.resource_names.is_empty())
 }
 
 /// The operation that the values ask for, else CREATE.

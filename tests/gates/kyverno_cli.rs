@@ -1,0 +1,239 @@
+//! What the Kyverno 1.19 CLI computes and prints on the public suites: `kyvtest run --compat`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::LazyLock,
+};
+
+use kyvtest::{
+    cel::time::Timestamp,
+    kube::Discovery,
+    run::{self, Settings, SuiteRun},
+    suite::{self, BuiltInScopes, Disk, Options},
+};
+use rayon::prelude::*;
+use serde::Deserialize;
+
+use crate::support::{Gate, jsonl, shared};
+
+/// One answer of the engine.
+#[derive(Debug, Deserialize)]
+struct Line {
+    suite: String,
+    doc: usize,
+    op: Option<String>,
+    key: String,
+    pol: Option<String>,
+    pk: Option<String>,
+    rule: Option<String>,
+    body: Option<String>,
+    st: String,
+    #[serde(default)]
+    msg: String,
+    #[serde(default)]
+    unstable: bool,
+}
+
+/// One printed line.
+#[derive(Debug, Deserialize)]
+struct Check {
+    suite: String,
+    doc: usize,
+    row: usize,
+    pol: String,
+    rule: Option<String>,
+    shown_rule: Option<String>,
+    key: String,
+    #[serde(default)]
+    result: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    unstable: bool,
+}
+
+/// The suites of the corpus, run once for all gates, by path below the corpus and document.
+static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
+    let Some(corpus) = shared("corpus") else {
+        return BTreeMap::new();
+    };
+    let settings = Settings {
+        compat: true,
+        discovery: Discovery::kubernetes(),
+        now: Timestamp::parse("2026-11-16T00:00:00Z"),
+    };
+    let options = Options {
+        file_name: "kyverno-test.yaml",
+        accept_file: false,
+        scopes: &BuiltInScopes,
+        own_crds: true,
+        sidecar: false,
+    };
+    let files = suite::discover(&Disk, &corpus.display().to_string(), &options).expect("the corpus is a folder");
+    files
+        .par_iter()
+        .flat_map_iter(|file| suite::load(&Disk, file, &options))
+        .map(|suite| {
+            let path = Path::new(&suite.path)
+                .strip_prefix(&corpus)
+                .unwrap_or(Path::new(&suite.path));
+            (
+                (path.display().to_string(), suite.document),
+                run::run(&suite, &settings),
+            )
+        })
+        .collect()
+});
+
+/// Whether the answers of a policy are in scope: CEL in all its forms.
+fn in_scope(line: &Line) -> bool {
+    match line.pk.as_deref() {
+        Some("ValidatingPolicy" | "NamespacedValidatingPolicy") => true,
+        Some("ClusterPolicy" | "Policy") => line.body.as_deref() == Some("validate.cel"),
+        _ => false,
+    }
+}
+
+type Answers<'r> = Vec<(&'r str, &'r str, &'r str)>;
+
+/// Our answers to the question that a line answers: rule, status, message.
+fn answers(line: &Line) -> Answers<'static> {
+    let Some(run) = RUNS.get(&(line.suite.clone(), line.doc)) else {
+        return Vec::new();
+    };
+    run.responses
+        .iter()
+        .filter(|response| {
+            response.run.map(|operation| operation.as_str()) == line.op.as_deref()
+                && Some(response.policy.as_str()) == line.pol.as_deref()
+                && response.key.to_string() == line.key
+        })
+        .flat_map(|response| &response.rules)
+        .map(|answer| (answer.rule.as_str(), answer.status.as_str(), answer.message.as_str()))
+        .collect()
+}
+
+fn lines() -> Option<Vec<(String, Line)>> {
+    let path = shared("golden/kyverno-cli/engine.jsonl")?;
+    let lines: Vec<Line> = jsonl(&path);
+    let mut seen = BTreeMap::new();
+    let lines = lines
+        .into_iter()
+        // A response without rules has nothing to compare, except that there are none, which `checks` shows.
+        .filter(|line| in_scope(line) && !line.unstable && line.st != "none" && line.st != "nothing")
+        .map(|line| {
+            let id = format!(
+                "{}#{} {} {} {} {}",
+                line.suite,
+                line.doc,
+                line.op.as_deref().unwrap_or("-"),
+                line.pol.as_deref().unwrap_or("-"),
+                line.rule.as_deref().unwrap_or("-"),
+                line.key
+            );
+            let count = seen.entry(id.clone()).and_modify(|n| *n += 1).or_insert(0);
+            (if *count == 0 { id } else { format!("{id} ({count})") }, line)
+        })
+        .collect();
+    Some(lines)
+}
+
+#[test]
+fn engine_status() {
+    let Some(lines) = lines() else { return };
+    Gate {
+        name: "kyverno-cli-status",
+        rows: 2600,
+    }
+    .run(
+        &lines,
+        |(id, _)| id.clone(),
+        |(_, line)| {
+            let rule = line.rule.as_deref().unwrap_or_default();
+            let ours: BTreeSet<&str> = answers(line).iter().filter(|a| a.0 == rule).map(|a| a.1).collect();
+            if ours.contains(line.st.as_str()) {
+                return Ok(());
+            }
+            Err(format!("want {} ({}), got {ours:?}", line.st, line.msg))
+        },
+    );
+}
+
+#[test]
+fn engine_message() {
+    let Some(lines) = lines() else { return };
+    Gate {
+        name: "kyverno-cli-message",
+        rows: 2600,
+    }
+    .run(
+        &lines,
+        |(id, _)| id.clone(),
+        |(_, line)| {
+            let rule = line.rule.as_deref().unwrap_or_default();
+            let ours: Vec<&str> = answers(line).iter().filter(|a| a.0 == rule).map(|a| a.2).collect();
+            if ours.contains(&line.msg.as_str()) {
+                return Ok(());
+            }
+            Err(format!("want {:?}, got {ours:?}", line.msg))
+        },
+    );
+}
+
+#[test]
+fn checks() {
+    let (Some(path), Some(lines)) = (shared("golden/kyverno-cli/checks.jsonl"), lines()) else {
+        return;
+    };
+    let policies: BTreeSet<(&str, usize, &str)> = lines
+        .iter()
+        .filter_map(|(_, line)| Some((line.suite.as_str(), line.doc, line.pol.as_deref()?)))
+        .collect();
+    let checks: Vec<Check> = jsonl(&path);
+    // `Excluded` beside another line of the same row and resource depends on Go's map order.
+    let answered: BTreeSet<(String, usize, usize, String)> = checks
+        .iter()
+        .filter(|check| check.reason != "Excluded")
+        .map(|check| (check.suite.clone(), check.doc, check.row, check.key.clone()))
+        .collect();
+    let mut seen = BTreeMap::new();
+    let checks: Vec<(String, Check)> = checks
+        .into_iter()
+        .filter(|check| policies.contains(&(check.suite.as_str(), check.doc, check.pol.as_str())) && !check.unstable)
+        .filter(|check| {
+            let place = (check.suite.clone(), check.doc, check.row, check.key.clone());
+            check.reason != "Excluded" || !answered.contains(&place)
+        })
+        .map(|check| {
+            let rule = check.shown_rule.as_deref().or(check.rule.as_deref()).unwrap_or("-");
+            let id = format!("{}#{} {} {rule} {}", check.suite, check.doc, check.row, check.key);
+            let count = seen.entry(id.clone()).and_modify(|n| *n += 1).or_insert(0);
+            (if *count == 0 { id } else { format!("{id} ({count})") }, check)
+        })
+        .collect();
+    Gate {
+        name: "kyverno-cli-checks",
+        rows: 2000,
+    }
+    .run(
+        &checks,
+        |(id, _)| id.clone(),
+        |(_, check)| {
+            let Some(run) = RUNS.get(&(check.suite.clone(), check.doc)) else {
+                return Err("the suite was not run".to_owned());
+            };
+            let ours: Vec<(&str, &str)> = run
+                .cases
+                .iter()
+                .filter(|case| case.row == check.row && case.resource.to_string() == check.key)
+                .map(|case| (case.outcome.printed(), case.reason.as_str()))
+                .collect();
+            let want = (check.result.as_str(), check.reason.as_str());
+            if ours.contains(&want) || (ours.is_empty() && check.result.is_empty()) {
+                return Ok(());
+            }
+            Err(format!("want {want:?}, got {ours:?}"))
+        },
+    );
+}
