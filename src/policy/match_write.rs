@@ -80,7 +80,7 @@ impl ResourceDescription {
     fn write(&self, builder: &mut Builder) {
         builder.begin_map();
         list(builder, "kinds", &self.kinds, |builder, kind| {
-            builder.string(&kind.text)
+            builder.string(&kind.text);
         });
         if let Some(name) = &self.name {
             string(builder, "name", name);
@@ -125,7 +125,7 @@ fn write_selector(builder: &mut Builder, selector: &LabelSelector) {
         string(builder, "key", &expression.key);
         string(builder, "operator", &expression.word);
         list(builder, "values", &expression.values, |builder, value| {
-            builder.string(value)
+            builder.string(value);
         });
         builder.end();
     });

@@ -27,10 +27,14 @@ pub(super) fn is_address(path: &str) -> bool {
     path.starts_with("http://") || path.starts_with("https://")
 }
 
+/// What follows the last dot of a file's name, in the case in which it is written: Go compares it so.
+fn extension(path: &str) -> &str {
+    base(path).rsplit_once('.').map_or("", |(_, extension)| extension)
+}
+
 /// Whether a file counts as YAML by its name.
 fn is_yaml(path: &str) -> bool {
-    let name = base(path);
-    name.ends_with(".yaml") || name.ends_with(".yml")
+    matches!(extension(path), "yaml" | "yml")
 }
 
 /// Reads every suite of a test file.

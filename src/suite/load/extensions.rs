@@ -107,14 +107,12 @@ impl Loader<'_> {
                 Some(name) if name.value != test.name() => {
                     let message = format!("the suite beside this file is `{}`, not `{}`", test.name(), name.value);
                     self.say(Diagnostic::at(Code::UnknownRow, name.span, message));
-                    continue;
                 }
                 None if documents > 1 => {
                     let message = "the test file has several suites: say which one is meant";
                     let start = Span::point(sidecar.span.file, sidecar.span.start);
                     let help = format!("add `suite: {}`", test.name());
                     self.say(Diagnostic::at(Code::MissingField, start, message).with_help(help));
-                    continue;
                 }
                 Some(_) | None => sidecars.push(sidecar),
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Loader, is_yaml};
+use super::{Loader, extension, is_yaml};
 use crate::{
     diagnostic::{Code, Diagnostic, Span},
     policy::{Text, place},
@@ -39,7 +39,7 @@ impl Loader<'_> {
 
     fn read_payload(&mut self, at: &Text, path: &str, any: bool) -> Option<Payload> {
         let bytes = self.bytes(at.span, path, &at.value)?;
-        let json = path.ends_with(".json") || !any;
+        let json = extension(path) == "json" || !any;
         if any && !json && !is_yaml(path) {
             let message = format!("the payload `{}` is neither `.json` nor `.yaml` nor `.yml`", at.value);
             self.say(Diagnostic::at(Code::WrongKind, at.span, message));
