@@ -190,7 +190,7 @@ fn a_sidecar() {
             .object
             .root()
             .at(&["metadata", "labels", "team"])
-            .and_then(|v| v.as_str()),
+            .and_then(kyvtest::value::Value::as_str),
         Some("blue")
     );
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     diagnostic::{FileId, Span},
-    yaml::{Node, Tree},
+    yaml::{Entries, Node, Tree},
 };
 
 /// Which of the two kinds.
@@ -444,7 +444,7 @@ impl Cel {
             param_ref: fields.optional("paramRef", ParamRef::decode),
             audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
             variables: fields.list("variables", Variable::decode),
-            is_empty: node.as_map().is_none_or(|map| map.is_empty()),
+            is_empty: node.as_map().is_none_or(Entries::is_empty),
             span,
         };
         fields.finish();

@@ -25,7 +25,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub(crate) fn decode<'t>(fields: &mut Fields<'t, '_>) -> Self {
+    pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Self {
         let owner = fields.span();
         let nowhere = Span::new(owner.file, owner.start, owner.start);
         let decoded = fields.optional("metadata", |decoder, node| {

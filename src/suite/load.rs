@@ -1,22 +1,24 @@
 //! Reads a suite and what it names, in the order of `runTest` (`commands/test/test.go`, 1.19).
 
+mod extensions;
+mod payloads;
+mod resources;
+
 use std::{io, sync::Arc};
 
 use super::{
-    Cluster, Context, Files, GlobalContextSource, OldObject, Options, Payload, Resource, SIDECAR, Sidecar, Suite, Test,
-    Upstream, UserInfo, Values, annotations,
+    Cluster, Context, Files, GlobalContextSource, Options, Suite, Test, Upstream, UserInfo, Values,
     files::{base, clean, join, parent, reason, resolve},
-    resource::{list_items, resource},
     values::ClusterResource,
 };
 use crate::{
-    diagnostic::{Code, Diagnostic, FileId, Severity, Sources, Span, nearest},
+    diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     policy::{
-        self, Loaded, Origin, Purpose, Spanned, Text,
+        self, Loaded, Purpose, Spanned, Text,
         decode::{Decoder, Findings, Style},
         place,
     },
-    value::{Builder, Document, Value},
+    value::{Document, Value},
     yaml::{self, Limits, Mode, Node, Stream, Tree},
 };
 
@@ -25,10 +27,14 @@ pub(super) fn is_address(path: &str) -> bool {
     path.starts_with("http://") || path.starts_with("https://")
 }
 
+/// What follows the last dot of a file's name, in the case in which it is written: Go compares it so.
+fn extension(path: &str) -> &str {
+    base(path).rsplit_once('.').map_or("", |(_, extension)| extension)
+}
+
 /// Whether a file counts as YAML by its name.
 fn is_yaml(path: &str) -> bool {
-    let name = base(path);
-    name.ends_with(".yaml") || name.ends_with(".yml")
+    matches!(extension(path), "yaml" | "yml")
 }
 
 /// Reads every suite of a test file.
@@ -490,254 +496,6 @@ impl Loader<'_> {
         self.suite.cluster = Some(cluster);
     }
 
-    /// Reads files of resources. The first path decides: if it is a folder, its files are read and the others are not.
-    fn resources(&mut self, paths: &[Text]) -> Vec<Resource> {
-        let mut resources = Vec::new();
-        let Some(first) = paths.first() else {
-            return resources;
-        };
-        let path = resolve(&self.folder, &first.value);
-        match self.files.is_folder(&path) {
-            Ok(true) => {
-                for other in paths.iter().skip(1) {
-                    let message = format!("`{}` is not read: the first path is a folder", other.value);
-                    let diagnostic = Diagnostic::at(Code::IgnoredValue, other.span, message);
-                    self.say(diagnostic.with_label(first.span, "only the files in this folder are read"));
-                }
-                let names = self.files.list(&path).unwrap_or_default();
-                for (name, _) in names.into_iter().filter(|(name, _)| is_yaml(name)) {
-                    let file = join(&path, &name);
-                    self.resource_file(first, &file, Missing::GoesOn, &mut resources);
-                }
-            }
-            Ok(false) | Err(_) => {
-                for (number, at) in paths.iter().enumerate() {
-                    let path = resolve(&self.folder, &at.value);
-                    let missing = if number == 0 { Missing::Aborts } else { Missing::GoesOn };
-                    self.resource_file(at, &path, missing, &mut resources);
-                }
-            }
-        }
-        resources
-    }
-
-    fn resource_file(&mut self, at: &Text, path: &str, missing: Missing, resources: &mut Vec<Resource>) {
-        let Some(bytes) = self.bytes(at.span, path, &at.value) else {
-            if missing == Missing::Aborts {
-                self.stop(Upstream::Aborts);
-            }
-            return;
-        };
-        let (stream, file) = self.stream(&bytes, path, Mode::Lax);
-        if let Some(error) = stream.error() {
-            let diagnostic = Diagnostic::from_yaml(file, error);
-            self.say(diagnostic);
-            self.stop(Upstream::Aborts);
-            return;
-        }
-        for (number, document) in stream.into_documents().into_iter().enumerate() {
-            let tree = match document.into_tree() {
-                Ok(tree) => tree,
-                Err(error) => {
-                    self.say(Diagnostic::from_yaml(file, &error));
-                    self.stop(Upstream::Aborts);
-                    continue;
-                }
-            };
-            let origin = Origin {
-                file,
-                document: number,
-                span: place(file, tree.root().span()),
-            };
-            self.object(tree.root(), origin, resources);
-        }
-    }
-
-    /// Adds an object, or the items of a list.
-    fn object(&mut self, node: Node<'_>, origin: Origin, resources: &mut Vec<Resource>) {
-        let Some((items, fallback)) = list_items(node) else {
-            return self.single(node, None, origin, resources);
-        };
-        let start = Span::point(origin.file, origin.span.start);
-        let kind = node.get("kind").and_then(Node::as_str).unwrap_or_default();
-        let message = format!("`{kind}` is a list: its items are read as single objects, `kyverno test` panics");
-        self.say(Diagnostic::at(Code::ListKind, start, message).with_help("write each item as a document of its own"));
-        self.stop(Upstream::Panics);
-        for item in items {
-            let span = place(origin.file, item.span());
-            self.single(item, fallback, Origin { span, ..origin }, resources);
-        }
-    }
-
-    fn single(
-        &mut self,
-        node: Node<'_>,
-        fallback: Option<super::resource::Fallback<'_>>,
-        origin: Origin,
-        resources: &mut Vec<Resource>,
-    ) {
-        let start = Span::point(origin.file, origin.span.start);
-        if node.as_map().is_none() {
-            let message = "expected an object with `apiVersion` and `kind`";
-            self.say(Diagnostic::at(Code::WrongType, start, message));
-            self.stop(Upstream::Aborts);
-            return;
-        }
-        let scopes = self.options.scopes;
-        let own = if self.options.own_crds {
-            self.crds.as_slice()
-        } else {
-            &[]
-        };
-        let cluster_wide = |group: &str, kind: &str| {
-            let own = own.iter().find(|crd| crd.0 == group && crd.1 == kind);
-            own.map_or_else(|| scopes.is_cluster_wide(group, kind), |crd| crd.2)
-        };
-        match resource(node, fallback, &cluster_wide, origin) {
-            Some(resource) => {
-                if resource.api_version.is_empty() {
-                    let message = format!("this `{}` has no `apiVersion`", resource.kind);
-                    let diagnostic = Diagnostic::at(Code::MissingField, start, message);
-                    self.say(diagnostic.with_severity(Severity::Warning));
-                }
-                resources.push(resource);
-            }
-            None => {
-                self.say(Diagnostic::at(Code::MissingField, start, "this resource has no `kind`"));
-                self.stop(Upstream::Aborts);
-            }
-        }
-    }
-
-    /// The resources without repetitions: the first of each group, kind, namespace and name counts.
-    fn distinct(&mut self, resources: Vec<Resource>) -> Vec<Resource> {
-        let mut distinct: Vec<Resource> = Vec::with_capacity(resources.len());
-        let mut seen = rustc_hash::FxHashMap::default();
-        for resource in resources {
-            let key = (
-                resource.group().to_owned(),
-                resource.kind.clone(),
-                resource.namespace.clone(),
-                resource.name.clone(),
-            );
-            if let Some(first) = seen.get(&key) {
-                let first: &Span = first;
-                let message = format!(
-                    "the {} `{}` is here a second time: it is not used",
-                    resource.kind,
-                    display_name(&resource)
-                );
-                let start = Span::point(resource.origin.file, resource.origin.span.start);
-                let diagnostic = Diagnostic::at(Code::DuplicateResource, start, message);
-                self.say(diagnostic.with_label(Span::point(first.file, first.start), "the first one is here"));
-                continue;
-            }
-            seen.insert(key, resource.origin.span);
-            distinct.push(resource);
-        }
-        distinct
-    }
-
-    /// An object among resources and targets alike makes Kyverno's fake client panic.
-    fn collisions(&mut self) {
-        let mut found = Vec::new();
-        for target in &self.suite.targets {
-            let same = |resource: &&Resource| {
-                resource.group() == target.group()
-                    && resource.kind == target.kind
-                    && resource.namespace == target.namespace
-                    && resource.name == target.name
-            };
-            if let Some(resource) = self.suite.resources.iter().find(same) {
-                let message = format!(
-                    "the {} `{}` is among `resources` and `targetResources`: `kyverno test` panics",
-                    target.kind,
-                    display_name(target)
-                );
-                let start = |origin: Origin| Span::point(origin.file, origin.span.start);
-                found.push(
-                    Diagnostic::at(Code::DuplicateResource, start(target.origin), message)
-                        .with_label(start(resource.origin), "the resource is here"),
-                );
-            }
-        }
-        if !found.is_empty() {
-            self.stop(Upstream::Panics);
-            self.suite.diagnostics.extend(found);
-        }
-    }
-
-    fn payloads(&mut self, test: &Test) {
-        for at in &test.json_payloads {
-            let payload = self.payload(at, true);
-            self.suite.json_payloads.extend(payload);
-        }
-        for at in &test.http_payloads {
-            let payload = self.payload(at, false);
-            self.suite.http_payloads.extend(payload);
-        }
-        for at in &test.envoy_payloads {
-            let payload = self.payload(at, false);
-            self.suite.envoy_payloads.extend(payload);
-        }
-    }
-
-    /// A payload: one object. `any` also admits YAML, by the file's name; the others are JSON.
-    fn payload(&mut self, at: &Text, any: bool) -> Option<Payload> {
-        let path = resolve(&self.folder, &at.value);
-        let payload = self.read_payload(at, &path, any);
-        if payload.is_none() {
-            self.stop(Upstream::Aborts);
-        }
-        payload
-    }
-
-    fn read_payload(&mut self, at: &Text, path: &str, any: bool) -> Option<Payload> {
-        let bytes = self.bytes(at.span, path, &at.value)?;
-        let json = path.ends_with(".json") || !any;
-        if any && !json && !is_yaml(path) {
-            let message = format!("the payload `{}` is neither `.json` nor `.yaml` nor `.yml`", at.value);
-            self.say(Diagnostic::at(Code::WrongKind, at.span, message));
-            return None;
-        }
-        let (stream, file) = self.stream(&bytes, path, Mode::Lax);
-        if let Some(error) = stream.first_error() {
-            let diagnostic = Diagnostic::from_yaml(file, error);
-            self.say(diagnostic);
-            return None;
-        }
-        if json && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(stream.source()) {
-            let message = format!("this is not JSON: {error}");
-            let offset = offset(stream.source(), error.line(), error.column());
-            self.say(Diagnostic::at(Code::JsonSyntax, Span::point(file, offset), message));
-            return None;
-        }
-        let mut documents = stream.into_documents().into_iter();
-        let tree = documents.next().and_then(|document| document.into_tree().ok());
-        let Some(tree) = tree.filter(|tree| tree.root().as_map().is_some()) else {
-            let message = format!("the payload `{}` must be one object", at.value);
-            self.say(Diagnostic::at(Code::WrongType, Span::point(file, 0), message));
-            return None;
-        };
-        if let Some(second) = documents.next() {
-            let message = format!("the payload `{}` must be one object, not several", at.value);
-            let span = place(file, second.span());
-            self.say(Diagnostic::at(Code::WrongType, Span::point(file, span.start), message));
-            return None;
-        }
-        let mut document = Document::from(tree.root());
-        if json {
-            let mut builder = Builder::new();
-            doubles(&mut builder, document.root());
-            document = builder.finish();
-        }
-        Some(Payload {
-            path: at.clone(),
-            full_path: path.to_owned(),
-            document: Arc::new(document),
-        })
-    }
-
     fn global_context(&mut self, test: &Test) {
         for entry in &test.global_context_entries {
             let mut entry = entry.clone();
@@ -767,153 +525,5 @@ impl Loader<'_> {
             }
             self.suite.global_context.push(entry);
         }
-    }
-
-    /// What the suite says to us and not to Kyverno; nothing here concerns what Kyverno does.
-    fn extensions(&mut self, test: &Test, documents: usize) {
-        let upstream = self.suite.upstream;
-        let annotated = annotations::read(test);
-        self.suite.diagnostics.extend(annotated.diagnostics);
-        let mut old = annotated.old_resources;
-        self.suite.expectations = annotated.rows;
-        if self.options.sidecar {
-            for sidecar in self.sidecars(test, documents) {
-                old.extend(sidecar.old_resources);
-                for row in sidecar.rows {
-                    if row.selector.rows(test).next().is_none() {
-                        let start = Span::point(row.span.file, row.span.start);
-                        let diagnostic = row.selector.why_none(test, start);
-                        self.say(diagnostic);
-                    }
-                    self.suite.expectations.push(row);
-                }
-                self.suite.cases.extend(sidecar.cases);
-            }
-        }
-        let mut resources = Vec::new();
-        for at in &old {
-            let path = resolve(&self.folder, &at.value);
-            self.resource_file(at, &path, Missing::GoesOn, &mut resources);
-        }
-        self.suite.old_resources = resources;
-        self.old_objects();
-        self.suite.upstream = upstream;
-    }
-
-    /// Reads the old objects that stand in files of their own.
-    fn old_objects(&mut self) {
-        let rows = self.suite.expectations.iter().map(|row| &row.expectation);
-        let cases = self.suite.cases.iter().map(|case| &case.expectation);
-        let paths = rows
-            .chain(cases)
-            .filter_map(|expectation| match &expectation.old_object {
-                Some(OldObject::File(path)) => Some(path.clone()),
-                Some(OldObject::Inline(_)) | None => None,
-            });
-        let paths: Vec<Text> = paths.collect();
-        for at in paths {
-            let path = resolve(&self.folder, &at.value);
-            let mut resources = Vec::new();
-            let before = self.suite.diagnostics.len();
-            self.resource_file(&at, &path, Missing::GoesOn, &mut resources);
-            match (resources.pop(), resources.is_empty()) {
-                (Some(resource), true) => self.suite.old_objects.push((at.value, resource)),
-                (None, _) if self.suite.diagnostics.len() > before => {}
-                _ => {
-                    let message = format!("`{}` must hold one object", at.value);
-                    self.say(Diagnostic::at(Code::BadValue, at.span, message));
-                }
-            }
-        }
-    }
-
-    /// The documents of the sidecar that concern this suite.
-    fn sidecars(&mut self, test: &Test, documents: usize) -> Vec<Sidecar> {
-        let path = join(&self.folder, SIDECAR);
-        let Ok(bytes) = self.files.read(&path) else {
-            return Vec::new();
-        };
-        let (stream, file) = self.stream(&bytes, &path, Mode::Strict);
-        let mut sidecars = Vec::new();
-        for document in stream.into_documents() {
-            let tree = match document.into_tree() {
-                Ok(tree) => Arc::new(tree),
-                Err(error) => {
-                    self.say(Diagnostic::from_yaml(file, &error));
-                    continue;
-                }
-            };
-            // Another suite of the same folder reads its own documents and their mistakes.
-            let named = tree.root().get("suite").and_then(Node::as_str);
-            if named.is_some_and(|named| named != test.name()) && documents > 1 {
-                continue;
-            }
-            let mut decoder = Decoder::new(&tree, file, Style::Schema);
-            let sidecar = Sidecar::decode(&mut decoder, tree.root());
-            let findings = decoder.finish();
-            self.suite.diagnostics.extend(findings.diagnostics);
-            let Some(sidecar) = sidecar.filter(|_| !findings.invalid && !findings.unknown) else {
-                continue;
-            };
-            match &sidecar.suite {
-                Some(name) if name.value != test.name() => {
-                    let message = format!("the suite beside this file is `{}`, not `{}`", test.name(), name.value);
-                    self.say(Diagnostic::at(Code::UnknownRow, name.span, message));
-                    continue;
-                }
-                None if documents > 1 => {
-                    let message = "the test file has several suites: say which one is meant";
-                    let start = Span::point(sidecar.span.file, sidecar.span.start);
-                    let help = format!("add `suite: {}`", test.name());
-                    self.say(Diagnostic::at(Code::MissingField, start, message).with_help(help));
-                    continue;
-                }
-                Some(_) | None => sidecars.push(sidecar),
-            }
-        }
-        sidecars
-    }
-}
-
-/// The name of a resource as rows write it.
-fn display_name(resource: &Resource) -> String {
-    if resource.namespace.is_empty() {
-        resource.name.clone()
-    } else {
-        format!("{}/{}", resource.namespace, resource.name)
-    }
-}
-
-/// The byte at a line and column of a parser that counts bytes from 1.
-fn offset(text: &str, line: usize, column: usize) -> u32 {
-    let start: usize = text
-        .split_inclusive('\n')
-        .take(line.saturating_sub(1))
-        .map(str::len)
-        .sum();
-    (start + column.saturating_sub(1)).min(text.len()) as u32
-}
-
-/// Copies a value with every number as a double, as Go's own JSON decoder delivers them.
-fn doubles(builder: &mut Builder, value: Value<'_>) {
-    match value {
-        Value::Int(int) => builder.double(int as f64),
-        Value::Uint(uint) => builder.double(uint as f64),
-        Value::List(list) => {
-            builder.begin_list();
-            for item in list.iter() {
-                doubles(builder, item);
-            }
-            builder.end();
-        }
-        Value::Map(map) => {
-            builder.begin_map();
-            for (key, item) in map.iter() {
-                builder.key(key.text());
-                doubles(builder, item);
-            }
-            builder.end();
-        }
-        other => builder.value(other),
     }
 }

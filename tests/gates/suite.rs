@@ -17,7 +17,8 @@ struct Row {
 
 #[derive(Deserialize)]
 struct Doc {
-    doc: usize,
+    #[serde(rename = "doc")]
+    number: usize,
     #[serde(default)]
     test: String,
     #[serde(default)]
@@ -63,7 +64,7 @@ fn check(corpus: &std::path::Path, row: &Row) -> Result<(), String> {
             return Err(errors(suite).join("; "));
         }
         let name = suite.test.as_ref().map_or("", suite::Test::name);
-        if (suite.document, name, suite.rows().len()) != (doc.doc, doc.test.as_str(), doc.rows) {
+        if (suite.document, name, suite.rows().len()) != (doc.number, doc.test.as_str(), doc.rows) {
             return Err(format!(
                 "document {}, `{name}`, {} rows",
                 suite.document,
