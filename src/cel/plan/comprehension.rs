@@ -64,7 +64,10 @@ impl Planner<'_> {
             attribute.qualifiers.is_empty() && matches!(attribute.root, Root::LazySlot(slot, _) if slot == accumulator)
         };
         match self.node(step) {
-            Node::Call(call) if call.function.name == "cel.@mapInsert" && matches!(call.cost, cost::CallCost::Default(cost::DefaultCost::One)) => {
+            Node::Call(call)
+                if call.function.name == "cel.@mapInsert"
+                    && matches!(call.cost, cost::CallCost::Default(cost::DefaultCost::One)) =>
+            {
                 let first = self.node(*call.args.first()?);
                 let adds = matches!(first, Node::Attribute(attribute) if is_accumulator(attribute));
                 adds.then_some(Insertion { filter, call: step })
