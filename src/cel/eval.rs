@@ -88,9 +88,16 @@ pub fn evaluate<'a>(
     let outer = scratch.account(0);
     let mut value = machine.eval(program.root);
     if machine.stopped_early && machine.counting && program.has_fold {
+        let first = (value, machine.cost, machine.cancelled);
+        let exhausted = scratch.is_exhausted();
         machine.restart();
         scratch.account(0);
         value = machine.eval(program.root);
+        // The stack itself may be what is too much.
+        if scratch.is_exhausted() && !exhausted {
+            (value, machine.cost, machine.cancelled) = first;
+            scratch.account(0);
+        }
     }
     if machine.cancelled {
         value = Val::Error(COST_LIMIT_EXCEEDED);
