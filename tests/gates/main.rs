@@ -7,6 +7,8 @@ mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
 mod conformance;
+mod kyverno;
+mod kyverno_live;
 mod matching;
 mod regex;
 mod support;
