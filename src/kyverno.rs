@@ -12,3 +12,4 @@ pub mod matching;
 mod params;
 pub mod response;
 pub mod validating_policy;
+pub mod webhook;

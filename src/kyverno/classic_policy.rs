@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{
-    autogen::{CONTROLLERS, rules_for},
+    autogen::{controllers, rules_for},
     cel_rule::CompiledRule,
     exception::{CompiledException, Exemption, exempt},
     failure_action::Actions,
@@ -35,8 +35,10 @@ pub struct CompiledPolicy {
     /// The namespace that requests must be in; `None` for a ClusterPolicy.
     namespace: Option<String>,
     conditions: Option<Validator>,
-    /// The rules for each kind of [`CONTROLLERS`], and for all others; compiled when the first request needs them.
-    rules: [OnceLock<Vec<Compiled>>; CONTROLLERS.len() + 1],
+    /// The rules for the kinds that the policy generates rules for, compiled when the first request needs them.
+    generated: Vec<(String, OnceLock<Vec<Compiled>>)>,
+    /// The rules for all other kinds.
+    written: OnceLock<Vec<Compiled>>,
 }
 
 /// A rule that is ready to be asked.
@@ -97,7 +99,11 @@ impl CompiledPolicy {
             key: policy.key(),
             namespace: (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or_else(|| "default".to_owned())),
             conditions,
-            rules: Default::default(),
+            generated: controllers(&policy)
+                .into_iter()
+                .map(|kind| (kind, OnceLock::new()))
+                .collect(),
+            written: OnceLock::new(),
             policy,
         }
     }
@@ -115,14 +121,14 @@ impl CompiledPolicy {
 
     /// The rules in force for a kind.
     fn rules(&self, kind: &str) -> &[Compiled] {
-        let slot = CONTROLLERS
-            .iter()
-            .position(|known| *known == kind)
-            .unwrap_or(CONTROLLERS.len());
-        self.rules[slot].get_or_init(|| {
+        let compile = |kind: &str| {
             let rules = rules_for(&self.policy, kind);
             rules.iter().map(|rule| Compiled::new(&self.policy, rule)).collect()
-        })
+        };
+        match self.generated.iter().find(|(known, _)| known == kind) {
+            Some((_, rules)) => rules.get_or_init(|| compile(kind)),
+            None => self.written.get_or_init(|| compile("")),
+        }
     }
 
     /// Answers a request.

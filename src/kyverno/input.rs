@@ -3,13 +3,14 @@
 //! Upstream counterpart: the attributes that `pkg/engine/handlers/validation/validate_cel.go` makes for classic rules and
 //! `pkg/cel/engine` for CEL policies; the two differ in what they tell of subresources, names and absent objects.
 
-use std::cell::OnceCell;
+use std::{cell::OnceCell, sync::Arc};
 
 use super::lens::{Lens, Namespaces, Numbers};
 use crate::{
     cel::host::Attributes,
     kube::{
-        Concrete, Discovery, GroupVersionKind, GroupVersionResource, Namespace, Operation, Request, UserInfo, World,
+        Concrete, Discovery, GroupVersionKind, GroupVersionResource, Namespace, Operation, Request, Resource, UserInfo,
+        World,
     },
     value::{Builder, Document, Value},
 };
@@ -25,6 +26,8 @@ pub struct Input<'r> {
     pub discovery: &'r Discovery,
     /// Whose eyes see it.
     pub lens: Lens,
+    /// The resource that was asked for, where the webhook lists another version of it.
+    requested: Option<Arc<Resource>>,
     namespace: Option<Namespace>,
     classic: OnceCell<Documents>,
     policy: OnceCell<Documents>,
@@ -54,11 +57,18 @@ impl<'r> Input<'r> {
             world,
             discovery,
             lens,
+            requested: None,
             namespace,
             classic: OnceCell::new(),
             policy: OnceCell::new(),
             webhook: OnceCell::new(),
         }
+    }
+
+    /// The same for a request that was converted on its way: CEL policies see what was asked for besides.
+    pub fn converted_from(mut self, requested: Arc<Resource>) -> Self {
+        self.requested = Some(requested);
+        self
     }
 
     /// What matching asks.
@@ -119,6 +129,7 @@ impl<'r> Input<'r> {
                 request: describe(&Description {
                     kind: &kind,
                     resource: self.lens.request_resource.then(|| request.resource.gvr()),
+                    requested: None,
                     subresource: "",
                     name: self.metadata("name"),
                     namespace,
@@ -173,6 +184,7 @@ impl<'r> Input<'r> {
                 request: describe(&Description {
                     kind: &kind,
                     resource: self.lens.request_resource.then(|| request.resource.gvr()),
+                    requested: None,
                     subresource: &request.resource.subresource,
                     name: text("name"),
                     namespace,
@@ -207,6 +219,7 @@ impl<'r> Input<'r> {
                 request: describe(&Description {
                     kind,
                     resource: Some(request.resource.gvr()),
+                    requested: self.requested.as_deref(),
                     subresource: &request.resource.subresource,
                     name: &request.name,
                     namespace,
@@ -370,6 +383,8 @@ struct Description<'a> {
     kind: &'a GroupVersionKind,
     /// `None` leaves all three names empty.
     resource: Option<GroupVersionResource>,
+    /// What was asked for, if it is another version.
+    requested: Option<&'a Resource>,
     subresource: &'a str,
     name: &'a str,
     namespace: &'a str,
@@ -395,18 +410,23 @@ fn describe(request: &Description<'_>) -> Document {
         }
     };
     text(&mut builder, "uid", "");
-    let resource = request.resource.as_ref();
-    for (kind, of_kind, subresource) in [
-        ("kind", "resource", "subResource"),
-        ("requestKind", "requestResource", "requestSubResource"),
+    let delivered = (request.kind.clone(), request.resource.clone());
+    let requested = match request.requested {
+        Some(resource) => (resource.object_kind.clone(), Some(resource.gvr())),
+        None => delivered.clone(),
+    };
+    for ((kind, resource), [of_kind, of_resource, subresource]) in [
+        (delivered, ["kind", "resource", "subResource"]),
+        (requested, ["requestKind", "requestResource", "requestSubResource"]),
     ] {
-        builder.key(kind);
-        builder.begin_map();
-        text(&mut builder, "group", &request.kind.group);
-        text(&mut builder, "version", &request.kind.version);
-        text(&mut builder, "kind", &request.kind.kind);
-        builder.end();
         builder.key(of_kind);
+        builder.begin_map();
+        text(&mut builder, "group", &kind.group);
+        text(&mut builder, "version", &kind.version);
+        text(&mut builder, "kind", &kind.kind);
+        builder.end();
+        let resource = resource.as_ref();
+        builder.key(of_resource);
         builder.begin_map();
         text(&mut builder, "group", resource.map_or("", |resource| &resource.group));
         text(

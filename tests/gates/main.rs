@@ -9,6 +9,8 @@ mod cel_kubernetes;
 mod cel_parse;
 mod conformance;
 mod kyverno_cli;
+mod kyverno;
+mod kyverno_live;
 mod matching;
 mod regex;
 mod suite;

@@ -15,6 +15,7 @@ use crate::{
         program::Program,
         types::Type,
     },
+    kyverno::autogen::variants,
     policy::{self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy, ValidationAction},
     text::quote::quote,
 };
@@ -165,6 +166,21 @@ impl CompiledValidatingPolicy {
             errors,
             has_headline: policy.spec.evaluation.mode != Mode::Json,
         })
+    }
+
+    /// Compiles a policy and what is generated from it for pod controllers; the policy itself is the first.
+    ///
+    /// # Errors
+    /// As [`CompiledValidatingPolicy::compile`].
+    pub fn compile_all<'e>(
+        policy: &ValidatingPolicy,
+        exceptions: impl IntoIterator<Item = &'e CelPolicyException> + Clone,
+    ) -> Result<Vec<Self>, CompileErrors> {
+        let generated = variants(policy);
+        std::iter::once(policy)
+            .chain(generated.iter().map(|variant| &variant.policy))
+            .map(|policy| Self::compile(policy, exceptions.clone()))
+            .collect()
     }
 
     fn compile_parts<'e>(

@@ -1,0 +1,114 @@
+//! The Kyverno engine as its command line runs it: whole classic rules with `validate.cel`.
+
+use std::sync::Arc;
+
+use kyvtest::{
+    cel::host::NoHost,
+    diagnostic::Sources,
+    kube::{Discovery, GroupVersionKind, Operation, Request, Roles, UserInfo, World},
+    kyverno::{classic_policy::CompiledPolicy, exception::CompiledException, input::Input, lens::Lens},
+    policy::{Loaded, Purpose, load},
+    value::Document,
+    verdict::Status,
+    yaml,
+};
+use serde_json::Value;
+
+use crate::support::{Gate, fixture, jsonl, shared};
+
+pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Reads policies or exceptions from text.
+pub(crate) fn read(text: &str, purpose: Purpose, loaded: &mut Loaded) {
+    let file = Sources::new().add("policy.yaml", text);
+    let stream = yaml::read(text, yaml::Mode::Lax, &yaml::Limits::default());
+    load(stream, file, purpose, loaded);
+}
+
+fn check(row: &Value) -> Result<(), String> {
+    let mut loaded = Loaded::default();
+    read(text(row, "policy"), Purpose::Policies, &mut loaded);
+    for exception in row["exceptions"].as_array().into_iter().flatten() {
+        let exception = exception.as_str().map_or_else(|| exception.to_string(), str::to_owned);
+        read(&exception, Purpose::Exceptions, &mut loaded);
+    }
+    let policy = loaded.policies.first().ok_or("no policy")?;
+    let resource = &row["resource"];
+    let kind = GroupVersionKind::from_api_version(text(resource, "apiVersion"), text(resource, "kind"));
+    let mut discovery = Discovery::kubernetes();
+    discovery.add_guess(&kind, true);
+    let served = discovery
+        .by_kind(&kind.group, &kind.version, &kind.kind)
+        .ok_or("no kind")?;
+    let operation: Operation = text(row, "operation").parse().map_err(|_| "operation")?;
+    let mut request = Request::about(operation, Arc::clone(served), Document::from(resource));
+    if operation == Operation::Update {
+        request.old_object = Document::from(row.get("oldResource").unwrap_or(resource));
+    }
+    if let Some(info) = row.get("info") {
+        let info = Document::from(info);
+        if let Some(user) = info.root().get("userInfo") {
+            request.user = UserInfo::from_value(user);
+        }
+        let roles = Roles::from_value(info.root());
+        (request.roles, request.cluster_roles) = (roles.roles, roles.cluster_roles);
+    }
+    let world = World::new();
+    let input = Input::new(&request, &world, &discovery, Lens::CLI);
+    let exceptions: Vec<CompiledException> = loaded.exceptions.iter().map(|e| CompiledException::new(e)).collect();
+    let response = CompiledPolicy::new(Arc::clone(policy)).decide(&input, &exceptions, &NoHost);
+    let ours: Vec<(String, &str, String)> = response
+        .rules
+        .iter()
+        .map(|rule| (rule.rule.clone(), rule.status.as_str(), rule.message.clone()))
+        .collect();
+    let theirs: Vec<(String, &str, String)> = row["rules"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|rule| {
+            (
+                text(rule, "rule").to_owned(),
+                text(rule, "status"),
+                text(rule, "message").to_owned(),
+            )
+        })
+        .collect();
+    if ours == theirs {
+        Ok(())
+    } else {
+        Err(format!("ours {ours:?}, expected {theirs:?}"))
+    }
+}
+
+/// Whether all rules of a row's policy are of the types that are decided.
+fn is_cel(row: &Value) -> bool {
+    let mut loaded = Loaded::default();
+    read(text(row, "policy"), Purpose::Policies, &mut loaded);
+    row.get("rules").is_some()
+        && loaded.policies.len() == 1
+        && loaded.policies[0].spec.rules.iter().all(|rule| {
+            let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
+            cel.is_some_and(|cel| !cel.is_empty) && rule.preconditions.is_none()
+        })
+}
+
+fn run(rows: &[Value], name: &str, least: usize) {
+    let rows: Vec<&Value> = rows.iter().filter(|row| is_cel(row)).collect();
+    Gate { name, rows: least }.run(&rows, |row| text(row, "id").to_owned(), |row| check(row));
+}
+
+#[test]
+fn classic_cel_rules() {
+    if let Some(path) = shared("golden/classic/rule.jsonl") {
+        run(&jsonl(&path), "kyverno-rule", 45);
+    }
+    run(&jsonl(&fixture("classic/rule.jsonl")), "kyverno-rule-own", 45);
+}
+
+#[test]
+fn statuses_have_the_words_of_reports() {
+    assert_eq!(format!("{:>5}|{}", Status::Pass, Status::NoMatch), " pass|no-match");
+}

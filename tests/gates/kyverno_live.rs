@@ -1,0 +1,452 @@
+//! The Kyverno engine as an admission controller runs it: what a live Kyverno admitted and refused.
+
+use std::{collections::HashMap, sync::Arc};
+
+use kyvtest::{
+    cel::host::NoHost,
+    diagnostic::Sources,
+    kube::{Discovery, GroupVersionResource, NAME_LABEL, Namespace, Operation, Request, Resource, UserInfo, World},
+    kyverno::{
+        classic_policy::CompiledPolicy,
+        exception::CompiledException,
+        input::Input,
+        lens::Lens,
+        response::RuleResponse,
+        validating_policy::{Answer, CompiledValidatingPolicy},
+        webhook::Webhook,
+    },
+    policy::{Loaded, Purpose},
+    value::Document,
+    verdict::{Effect, Status},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    kyverno::{read, text},
+    support::{self, Gate, fixture, jsonl, shared},
+};
+
+/// What the clusters of the reference data served, besides Kubernetes' own kinds.
+const KINDS: &str = "\
+example.kyvtest.dev\tv1\tWidget\twidgets\tNamespaced\tstatus:Widget,scale:Scale
+example.kyvtest.dev\tv2\tWidget\twidgets\tNamespaced\tstatus:Widget,scale:Scale
+example.kyvtest.dev\tv1\tClusterWidget\tclusterwidgets\tCluster\tstatus:ClusterWidget
+example.kyvtest.dev\tv1\tParam\tparams\tNamespaced\t
+example.kyvtest.dev\tv1\tClusterParam\tclusterparams\tCluster\t
+";
+
+fn discovery(more: &str) -> Discovery {
+    let mut discovery = Discovery::kubernetes();
+    for table in [KINDS, more] {
+        let file = Sources::new().add("discovery.tsv", table);
+        discovery.extend(&Discovery::from_tsv(table, file).expect("a table of kinds"));
+    }
+    discovery
+}
+
+/// The bindings that every cluster has.
+fn default_bindings() -> Vec<Value> {
+    let binding = |role: &str, group: &str| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": role}, "roleRef": {"kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "Group", "name": group}]})
+    };
+    vec![
+        binding("cluster-admin", "system:masters"),
+        binding("system:basic-user", "system:authenticated"),
+        binding("system:discovery", "system:authenticated"),
+        binding("system:public-info-viewer", "system:authenticated"),
+    ]
+}
+
+fn world(namespaces: &Value, objects: &[&Value], params: &Value) -> World {
+    let mut world = World::new();
+    for (name, labels) in namespaces.as_object().into_iter().flatten() {
+        let labels = labels.as_object().into_iter().flatten();
+        let labels = labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+        world.add_namespace(Namespace::with_labels(
+            name,
+            labels.chain([(NAME_LABEL, name.as_str())]),
+        ));
+    }
+    for object in default_bindings().iter().chain(objects.iter().copied()) {
+        world.add(Document::from(object));
+    }
+    world.params = params.as_array().into_iter().flatten().map(Document::from).collect();
+    world
+}
+
+/// The request as Kyverno gets it, if it gets it.
+fn deliver(webhook: &Webhook, request: &Request, world: &World, discovery: &Discovery) -> Option<Request> {
+    let input = Input::new(request, world, discovery, Lens::CLUSTER);
+    let resource = webhook.delivers(&request.cell(), discovery, &mut input.facts())?;
+    Some(Request {
+        resource,
+        ..request.clone()
+    })
+}
+
+/// All answers to a request; or why a policy cannot be installed.
+fn decide(
+    policies: &[Value],
+    exceptions: &[Value],
+    request: &Request,
+    world: &World,
+    discovery: &Discovery,
+) -> Result<Vec<RuleResponse>, String> {
+    let mut loaded = Loaded::default();
+    for policy in policies {
+        read(&policy.to_string(), Purpose::Policies, &mut loaded);
+    }
+    for exception in exceptions {
+        read(&exception.to_string(), Purpose::Exceptions, &mut loaded);
+    }
+    if loaded.policies.len() + loaded.validating_policies.len() != policies.len() {
+        return Err(format!("not all policies are read: {:?}", loaded.diagnostics));
+    }
+    let compiled: Vec<CompiledException> = loaded.exceptions.iter().map(|e| CompiledException::new(e)).collect();
+    let mut responses = Vec::new();
+    for policy in &loaded.policies {
+        let Some(delivered) = deliver(&Webhook::of_policy(policy), request, world, discovery) else {
+            continue;
+        };
+        let input = Input::new(&delivered, world, discovery, Lens::CLUSTER);
+        responses.extend(
+            CompiledPolicy::new(Arc::clone(policy))
+                .decide(&input, &compiled, &NoHost)
+                .rules,
+        );
+    }
+    for policy in &loaded.validating_policies {
+        let exceptions = loaded.cel_exceptions.iter().map(|exception| &**exception);
+        let all = CompiledValidatingPolicy::compile_all(policy, exceptions).map_err(|error| error.to_string())?;
+        let Some(delivered) = deliver(&Webhook::of_validating_policy(policy), request, world, discovery) else {
+            continue;
+        };
+        let input = Input::new(&delivered, world, discovery, Lens::CLUSTER);
+        let input = input.converted_from(Arc::clone(&request.resource));
+        for policy in &all {
+            if let Answer::Rule(response) = policy.decide(&input, &NoHost) {
+                responses.push(response);
+            }
+        }
+    }
+    Ok(responses)
+}
+
+fn compare(responses: &[RuleResponse], observed: &Value) -> Result<(), String> {
+    let allowed = responses.iter().all(|response| response.effect != Effect::Deny);
+    if responses.iter().any(|response| response.status == Status::Unsupported) {
+        return Err(format!("unsupported: {responses:?}"));
+    }
+    if Some(allowed) != observed["allowed"].as_bool() {
+        let brief: Vec<String> = responses
+            .iter()
+            .map(|r| format!("{} {} {}: {}", r.rule, r.status, r.effect, r.message))
+            .collect();
+        return Err(format!(
+            "allowed {allowed}, observed {} ({}); ours {brief:?}",
+            observed["allowed"],
+            text(observed, "message")
+        ));
+    }
+    Ok(())
+}
+
+fn user(value: &Value) -> UserInfo {
+    UserInfo::from_value(Document::from(value).root())
+}
+
+fn resource_of_object(discovery: &Discovery, object: &Value, subresource: &str) -> Option<Arc<Resource>> {
+    let main = discovery.by_object(text(object, "apiVersion"), text(object, "kind"))?;
+    if subresource.is_empty() {
+        return Some(Arc::clone(main));
+    }
+    discovery.subresource(&main.gvk(), subresource).cloned()
+}
+
+fn check_vector(row: &Value, discovery: &Discovery) -> Result<(), String> {
+    let sent = &row["request"];
+    let plural = &sent["resource"];
+    let plural = GroupVersionResource::new(text(plural, "group"), text(plural, "version"), text(plural, "resource"));
+    let resource = discovery.by_resource(&plural, text(sent, "subResource"));
+    let resource = resource.ok_or_else(|| format!("no resource {plural:?}"))?;
+    let rbac: Vec<&Value> = row["rbac"].as_array().into_iter().flatten().collect();
+    let world = world(&row["namespaces"], &rbac, &row["params"]);
+    let object = row.get("seen").unwrap_or(&sent["object"]);
+    let sent_name = text(sent, "name");
+    // The API server makes a name before it asks anybody.
+    let generated = sent["operation"] == "CREATE" && sent_name.is_empty();
+    let name = if generated {
+        text(&object["metadata"], "name")
+    } else {
+        sent_name
+    };
+    let user = user(&sent["userInfo"]);
+    let roles = world.roles(&user, text(sent, "namespace"));
+    let request = Request {
+        operation: text(sent, "operation").parse().map_err(|_| "operation")?,
+        resource: Arc::clone(resource),
+        name: name.to_owned(),
+        namespace: text(sent, "namespace").to_owned(),
+        object: Document::from(object),
+        old_object: Document::from(&sent["oldObject"]),
+        user,
+        roles: roles.roles,
+        cluster_roles: roles.cluster_roles,
+        dry_run: sent["dryRun"].as_bool().unwrap_or_default(),
+        options: Document::from(&sent["options"]),
+        collection: sent["collection"].as_bool().unwrap_or_default(),
+    };
+    let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
+    let responses = decide(&list("policies"), &list("exceptions"), &request, &world, discovery)?;
+    compare(&responses, &row["observed"])
+}
+
+fn check_hazard(row: &Value, discovery: &Discovery) -> Result<(), String> {
+    let sent = &row["request"];
+    let (operation, collection) = match text(sent, "operation") {
+        "DELETE (collection)" => (Operation::Delete, true),
+        word => (word.parse().map_err(|_| "operation")?, false),
+    };
+    let object = if sent["object"].is_null() {
+        &sent["oldObject"]
+    } else {
+        &sent["object"]
+    };
+    let subresource = text(sent, "subresource");
+    let resource = resource_of_object(discovery, object, subresource).ok_or("no resource")?;
+    let world = world(&sent["namespaces"], &[], &sent["params"]);
+    let mut object = object.clone();
+    let metadata = &object["metadata"];
+    if metadata.get("name").is_none() && metadata.get("generateName").is_some() {
+        object["metadata"]["name"] = json!(format!("{}x7k2p", text(metadata, "generateName")));
+    }
+    let mut request = Request::about(operation, resource, Document::from(&object));
+    if operation != Operation::Delete {
+        request.object = Document::from(&object);
+    }
+    request.old_object = Document::from(&sent["oldObject"]);
+    if collection {
+        request.name.clear();
+        request.collection = true;
+    }
+    request.user = user(&sent["user"]);
+    let roles = world.roles(&request.user, &request.namespace);
+    (request.roles, request.cluster_roles) = (roles.roles, roles.cluster_roles);
+    let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
+    let responses = decide(&list("policies"), &list("exceptions"), &request, &world, discovery)?;
+    compare(&responses, &row["observed"])
+}
+
+/// Rows with an answer of Kyverno's, under the configuration that the engine stands for.
+fn decided(row: &&Value) -> bool {
+    row["observed"]["allowed"].is_boolean() && text(row, "config") == "bare"
+}
+
+fn run_vectors(rows: &[Value], name: &str, least: usize) {
+    let discovery = discovery("");
+    let rows: Vec<&Value> = rows.iter().filter(decided).collect();
+    Gate { name, rows: least }.run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_vector(row, &discovery),
+    );
+}
+
+fn run_hazards(rows: &[Value], name: &str, least: usize) {
+    let discovery = discovery("");
+    let rows: Vec<&Value> = rows.iter().filter(decided).collect();
+    let id = |row: &&Value| format!("{}{}", text(row, "id"), text(row, "variant"));
+    Gate { name, rows: least }.run(&rows, id, |row| check_hazard(row, &discovery));
+}
+
+#[test]
+fn hazards() {
+    if let Some(path) = shared("golden/kyverno-live/hazards.jsonl") {
+        run_hazards(&jsonl(&path), "kyverno-live-hazards", 50);
+    }
+}
+
+#[test]
+fn vectors() {
+    if let Some(path) = shared("golden/kyverno-live/vectors.jsonl") {
+        run_vectors(&jsonl(&path), "kyverno-live-vectors", 1400);
+    }
+}
+
+/// Where a source of the corpus lies.
+fn corpus_path(source: &str) -> Option<String> {
+    let policies = source
+        .strip_prefix("kyverno+policies/")
+        .map(|path| format!("corpus/policies/{path}"));
+    policies.or_else(|| {
+        let path = source.strip_prefix("kyverno+kyverno/test/cli/")?;
+        Some(format!("corpus/kyverno-cli/{path}"))
+    })
+}
+
+/// The mapping documents of a file of the corpus.
+fn documents(path: &str) -> Vec<Value> {
+    let Some(path) = corpus_path(path).and_then(|path| shared(&path)) else {
+        return Vec::new();
+    };
+    let stream = kyvtest::yaml::read(
+        support::read(&path),
+        kyvtest::yaml::Mode::Lax,
+        &kyvtest::yaml::Limits::default(),
+    );
+    let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
+    trees
+        .map(|tree| Document::from(tree.root()).root().to_serde())
+        .filter(Value::is_object)
+        .collect()
+}
+
+/// A policy as it was installed: with every verdict showing as a refusal.
+fn enforced(mut policy: Value, row: &Value) -> Value {
+    let notes: Vec<&str> = row["enforced"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let spec = &mut policy["spec"];
+    if notes.contains(&"validationActions [Deny]") {
+        spec["validationActions"] = json!(["Deny"]);
+    }
+    if row["pod_controllers_off"] == json!(true) {
+        spec["autogen"]["podControllers"] = json!({"controllers": []});
+    }
+    if notes.contains(&"failureAction Enforce") {
+        if let Some(spec) = spec.as_object_mut() {
+            spec.remove("validationFailureAction");
+            spec.remove("validationFailureActionOverrides");
+        }
+        for rule in spec["rules"].as_array_mut().into_iter().flatten() {
+            if let Some(validate) = rule.get_mut("validate").and_then(Value::as_object_mut) {
+                validate.insert("failureAction".to_owned(), json!("Enforce"));
+                validate.remove("failureActionOverrides");
+            }
+        }
+    }
+    policy
+}
+
+struct Corpus {
+    discovery: Discovery,
+    resources: HashMap<(String, u64), Value>,
+    policies: HashMap<String, Value>,
+}
+
+fn check_verdict(row: &Value, corpus: &Corpus) -> Result<(), String> {
+    let policy = corpus.policies.get(text(row, "source")).ok_or("no policy")?;
+    let of = &row["resource"];
+    let place = (text(of, "file").to_owned(), of["doc"].as_u64().unwrap_or_default());
+    let mut object = match corpus.resources.get(&place) {
+        Some(object) => object.clone(),
+        None => documents(&place.0)
+            .into_iter()
+            .nth(place.1 as usize)
+            .ok_or("no resource")?,
+    };
+    let resource = resource_of_object(&corpus.discovery, &object, "").ok_or("no kind")?;
+    if resource.namespaced && text(&object["metadata"], "namespace").is_empty() {
+        object["metadata"]["namespace"] = json!("default");
+    }
+    let operation: Operation = text(row, "operation").parse().map_err(|_| "operation")?;
+    let mut request = Request::about(operation, resource, Document::from(&object));
+    if operation == Operation::Update {
+        request.old_object = Document::from(&object);
+        object["metadata"]["annotations"]["kyvtest.dev/touched"] = json!("1");
+        request.object = Document::from(&object);
+    }
+    let world = world(&Value::Null, &[], &Value::Null);
+    request.user = user(&json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]}));
+    let roles = world.roles(&request.user, &request.namespace);
+    (request.roles, request.cluster_roles) = (roles.roles, roles.cluster_roles);
+    let policy = enforced(policy.clone(), row);
+    let responses = decide(&[policy], &[], &request, &world, &corpus.discovery)?;
+    compare(&responses, row)
+}
+
+#[test]
+fn verdicts() {
+    let Some(path) = shared("golden/kyverno-live/verdicts.jsonl") else {
+        return;
+    };
+    let rows: Vec<Value> = jsonl(&path);
+    let apart = [
+        "suite_has_values",
+        "suite_has_userinfo",
+        "suite_has_exceptions",
+        "external_context",
+    ];
+    let mut rows: Vec<(usize, &Value)> = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| {
+            text(row, "set") == "cel" && row["allowed"].is_boolean() && apart.iter().all(|key| row.get(key).is_none())
+        })
+        .collect();
+    let resources = shared("golden/apiserver/resources.jsonl").map(|path| jsonl::<Value>(&path));
+    let table = shared("golden/apiserver/discovery.tsv").map(|path| support::read(&path));
+    let mut corpus = Corpus {
+        discovery: discovery(&table.unwrap_or_default()),
+        resources: HashMap::new(),
+        policies: HashMap::new(),
+    };
+    for resource in resources.into_iter().flatten() {
+        let place = (
+            text(&resource, "file").to_owned(),
+            resource["doc"].as_u64().unwrap_or_default(),
+        );
+        corpus.resources.insert(place, resource["object"].clone());
+    }
+    for row in shared("golden/apiserver/generated.jsonl")
+        .iter()
+        .flat_map(|path| jsonl::<Value>(path))
+    {
+        if text(&row, "set") == "corpus" && row["forced"] != json!(true) {
+            corpus
+                .policies
+                .insert(text(&row, "source").to_owned(), row["policy"].clone());
+        }
+    }
+    for (_, row) in &rows {
+        let source = text(row, "source");
+        let Some((file, name)) = source.split_once('#') else {
+            continue;
+        };
+        if !corpus.policies.contains_key(source) {
+            let found = documents(file).into_iter().find(|document| {
+                text(&document["metadata"], "name") == name && text(document, "kind").contains("Policy")
+            });
+            corpus.policies.extend(found.map(|policy| (source.to_owned(), policy)));
+        }
+    }
+    let gate = Gate {
+        name: "kyverno-live-verdicts",
+        rows: 5000,
+    };
+    rows.retain(|(_, row)| row.get("resource").is_some());
+    gate.run(
+        &rows,
+        |(line, _)| format!("line-{}", line + 1),
+        |(_, row)| check_verdict(row, &corpus),
+    );
+}
+
+#[test]
+fn own_rows() {
+    run_hazards(
+        &jsonl(&fixture("kyverno/hazards.jsonl")),
+        "kyverno-live-hazards-own",
+        50,
+    );
+    run_vectors(
+        &jsonl(&fixture("kyverno/vectors.jsonl")),
+        "kyverno-live-vectors-own",
+        100,
+    );
+}
