@@ -19,6 +19,7 @@ mod match_constraints;
 mod match_resources;
 mod parts;
 mod selector;
+mod validate;
 mod validating;
 
 pub use admission::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
@@ -37,4 +38,5 @@ pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
+pub use validate::{Checked, validate};
 pub use validating::{Autogen, Evaluation, Mode, ValidatingPolicy, ValidatingPolicySpec};

@@ -9,6 +9,7 @@ mod cel_kubernetes;
 mod cel_parse;
 mod conformance;
 mod matching;
+mod policy_validate;
 mod regex;
 mod support;
 mod text;
