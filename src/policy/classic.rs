@@ -347,9 +347,14 @@ impl Rule {
             }
             Some(name)
         });
-        let matches = fields.required("match", MatchResources::decode);
+        let block = if v2beta1 {
+            MatchResources::decode_listed
+        } else {
+            MatchResources::decode
+        };
+        let matches = fields.required("match", block);
         let rule = (
-            fields.optional("exclude", MatchResources::decode),
+            fields.optional("exclude", block),
             fields.optional("context", list_part),
             fields.subtree("preconditions"),
             fields.list("celPreconditions", MatchCondition::decode),

@@ -53,7 +53,7 @@ impl PolicyException {
         let exception = fields.required("spec", |decoder, node| {
             let mut fields = decoder.fields(node)?;
             let background = fields.bool("background");
-            let matches = fields.required("match", MatchResources::decode);
+            let matches = fields.required("match", MatchResources::decode_listed);
             let conditions = fields.subtree("conditions");
             let exceptions = fields.required("exceptions", |decoder, node| {
                 decoder.list(node, |decoder, node| {

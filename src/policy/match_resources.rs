@@ -128,6 +128,7 @@ impl ResourceDescription {
             namespace_selector: fields.optional("namespaceSelector", decode_selector),
             operations: fields.list("operations", operation),
         };
+        fields.exclusive("name", "names");
         fields.finish();
         Some(description)
     }
@@ -245,6 +246,26 @@ impl MatchResources {
             inline: ResourceFilter::decode_fields(&mut fields),
             span: fields.span(),
         };
+        fields.exclusive("any", "all");
+        fields.finish();
+        Some(block)
+    }
+
+    /// Reads a block of the newer form, which has only `any` and `all`: of policies of v2beta1 and of exceptions.
+    pub(crate) fn decode_listed<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let span = fields.span();
+        let block = Self {
+            any: fields.list("any", ResourceFilter::decode),
+            all: fields.list("all", ResourceFilter::decode),
+            inline: ResourceFilter {
+                resources: ResourceDescription::default(),
+                user: UserFilter::default(),
+                span,
+            },
+            span,
+        };
+        fields.exclusive("any", "all");
         fields.finish();
         Some(block)
     }

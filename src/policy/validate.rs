@@ -13,6 +13,7 @@ mod block;
 mod conflict;
 mod json;
 mod overrides;
+mod references;
 mod variables;
 
 use std::{borrow::Cow, collections::BTreeSet};

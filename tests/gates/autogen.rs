@@ -344,3 +344,26 @@ fn autogen_corpus() {
     }
     .run(&rows, id, check);
 }
+
+#[test]
+fn a_generated_expression_points_at_its_source() {
+    let rows: Vec<Value> = jsonl(&fixture("classic/autogen.jsonl"));
+    let row = rows
+        .iter()
+        .find(|row| id(row) == "ag-own-0006")
+        .expect("the row is there");
+    let source = text(row, "policy");
+    let (loaded, _) = loaded(source);
+    let policy = &loaded.policies[0];
+    for kind in ["Deployment", "CronJob"] {
+        let rules = autogen::rules_for(policy, kind);
+        let cel = rules[1].validate.as_ref().and_then(|validate| validate.cel.as_ref());
+        let expression = &cel.expect("a rule in CEL").expressions[0].expression;
+        // The last word stands on another line of the source, behind three places that were rewritten.
+        for word in ["containers", "namespace", "hostNetwork"] {
+            let at = expression.text().find(word).expect("the word is there");
+            let place = expression.part(at, at + word.len());
+            assert_eq!(&source[place.start as usize..place.end as usize], word);
+        }
+    }
+}

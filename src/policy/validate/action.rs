@@ -3,7 +3,7 @@
 use super::has;
 use crate::{
     policy::{Cel, Rule},
-    yaml::Node,
+    yaml::{Kind, Node},
 };
 
 const ONLY_METADATA: &str =
@@ -126,6 +126,15 @@ pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
         manifests,
     ];
     let path = format!("path: spec.rules[{i}].validate..");
+    if parts.into_iter().filter(|part| *part).count() == 1
+        && let Some(patterns) = &validate.any_pattern
+        && let Some(found) = not_a_list(patterns.node())
+    {
+        return Err(format!(
+            "path: spec.rules[{i}].validate.anyPattern.: failed to deserialize anyPattern, expect array: json: cannot \
+             unmarshal {found} into Go value of type []interface {{}}"
+        ));
+    }
     let error = match parts.into_iter().filter(|part| *part).count() {
         0 => Err("one of pattern, anyPattern, deny, foreach, cel must be specified"),
         1 if validate.cel.is_none()
@@ -141,6 +150,17 @@ pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
         _ => Err("only one of pattern, anyPattern, deny, foreach, cel can be specified"),
     };
     error.map_err(|error| format!("{path}: {error}"))
+}
+
+/// What Go calls a value that is no list.
+fn not_a_list(node: Node<'_>) -> Option<&'static str> {
+    match node.kind() {
+        Kind::Seq(_) | Kind::Null => None,
+        Kind::Map(_) => Some("object"),
+        Kind::Str(_) => Some("string"),
+        Kind::Bool(_) => Some("bool"),
+        Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => Some("number"),
+    }
 }
 
 fn cel(cel: &Cel) -> Result<(), &'static str> {

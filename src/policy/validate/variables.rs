@@ -1,11 +1,10 @@
 //! Variables (`{{ … }}`) in a policy: where they may not be, and which of them are known.
 //!
-//! Known deviations: queries are not parsed, so that one that is no JMESPath passes here if its beginning is known; and
-//! references (`$(…)`) are not followed.
+//! Known deviation: queries are not parsed, so that one that is no JMESPath passes here if its beginning is known.
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use super::json;
+use super::{json, references};
 use crate::{
     policy::{MatchResources, Policy, Rule, UserFilter},
     regex::Regex,
@@ -174,6 +173,8 @@ fn known(policy: &Policy, rule: &Rule, patterns: &Patterns) -> Result<(), String
         text: if background { ALLOWED_IN_BACKGROUND } else { ALLOWED },
         names: context_names(source),
     };
+    references::check(source)
+        .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))?;
     walk(source, "", &mut |text, path| substitute(text, path, patterns, &allowed))
         .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))
 }
@@ -306,7 +307,11 @@ pub(super) fn element(rule: &Rule) -> Result<(), String> {
 }
 
 /// Shows every text with its path: keys with that of their map. Upstream's order is random; here it is the written one.
-fn walk(node: Node<'_>, path: &str, show: &mut impl FnMut(&str, &str) -> Result<(), String>) -> Result<(), String> {
+pub(super) fn walk(
+    node: Node<'_>,
+    path: &str,
+    show: &mut impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<(), String> {
     match node.kind() {
         Kind::Str(text) => show(text, path),
         Kind::Seq(items) => {
