@@ -79,6 +79,8 @@ pub struct Spec {
     pub background_span: Option<Span>,
     /// How its webhook is set up.
     pub webhook: Option<WebhookConfiguration>,
+    /// The spec as it is written.
+    pub source: Subtree,
 }
 
 /// Whether all rules of a policy count.
@@ -263,6 +265,7 @@ fn is_v2beta1(api_version: &str) -> bool {
 
 impl Spec {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         let rules = fields.list("rules", |decoder, node| Rule::decode(decoder, node, v2beta1));
         let action = fields.word("validationFailureAction", &ACTIONS);
@@ -280,6 +283,7 @@ impl Spec {
             background: background.is_none_or(|value| value.value),
             background_span: background.map(|value| value.span),
             webhook: fields.optional("webhookConfiguration", WebhookConfiguration::decode),
+            source,
         };
         for name in [
             "schemaValidation",

@@ -504,6 +504,23 @@ impl<'t> Fields<'t, '_> {
         self.optional(name, Decoder::subtree)
     }
 
+    /// Two fields of which a schema allows one.
+    pub(crate) fn exclusive(&mut self, first: &'static str, second: &'static str) {
+        let there = |name: &str| {
+            let mut entries = self.entries.iter();
+            entries.find(|entry| entry.key == name && !entry.value.is_null())
+        };
+        let Some((first_entry, second_entry)) = there(first).zip(there(second)) else {
+            return;
+        };
+        let label = self.decoder.key_span(first_entry);
+        let span = self.decoder.key_span(second_entry);
+        let path = self.decoder.path();
+        let message = format!("`{path}` has both `{first}` and `{second}`, of which it may have one");
+        self.decoder
+            .error(Diagnostic::at(Code::BadValue, span, message).with_label(label, "the other one is here"));
+    }
+
     /// Fields that exist and that nothing reads.
     pub(crate) fn ignore(&mut self, names: &[&'static str]) {
         for name in names {

@@ -134,6 +134,7 @@ impl ResourceDescription {
             namespace_selector: fields.optional("namespaceSelector", decode_selector),
             operations: fields.list("operations", operation),
         };
+        fields.exclusive("name", "names");
         fields.finish();
         Some(description)
     }

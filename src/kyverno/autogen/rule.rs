@@ -277,7 +277,12 @@ impl<'t> Builder<'t> {
             ("podSecurity", "podSecurity", standard, body)
         } else if let Some(patterns) = field(node, "anyPattern") {
             let wrapped: Vec<NodeId> = items(node, "anyPattern").map(|pattern| self.wrap(pattern)).collect();
-            let body = self.graft.list(patterns.span(), &wrapped);
+            // Without any pattern upstream's list is nil.
+            let body = if wrapped.is_empty() {
+                self.graft.null(patterns.span())
+            } else {
+                self.graft.list(patterns.span(), &wrapped)
+            };
             ("anyPattern", "anyPattern", patterns, body)
         } else if let Some(foreach) = field(node, "foreach").filter(|_| items(node, "foreach").next().is_some()) {
             ("pattern", "foreach", foreach, self.graft.copy(foreach))
