@@ -77,7 +77,7 @@ impl Args {
             file_name: &self.file_name,
             accept_file: !self.compat,
             scopes: &BuiltInScopes,
-            own_crds: true,
+            own_crds: !self.compat,
             sidecar: true,
         };
         let mut exit = Exit::Success;

@@ -117,9 +117,6 @@ impl ResourceDescription {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let (name, names) = (fields.string("name"), fields.optional("names", Decoder::strings));
-        if name.is_some() && names.is_some() {
-            exclusive(&mut fields, "name", "names");
-        }
         let description = Self {
             kinds: fields
                 .strings("kinds")
@@ -138,19 +135,6 @@ impl ResourceDescription {
         fields.finish();
         Some(description)
     }
-}
-
-/// Reports two fields of which the schema allows one, empty or not.
-fn exclusive(fields: &mut Fields<'_, '_>, one: &str, other: &str) {
-    let span = fields.span();
-    let decoder = fields.decoder();
-    let path = decoder.path();
-    let owner = if path.is_empty() {
-        String::new()
-    } else {
-        format!(" in `{path}`")
-    };
-    decoder.bad_value(span, format!("`{one}` and `{other}` exclude each other{owner}"));
 }
 
 /// An operation's word. An unknown one is kept: it matches nothing.
@@ -282,9 +266,7 @@ impl MatchResources {
     fn decode_lists(fields: &mut Fields<'_, '_>, inline: ResourceFilter) -> Self {
         let any = fields.optional("any", |decoder, node| decoder.list(node, ResourceFilter::decode));
         let all = fields.optional("all", |decoder, node| decoder.list(node, ResourceFilter::decode));
-        if any.is_some() && all.is_some() {
-            exclusive(fields, "any", "all");
-        }
+        fields.exclusive("any", "all");
         Self {
             any: any.unwrap_or_default(),
             all: all.unwrap_or_default(),

@@ -67,7 +67,7 @@ static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
         file_name: "kyverno-test.yaml",
         accept_file: false,
         scopes: &BuiltInScopes,
-        own_crds: true,
+        own_crds: false,
         sidecar: false,
     };
     let files = suite::discover(&Disk, &corpus.display().to_string(), &options).expect("the corpus is a folder");
