@@ -18,8 +18,8 @@ mod variables;
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::{Policy, PolicyKind, Rule, kind_selector::split_kind};
-use crate::yaml::{Node, Number};
+use super::{MatchResources, Policy, PolicyKind, Rule, kind_selector::split_kind};
+use crate::yaml::{Items, Node, Number};
 
 /// The annotation that names the controllers of autogen.
 const CONTROLLERS: &str = "pod-policies.kyverno.io/autogen-controllers";
@@ -180,7 +180,7 @@ fn has(rule: &Rule, section: &str) -> bool {
 fn old_spellings(owner: Node<'_>, field: &str, warnings: &mut Vec<String>) {
     let is_old = |node: Option<Node<'_>>| matches!(node.and_then(Node::as_str), Some("enforce" | "audit"));
     let overrides = owner.get(&format!("{field}Overrides")).and_then(Node::as_seq);
-    let mut overrides = overrides.into_iter().flat_map(|list| list.iter());
+    let mut overrides = overrides.into_iter().flat_map(Items::iter);
     if is_old(owner.get(field)) || overrides.any(|item| is_old(item.get("action"))) {
         warnings.push("Validation failure actions enforce/audit are deprecated, use Enforce/Audit instead.".to_owned());
     }
@@ -321,7 +321,7 @@ fn subresources(policy: &Policy, rule: &Rule, warnings: &mut Vec<String>) {
     let json = json::validate(validate, policy.is_v2beta1());
     let blocks = [Some(&rule.matches), rule.exclude.as_ref()];
     let names = |word: &str| {
-        let kinds = blocks.into_iter().flatten().flat_map(|block| block.kinds());
+        let kinds = blocks.into_iter().flatten().flat_map(MatchResources::kinds);
         kinds.into_iter().any(|kind| kind.text.to_lowercase().contains(word))
     };
     if json.contains("replicas") && !names("scale") {

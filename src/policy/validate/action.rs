@@ -3,7 +3,7 @@
 use super::has;
 use crate::{
     policy::{Cel, Rule},
-    yaml::{Kind, Node},
+    yaml::{Entries, Kind, Node},
 };
 
 const ONLY_METADATA: &str =
@@ -76,7 +76,7 @@ pub(super) fn no_kind(rule: &Rule) -> String {
 /// Whether patterns and patches of a rule look at nothing but metadata.
 fn only_metadata(rule: &Rule) -> bool {
     let metadata = |node: Node<'_>| {
-        let entries = node.as_map().into_iter().flat_map(|entries| entries.iter());
+        let entries = node.as_map().into_iter().flat_map(Entries::iter);
         entries.into_iter().all(|entry| entry.key == "metadata")
     };
     if let Some(mutate) = &rule.mutate

@@ -4,7 +4,7 @@ use super::{Errors, json};
 use crate::{
     policy::{MatchResources, ResourceFilter, Rule},
     text::{quote::quote, wildcard},
-    yaml::Node,
+    yaml::{Items, Node},
 };
 
 /// What the methods of the API types check in a block.
@@ -22,7 +22,7 @@ pub(super) fn fields(
     let path = format!("{path}.{section}");
     for (list, filters) in [("any", &block.any), ("all", &block.all)] {
         let items = node.get(list).and_then(Node::as_seq);
-        let items = items.into_iter().flat_map(|items| items.iter());
+        let items = items.into_iter().flat_map(Items::iter);
         for (i, (filter, item)) in filters.iter().zip(items).enumerate() {
             one(filter, item, &format!("{path}.{list}[{i}]"), namespaced, errors);
         }

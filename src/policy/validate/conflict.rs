@@ -10,12 +10,12 @@ use crate::{
     kube::LabelSelector,
     policy::{Rule, Spanned, Text},
     text::wildcard,
-    yaml::Node,
+    yaml::{Items, Node},
 };
 
 fn items<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> {
     let items = node.get(key).and_then(Node::as_seq);
-    items.into_iter().flat_map(|items| items.iter())
+    items.into_iter().flat_map(Items::iter)
 }
 
 fn texts(list: &[Text]) -> BTreeSet<&str> {

@@ -1,6 +1,12 @@
 //! Rules as Go writes them into its error texts: fields in the order of the Go types, defaults of the schema, HTML escapes.
 
-use crate::{text::float, value::Value, yaml::Node};
+use std::fmt::Write;
+
+use crate::{
+    text::float,
+    value::{Document, Value},
+    yaml::{Items, Node},
+};
 
 /// How a part is written.
 enum Shape {
@@ -200,7 +206,7 @@ pub(super) fn subject(node: Node<'_>) -> String {
 
 /// Any part, as Go keeps it in memory: an empty text is an absent one, an empty list is not.
 pub(super) fn reflected(node: Node<'_>) -> serde_json::Value {
-    prune(crate::value::Document::from(node).root().to_serde())
+    prune(Document::from(node).root().to_serde())
 }
 
 fn prune(value: serde_json::Value) -> serde_json::Value {
@@ -211,7 +217,7 @@ fn prune(value: serde_json::Value) -> serde_json::Value {
             for (key, value) in map {
                 let value = prune(value);
                 let empty = value.is_null()
-                    || value == Json::from("")
+                    || value.as_str() == Some("")
                     || (key == "resources" && value.as_object().is_some_and(serde_json::Map::is_empty));
                 if !empty {
                     kept.insert(key, value);
@@ -238,7 +244,7 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, v2beta1: b
                 Shape::Struct(shape) => fields(value, shape, v2beta1, &mut text),
                 Shape::List(shape) => {
                     let items = value.as_seq();
-                    let items = items.into_iter().flat_map(|items| items.iter());
+                    let items = items.into_iter().flat_map(Items::iter);
                     for (i, item) in items.enumerate() {
                         text.push(if i == 0 { '[' } else { ',' });
                         fields(item, shape, v2beta1, &mut text);
@@ -248,7 +254,7 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, v2beta1: b
                     }
                 }
                 Shape::Any => {
-                    let document = crate::value::Document::from(value);
+                    let document = Document::from(value);
                     let empty = match document.root() {
                         Value::String(text) => text.is_empty() && !ALWAYS.contains(&field.name),
                         Value::List(list) => list.is_empty(),
@@ -256,7 +262,7 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, v2beta1: b
                         _ => false,
                     };
                     if !empty {
-                        write(document.root(), &mut text);
+                        any_value(document.root(), &mut text);
                     }
                 }
             },
@@ -279,7 +285,7 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, v2beta1: b
 }
 
 /// A value with sorted keys.
-fn write(value: Value<'_>, out: &mut String) {
+fn any_value(value: Value<'_>, out: &mut String) {
     match value {
         Value::String(text) => string(text, out),
         Value::Double(double) => out.push_str(float::json(double).as_deref().unwrap_or("null")),
@@ -289,7 +295,7 @@ fn write(value: Value<'_>, out: &mut String) {
                 if i > 0 {
                     out.push(',');
                 }
-                write(item, out);
+                any_value(item, out);
             }
             out.push(']');
         }
@@ -303,7 +309,7 @@ fn write(value: Value<'_>, out: &mut String) {
                 }
                 string(key, out);
                 out.push(':');
-                write(item, out);
+                any_value(item, out);
             }
             out.push('}');
         }
@@ -315,7 +321,9 @@ fn write(value: Value<'_>, out: &mut String) {
 fn string(text: &str, out: &mut String) {
     for c in serde_json::Value::from(text).to_string().chars() {
         match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
             c => out.push(c),
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     policy::{MatchResources, Policy, Rule, UserFilter},
     regex::Regex,
     text::wildcard,
-    yaml::{Kind, Node},
+    yaml::{Items, Kind, Node},
 };
 
 /// What a query may begin with, at any time and in background scans.
@@ -191,7 +191,7 @@ fn context_names(rule: Node<'_>) -> Vec<String> {
     let mut names = Vec::new();
     let mut add = |owner: Node<'_>| {
         let entries = owner.get("context").and_then(Node::as_seq);
-        for entry in entries.into_iter().flat_map(|entries| entries.iter()) {
+        for entry in entries.into_iter().flat_map(Items::iter) {
             let name = entry.get("name").and_then(Node::as_str).unwrap_or_default();
             let has = |key: &str| entry.get(key).is_some_and(|value| !value.is_null());
             if ["apiCall", "globalReference", "imageRegistry", "variable"]
@@ -211,7 +211,7 @@ fn context_names(rule: Node<'_>) -> Vec<String> {
     for section in ["validate", "mutate", "generate"] {
         for list in ["foreach", "targets"] {
             let items = rule.get(section).and_then(|node| node.get(list)).and_then(Node::as_seq);
-            for item in items.into_iter().flat_map(|items| items.iter()) {
+            for item in items.into_iter().flat_map(Items::iter) {
                 add(item);
             }
         }
