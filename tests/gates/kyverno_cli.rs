@@ -8,7 +8,7 @@ use std::{
 
 use kyvtest::{
     cel::time::Timestamp,
-    kube::Discovery,
+    kube::{Discovery, Operation},
     run::{self, Settings, SuiteRun},
     suite::{self, BuiltInScopes, Disk, Options},
 };
@@ -105,7 +105,7 @@ fn answers(line: &Line) -> Answers<'static> {
     run.responses
         .iter()
         .filter(|response| {
-            response.run.map(|operation| operation.as_str()) == line.op.as_deref()
+            response.run.map(Operation::as_str) == line.op.as_deref()
                 && Some(response.policy.as_str()) == line.pol.as_deref()
                 && response.key.to_string() == line.key
         })
