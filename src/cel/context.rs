@@ -156,6 +156,7 @@ impl<'a> Context<'a> {
     }
 
     /// The answer where work was refused.
+    #[expect(clippy::unused_self, reason = "reads as the context's answer")]
     pub(crate) fn exhausted(&self) -> Val<'a> {
         Val::Error(WORK_LIMIT_EXCEEDED)
     }
