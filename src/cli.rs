@@ -12,6 +12,7 @@ mod explain;
 pub mod input;
 mod man;
 mod output;
+mod run;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -55,6 +56,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
     Cel(cel::Args),
     Explain(explain::Args),
     Completions(completions::Args),
@@ -64,6 +66,7 @@ enum Command {
 impl Command {
     fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self {
+            Self::Run(args) => args.run(output),
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
             Self::Completions(args) => args.run(output),

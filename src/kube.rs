@@ -15,6 +15,7 @@ mod operation;
 mod plural;
 mod rbac;
 mod request;
+mod review;
 mod rules;
 mod selector;
 mod world;

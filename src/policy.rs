@@ -17,8 +17,10 @@ mod load;
 mod located;
 mod match_constraints;
 mod match_resources;
+mod match_write;
 mod parts;
 mod selector;
+mod validate;
 mod validating;
 
 pub use admission::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
@@ -37,4 +39,5 @@ pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
+pub use validate::{Checked, validate};
 pub use validating::{Autogen, Evaluation, Mode, ValidatingPolicy, ValidatingPolicySpec};

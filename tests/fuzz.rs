@@ -12,6 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[path = "../fuzz/src/cel_eval.rs"]
+mod cel_eval;
+#[path = "../fuzz/src/cel_parse.rs"]
+mod cel_parse;
+#[path = "../fuzz/src/regex.rs"]
+mod regex;
 #[path = "../fuzz/src/yaml.rs"]
 mod yaml;
 
@@ -71,6 +77,199 @@ fn fuzz_yaml() {
     }
     .run(yaml::run);
 }
+
+#[test]
+#[ignore = "runs for as long as KYVTEST_FUZZ_SECONDS says"]
+fn fuzz_cel_parse() {
+    Target {
+        name: "cel_parse",
+        seeds: expressions(),
+        words: bytes(&CEL_WORDS),
+        longest: 2048,
+    }
+    .run(cel_parse::run);
+}
+
+#[test]
+#[ignore = "runs for as long as KYVTEST_FUZZ_SECONDS says"]
+fn fuzz_cel_eval() {
+    Target {
+        name: "cel_eval",
+        seeds: expressions(),
+        words: bytes(&CEL_WORDS),
+        longest: 1024,
+    }
+    .run(cel_eval::run);
+}
+
+#[test]
+#[ignore = "runs for as long as KYVTEST_FUZZ_SECONDS says"]
+fn fuzz_regex() {
+    let mut seeds = json_lines("fixtures/regex/syntax.jsonl", "pattern");
+    seeds.extend(bytes(&["(a+)+$\naaaaaaaaaaaaaaaab", "^(?i:é|[^a-z])*\\b\nÉ A"]));
+    let words = [
+        "(",
+        ")",
+        "(?:",
+        "(?i)",
+        "(?P<n>",
+        "(?<n>",
+        "|",
+        "*",
+        "+",
+        "?",
+        "*?",
+        "{2}",
+        "{2,}",
+        "{0,1000}",
+        "{1001}",
+        "[",
+        "]",
+        "[^",
+        "-",
+        "^",
+        "$",
+        ".",
+        "\\",
+        "\\d",
+        "\\W",
+        "\\b",
+        "\\B",
+        "\\A",
+        "\\z",
+        "\\pL",
+        "\\P{Greek}",
+        "\\x{10FFFF}",
+        "\\Q",
+        "\\E",
+        "\\C",
+        "[[:alpha:]]",
+        "[:^word:]",
+        "&&",
+        "é",
+        "日",
+        "\n",
+        "a",
+        "\u{0}",
+    ];
+    Target {
+        name: "regex",
+        seeds,
+        words: bytes(&words),
+        longest: 512,
+    }
+    .run(regex::run);
+}
+
+/// Expressions: those of the parser's fixture, and one of each library.
+fn expressions() -> Vec<Vec<u8>> {
+    let mut seeds = json_lines("fixtures/cel/parse.jsonl", "expr");
+    for folder in ["fixtures/cel/kubernetes", "fixtures/cel/kyverno"] {
+        let mut paths: Vec<PathBuf> = std::fs::read_dir(root(folder))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"))
+            .collect();
+        paths.sort();
+        for path in paths {
+            seeds.extend(json_lines(&path.to_string_lossy(), "expr"));
+        }
+    }
+    seeds
+}
+
+fn bytes(words: &[&str]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+const CEL_WORDS: [&str; 84] = [
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ".",
+    ",",
+    "?",
+    ":",
+    ".?",
+    "[?",
+    "'",
+    "\"",
+    "\"\"\"",
+    "r'",
+    "b'",
+    "\\",
+    "\\u00e9",
+    "\\x41",
+    "//",
+    "\n",
+    " ",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "!",
+    "&&",
+    "||",
+    "==",
+    "!=",
+    "<",
+    ">=",
+    " in ",
+    "1",
+    "0",
+    "-1",
+    "1u",
+    "0x1F",
+    "1.5",
+    "1e9",
+    "9223372036854775807",
+    "true",
+    "false",
+    "null",
+    "a",
+    "x",
+    "object",
+    "object.spec",
+    "oldObject",
+    "object.list",
+    "'a'",
+    "''",
+    "has(object.a)",
+    ".all(x, x == 1)",
+    ".exists(x, true)",
+    ".exists_one(x, x)",
+    ".map(x, [x, x])",
+    ".filter(x, true)",
+    ".map(k, true, k)",
+    ".all(k, v, k == v)",
+    ".transformMap(k, v, v)",
+    ".transformMapEntry(k, v, {k: v})",
+    ".optMap(x, x)",
+    ".orValue(1)",
+    ".value()",
+    "optional.of(1)",
+    "optional.none()",
+    "size(",
+    "lists.range(9)",
+    ".sortBy(x, x)",
+    ".flatten()",
+    ".distinct()",
+    ".join(',')",
+    ".split('')",
+    ".replace('', 'b')",
+    "'%s %d'.format([object, 1])",
+    "type(",
+    "dyn(",
+    "int(",
+    "é",
+    "\u{0}",
+];
 
 /// What a target starts from.
 struct Target {

@@ -17,6 +17,7 @@ pub(super) fn literal_constant(literal: &Literal) -> Constant {
 
 impl Constant {
     /// The constant as a value of an evaluation.
+    #[inline]
     pub(crate) fn value<'a>(&'a self, context: &Context<'a>) -> Val<'a> {
         match self {
             Constant::Plain(value) => *value,
@@ -24,6 +25,14 @@ impl Constant {
             Constant::Bytes(bytes) => Val::Bytes(bytes),
             Constant::Type(name) => Val::Type(name),
             Constant::Document(document) => document.root().into(),
+            Constant::List(_) | Constant::Map(_) => self.made(context),
+        }
+    }
+
+    /// The constants that have to be made anew for each evaluation.
+    #[cold]
+    fn made<'a>(&'a self, context: &Context<'a>) -> Val<'a> {
+        match self {
             Constant::List(items) => {
                 let items: Vec<Val<'a>> = items.iter().map(|item| item.value(context)).collect();
                 context.list(&items)
@@ -34,6 +43,9 @@ impl Constant {
                     .map(|(key, value)| (key.value(context), value.value(context)))
                     .collect();
                 context.map(&entries)
+            }
+            Constant::Plain(_) | Constant::Text(_) | Constant::Bytes(_) | Constant::Type(_) | Constant::Document(_) => {
+                self.value(context)
             }
         }
     }

@@ -1,17 +1,33 @@
 //! What a function implementation may use: scratch memory, the profile, and the host behind the libraries that reach
 //! outside of the expression.
 
-use std::{cell::OnceCell, fmt};
+use std::{
+    cell::{Cell, OnceCell},
+    fmt,
+};
 
 use bumpalo::Bump;
 use typed_arena::Arena;
 
 use super::{
     host::Host,
+    print,
     profile::Profile,
     val::{Opaque, Val},
 };
 use crate::value::{Document, Value};
+
+/// How much one evaluation may do beyond what its cost tells: bytes made, and steps of walks over values.
+///
+/// Upstream prices some work at next to nothing (`list + list`, `replace`, `format`, the equality of nested lists) and
+/// lets such an expression use all memory or run for hours. What stays below the limit of cost otherwise is far below
+/// this one.
+const WORK_LIMIT: u64 = 128 << 20;
+/// What a step of a walk counts.
+const STEP: u64 = 32;
+
+/// The text of the error of an evaluation that went over the limit of its work, which only an expression made for that does.
+pub const WORK_LIMIT_EXCEEDED: &str = "operation cancelled: memory limit exceeded";
 
 /// The memory of one evaluation. Reset it and the next evaluation uses it again.
 #[derive(Default)]
@@ -19,6 +35,8 @@ pub struct Scratch {
     bump: Bump,
     opaques: OnceCell<Arena<Box<dyn Opaque>>>,
     documents: OnceCell<Arena<Document>>,
+    /// What the evaluation has spent of its work.
+    spent: Cell<u64>,
 }
 
 impl Scratch {
@@ -32,11 +50,22 @@ impl Scratch {
         self.bump.alloc_str(text)
     }
 
+    /// Puts the account of work to some state; answers the one before.
+    pub(crate) fn account(&self, spent: u64) -> u64 {
+        self.spent.replace(spent)
+    }
+
+    /// Whether more work was asked for than there may be; the evaluation is an error then.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.spent.get() > WORK_LIMIT
+    }
+
     /// Forgets all values, keeps the memory.
     pub fn reset(&mut self) {
         self.bump.reset();
         self.opaques.take();
         self.documents.take();
+        self.spent.set(0);
     }
 }
 
@@ -72,6 +101,66 @@ impl<'a> Context<'a> {
         Self { scratch, profile, host }
     }
 
+    /// Spends work on some bytes that are about to be made. Where this answers no, they must not be: the evaluation ends
+    /// in an error, whatever value takes their place.
+    #[inline]
+    #[must_use]
+    pub(crate) fn spend(&self, bytes: usize) -> bool {
+        let spent = &self.scratch.spent;
+        spent.set(spent.get().saturating_add(bytes as u64));
+        spent.get() <= WORK_LIMIT
+    }
+
+    /// [`Context::spend`] for a list of some length.
+    #[must_use]
+    pub(crate) fn spend_items(&self, items: usize) -> bool {
+        self.spend(items.saturating_mul(size_of::<Val<'_>>()))
+    }
+
+    /// Spends the work of walking over all of a value, for functions that do so recursively: parts that occur several
+    /// times in a value are stored once but walked over each time.
+    #[must_use]
+    pub(crate) fn spend_walk(&self, value: Val<'_>) -> bool {
+        let mut steps = self.steps();
+        value.walk(&mut steps);
+        self.spend(((self.steps() - steps) * STEP) as usize) && steps > 0
+    }
+
+    /// The steps that are left.
+    fn steps(&self) -> u64 {
+        WORK_LIMIT.saturating_sub(self.scratch.spent.get()) / STEP
+    }
+
+    /// [`Val::equals`] within the limit of work.
+    #[inline]
+    pub(crate) fn equals(&self, a: &Val<'_>, b: &Val<'_>) -> Option<bool> {
+        let nested = |value: &Val<'_>| value.is_list() || value.is_map() || matches!(value, Val::Optional(_));
+        if !nested(a) || !nested(b) {
+            return a.equals(b);
+        }
+        let before = self.steps();
+        let mut steps = before;
+        let answer = a.equals_within(b, &mut steps);
+        // With no step left the answer is wrong, and the account is overdrawn for that.
+        let _ = self.spend(((before - steps) * STEP + u64::from(steps == 0) * 2 * STEP) as usize);
+        answer
+    }
+
+    /// A value as Go prints it, for error texts.
+    pub(crate) fn display(&self, value: Val<'_>) -> String {
+        if self.spend_walk(value) {
+            print::go_display(value)
+        } else {
+            String::new()
+        }
+    }
+
+    /// The answer where work was refused.
+    #[expect(clippy::unused_self, reason = "reads as the context's answer")]
+    pub(crate) fn exhausted(&self) -> Val<'a> {
+        Val::Error(WORK_LIMIT_EXCEEDED)
+    }
+
     /// The bump arena, for building lists in place.
     pub(crate) fn bump(&self) -> &'a Bump {
         &self.scratch.bump
@@ -79,7 +168,11 @@ impl<'a> Context<'a> {
 
     /// Text that lives as long as the evaluation.
     pub fn text(&self, text: &str) -> &'a str {
-        self.scratch.text(text)
+        if self.spend(text.len()) {
+            self.scratch.text(text)
+        } else {
+            ""
+        }
     }
 
     /// A string value.
@@ -89,11 +182,17 @@ impl<'a> Context<'a> {
 
     /// A bytes value.
     pub fn bytes(&self, bytes: &[u8]) -> Val<'a> {
+        if !self.spend(bytes.len()) {
+            return self.exhausted();
+        }
         Val::Bytes(self.scratch.bump.alloc_slice_copy(bytes))
     }
 
     /// A list value.
     pub fn list(&self, items: &[Val<'a>]) -> Val<'a> {
+        if !self.spend(size_of_val(items)) {
+            return self.exhausted();
+        }
         Val::List(self.scratch.bump.alloc_slice_copy(items))
     }
 
@@ -105,6 +204,9 @@ impl<'a> Context<'a> {
 
     /// A map value; each key must occur once.
     pub fn map(&self, entries: &[(Val<'a>, Val<'a>)]) -> Val<'a> {
+        if !self.spend(size_of_val(entries)) {
+            return self.exhausted();
+        }
         Val::Map(self.scratch.bump.alloc_slice_copy(entries))
     }
 
@@ -121,6 +223,7 @@ impl<'a> Context<'a> {
                 let mut out = bumpalo::collections::String::new_in(&self.scratch.bump);
                 // Writing into memory cannot fail.
                 let _ = fmt::Write::write_fmt(&mut out, text);
+                let _ = self.spend(out.len());
                 Val::Error(out.into_bump_str())
             }
         }

@@ -4,7 +4,7 @@
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`.
 
 use super::{
-    decl::{CostEstimator, CostFunction, Function},
+    decl::{ArgumentCost, CostEstimator, CostFunction, Function},
     library::sizes,
     profile::Behaviour,
     val::Val,
@@ -22,6 +22,19 @@ pub(crate) const STRUCT: u64 = 40;
 /// How a call's cost is found, decided when the program is made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CallCost {
+    /// As cel-go prices the overload by default.
+    Default(DefaultCost),
+    /// The overload's own function.
+    Overload(CostFunction),
+    /// The overload's own function of the arguments.
+    Arguments(ArgumentCost),
+    /// The function's estimator, asked with an overload id; the default where it has no answer.
+    Function(CostEstimator, &'static str, DefaultCost),
+}
+
+/// cel-go's own prices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DefaultCost {
     One,
     /// The walk over one argument's text.
     Text(usize),
@@ -33,30 +46,14 @@ pub(crate) enum CallCost {
     Both,
     Matches,
     Contains,
-    /// The overload's own function.
-    Overload(CostFunction),
-    /// The function's estimator, asked with an overload id; another answer where it has none.
-    Function(CostEstimator, &'static str, Builtin),
-}
-
-/// The defaults, for an estimator that has no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Builtin {
-    One,
-    Text(usize),
-    InList,
-    Shorter,
-    Both,
-    Matches,
-    Contains,
 }
 
 /// cel-go's own cost of an overload; `id` is empty where the checker left several.
-fn builtin(id: &str, behaviour: &Behaviour) -> Builtin {
+fn default_cost(id: &str, behaviour: &Behaviour) -> DefaultCost {
     match id {
-        "starts_with_string" | "ends_with_string" => Builtin::Text(usize::from(behaviour.affix_cost_by_argument)),
-        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => Builtin::Text(0),
-        "in_list" => Builtin::InList,
+        "starts_with_string" | "ends_with_string" => DefaultCost::Text(usize::from(behaviour.affix_cost_by_argument)),
+        "string_to_bytes" | "bytes_to_string" | "strings_quote" | "string_format" => DefaultCost::Text(0),
+        "in_list" => DefaultCost::InList,
         "less_string"
         | "greater_string"
         | "less_equals_string"
@@ -66,12 +63,12 @@ fn builtin(id: &str, behaviour: &Behaviour) -> Builtin {
         | "less_equals_bytes"
         | "greater_equals_bytes"
         | "equals"
-        | "not_equals" => Builtin::Shorter,
-        "add_string" | "add_bytes" => Builtin::Both,
-        "matches_string" => Builtin::Matches,
-        "matches" if behaviour.global_matches_has_cost => Builtin::Matches,
-        "contains_string" => Builtin::Contains,
-        _ => Builtin::One,
+        | "not_equals" => DefaultCost::Shorter,
+        "add_string" | "add_bytes" => DefaultCost::Both,
+        "matches_string" => DefaultCost::Matches,
+        "matches" if behaviour.global_matches_has_cost => DefaultCost::Matches,
+        "contains_string" => DefaultCost::Contains,
+        _ => DefaultCost::One,
     }
 }
 
@@ -82,19 +79,24 @@ impl CallCost {
         if let Some(cost) = overload.and_then(|overload| overload.cost) {
             return CallCost::Overload(cost);
         }
-        let id = overload.map_or("", |overload| overload.id);
-        let builtin = builtin(id, behaviour);
-        if let Some(estimate) = function.cost {
-            return CallCost::Function(estimate, id, builtin);
+        if let Some(cost) = overload.and_then(|overload| overload.cost_of_arguments) {
+            return CallCost::Arguments(cost);
         }
-        match builtin {
-            Builtin::One => CallCost::One,
-            Builtin::Text(i) => CallCost::Text(i),
-            Builtin::InList => CallCost::InList,
-            Builtin::Shorter => CallCost::Shorter,
-            Builtin::Both => CallCost::Both,
-            Builtin::Matches => CallCost::Matches,
-            Builtin::Contains => CallCost::Contains,
+        let id = overload.map_or("", |overload| overload.id);
+        let default = default_cost(id, behaviour);
+        match function.cost {
+            Some(estimate) => CallCost::Function(estimate, id, default),
+            None => CallCost::Default(default),
+        }
+    }
+
+    /// What a call will cost, where its arguments tell.
+    #[inline]
+    pub(crate) fn before(&self, args: &[Val<'_>]) -> Option<u64> {
+        match self {
+            CallCost::Default(default) => Some(default.charge(args)),
+            CallCost::Arguments(cost) => Some(cost(args)),
+            CallCost::Overload(_) | CallCost::Function(..) => None,
         }
     }
 
@@ -102,26 +104,27 @@ impl CallCost {
     #[inline]
     pub(crate) fn charge(&self, args: &[Val<'_>], result: &Val<'_>) -> u64 {
         match self {
-            CallCost::One => 1,
-            CallCost::Text(i) => text(size(&args[*i])),
-            CallCost::InList => size(&args[1]),
-            CallCost::Shorter => shorter(&args[0], &args[1]),
-            CallCost::Both => text(size(&args[0]) + size(&args[1])),
-            CallCost::Matches => matches(size(&args[0]), size(&args[1])),
-            CallCost::Contains => text(size(&args[0])) * text(size(&args[1])),
+            CallCost::Default(default) => default.charge(args),
             CallCost::Overload(cost) => cost(args, result),
-            CallCost::Function(estimate, id, builtin) => match estimate(id, args, result) {
-                Some(cost) => cost,
-                None => match builtin {
-                    Builtin::One => 1,
-                    Builtin::Text(i) => CallCost::Text(*i).charge(args, result),
-                    Builtin::InList => CallCost::InList.charge(args, result),
-                    Builtin::Shorter => CallCost::Shorter.charge(args, result),
-                    Builtin::Both => CallCost::Both.charge(args, result),
-                    Builtin::Matches => CallCost::Matches.charge(args, result),
-                    Builtin::Contains => CallCost::Contains.charge(args, result),
-                },
-            },
+            CallCost::Arguments(cost) => cost(args),
+            CallCost::Function(estimate, id, default) => {
+                estimate(id, args, result).unwrap_or_else(|| default.charge(args))
+            }
+        }
+    }
+}
+
+impl DefaultCost {
+    #[inline]
+    fn charge(self, args: &[Val<'_>]) -> u64 {
+        match self {
+            DefaultCost::One => 1,
+            DefaultCost::Text(i) => text(size(&args[i])),
+            DefaultCost::InList => size(&args[1]),
+            DefaultCost::Shorter => shorter(&args[0], &args[1]),
+            DefaultCost::Both => text(size(&args[0]) + size(&args[1])),
+            DefaultCost::Matches => matches(size(&args[0]), size(&args[1])),
+            DefaultCost::Contains => text(size(&args[0])) * text(size(&args[1])),
         }
     }
 }

@@ -17,6 +17,8 @@ pub type Implementation = for<'a> fn(&Context<'a>, &[Val<'a>]) -> Val<'a>;
 /// What a call cost at run time, from its arguments and result.
 pub type CostFunction = for<'a> fn(&[Val<'a>], &Val<'a>) -> u64;
 
+/// What a call will cost, from its arguments.
+pub type ArgumentCost = for<'a> fn(&[Val<'a>]) -> u64;
 /// What every call of a function costs, from the overload id, the arguments and the result; `None` where it has no say.
 pub type CostEstimator = for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>;
 
@@ -51,6 +53,8 @@ pub struct Overload {
     pub implementation: Option<(Binding, Implementation)>,
     /// The cost of a call that the checker resolved to this very overload.
     pub cost: Option<CostFunction>,
+    /// The same, where the result has no say in it: such a call is paid for before it is made.
+    pub cost_of_arguments: Option<ArgumentCost>,
 }
 
 impl Overload {
@@ -70,6 +74,7 @@ impl Overload {
             non_strict: false,
             implementation: None,
             cost: None,
+            cost_of_arguments: None,
         }
     }
 
@@ -100,6 +105,12 @@ impl Overload {
     /// The cost of calls that are resolved to this overload.
     pub fn cost(mut self, cost: CostFunction) -> Self {
         self.cost = Some(cost);
+        self
+    }
+
+    /// The cost of calls that are resolved to this overload, which their arguments tell.
+    pub fn cost_of_arguments(mut self, cost: ArgumentCost) -> Self {
+        self.cost_of_arguments = Some(cost);
         self
     }
 

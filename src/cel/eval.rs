@@ -18,7 +18,7 @@ mod literal;
 pub(in crate::cel) use call::invoke;
 
 use super::{
-    context::{Context, Scratch},
+    context::{Context, Scratch, WORK_LIMIT_EXCEEDED},
     cost,
     host::Host,
     ops,
@@ -85,14 +85,26 @@ pub fn evaluate<'a>(
         stopped_early: false,
         trace: None,
     };
+    let outer = scratch.account(0);
     let mut value = machine.eval(program.root);
     if machine.stopped_early && machine.counting && program.has_fold {
+        let first = (value, machine.cost, machine.cancelled);
+        let exhausted = scratch.is_exhausted();
         machine.restart();
+        scratch.account(0);
         value = machine.eval(program.root);
+        // The stack itself may be what is too much.
+        if scratch.is_exhausted() && !exhausted {
+            (value, machine.cost, machine.cancelled) = first;
+            scratch.account(0);
+        }
     }
     if machine.cancelled {
         value = Val::Error(COST_LIMIT_EXCEEDED);
+    } else if scratch.is_exhausted() {
+        value = Val::Error(WORK_LIMIT_EXCEEDED);
     }
+    scratch.account(outer);
     Outcome {
         value,
         cost: if machine.counting { machine.cost } else { 0 },
@@ -133,6 +145,11 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Notes that something stopped at the error of an argument before all of them were evaluated.
+    pub(super) fn stop_early(&mut self) {
+        self.stopped_early |= !self.cancelled;
+    }
+
     /// Ends the evaluation at the cost that it had when the limit was first exceeded.
     #[cold]
     fn exceed(&mut self) {
@@ -145,6 +162,10 @@ impl<'a> Machine<'a> {
     }
 
     pub(super) fn eval(&mut self, id: NodeId) -> Val<'a> {
+        // Upstream unwinds from where the limit was exceeded.
+        if self.cancelled {
+            return Val::Error(COST_LIMIT_EXCEEDED);
+        }
         let program = self.program;
         match &program.nodes[id.0 as usize] {
             Node::Constant(constant) => {
@@ -160,7 +181,7 @@ impl<'a> Machine<'a> {
                 let value = match (left, right) {
                     (Val::Error(_), _) => left,
                     (_, Val::Error(_)) => right,
-                    _ => left.equals(&right).map_or(NO_SUCH_OVERLOAD, Val::Bool),
+                    _ => self.context.equals(&left, &right).map_or(NO_SUCH_OVERLOAD, Val::Bool),
                 };
                 if self.counting {
                     // kubernetes: pkg/cel/library/cost.go prices the equality of its own types at 1.
@@ -179,7 +200,7 @@ impl<'a> Machine<'a> {
                 let value = match (left, right) {
                     (Val::Error(_), _) => left,
                     (_, Val::Error(_)) => right,
-                    _ => Val::Bool(left.equals(&right) != Some(true)),
+                    _ => Val::Bool(self.context.equals(&left, &right) != Some(true)),
                 };
                 if self.counting {
                     self.charge_call(&[*a, *b], cost::shorter(&left, &right));
@@ -350,7 +371,7 @@ fn binary<'a>(context: &Context<'a>, operator: Operator, a: Val<'a>, b: Val<'a>)
         Operator::LessEquals => ops::less_equals(context, a, b),
         Operator::Greater => ops::greater(context, a, b),
         Operator::GreaterEquals => ops::greater_equals(context, a, b),
-        Operator::In => ops::contains(a, b),
+        Operator::In => ops::contains(context, a, b),
     }
 }
 

@@ -3,9 +3,11 @@
 //! Upstream counterpart: cel-go `interpreter/interpretable.go` `evalFold`. The costs of the nodes that a standard macro
 //! expands to are added where the expansion would have been evaluated.
 
+use rustc_hash::FxHashSet;
+
 use super::{
-    eval::Machine,
-    program::{Fold, FoldKind, NodeId, Slot},
+    eval::{Machine, invoke},
+    program::{Fold, FoldKind, Insertion, Node, NodeId, Slot},
     val::{NO_SUCH_OVERLOAD, Val},
 };
 
@@ -19,6 +21,7 @@ const ACCUMULATOR: u64 = 1;
 const ACCUMULATOR_AND_OPERATOR: u64 = 2;
 
 impl<'a> Machine<'a> {
+    #[inline(never)]
     pub(super) fn eval_fold(&mut self, id: NodeId, fold: &'a Fold) -> Val<'a> {
         let range = self.eval(fold.range);
         let value = match range {
@@ -69,7 +72,20 @@ impl<'a> Machine<'a> {
                 condition,
                 step,
                 result,
-            } => self.fold_general(fold, range, *accumulator, *init, *condition, *step, *result),
+                insertion,
+            } => {
+                let outer = self.slots[accumulator.0 as usize].take();
+                let done = match insertion {
+                    Some(insertion) if self.trace.is_none() => {
+                        self.fold_insert(fold, range, *accumulator, *init, *insertion)
+                    }
+                    _ => 0,
+                };
+                self.fold_general(fold, range, done, *accumulator, *condition, *step);
+                let value = self.eval(*result);
+                self.slots[accumulator.0 as usize] = outer;
+                value
+            }
         }
     }
 
@@ -191,19 +207,17 @@ impl<'a> Machine<'a> {
         failed.unwrap_or_else(|| Val::List(items.into_bump_slice()))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of a comprehension")]
+    /// The rounds from some round on, step by step.
     fn fold_general(
         &mut self,
         fold: &'a Fold,
         range: Val<'a>,
+        from: usize,
         accumulator: Slot,
-        _init: NodeId,
         condition: NodeId,
         step: NodeId,
-        result: NodeId,
-    ) -> Val<'a> {
-        let outer = self.slots[accumulator.0 as usize].take();
-        for i in 0..range.len() {
+    ) {
+        for i in from..range.len() {
             if self.cancelled {
                 break;
             }
@@ -214,8 +228,108 @@ impl<'a> Machine<'a> {
             let value = self.eval(step);
             self.slots[accumulator.0 as usize] = Some(value);
         }
-        let value = self.eval(result);
-        self.slots[accumulator.0 as usize] = outer;
-        value
     }
+
+    /// Gathers entries as long as nothing goes wrong, and leaves the map in the accumulator; answers how many rounds that
+    /// were. Costs are added where the steps would have added them.
+    fn fold_insert(
+        &mut self,
+        fold: &'a Fold,
+        range: Val<'a>,
+        accumulator: Slot,
+        init: NodeId,
+        insertion: Insertion,
+    ) -> usize {
+        let Node::Call(call) = &self.program.nodes[insertion.call.0 as usize] else {
+            return 0;
+        };
+        let mut entries: Vec<(Val<'a>, Val<'a>)> = Vec::new();
+        let mut keys: FxHashSet<PlainKey<'a>> = FxHashSet::default();
+        let mut started = false;
+        for i in 0..range.len() {
+            if self.cancelled {
+                return i;
+            }
+            self.set(fold, range, i);
+            match insertion.filter.map(|filter| self.eval_condition(filter)) {
+                None | Some(Val::Bool(true)) => {}
+                Some(Val::Bool(false)) => continue,
+                Some(error) => {
+                    self.slots[accumulator.0 as usize] = Some(error);
+                    return i + 1;
+                }
+            }
+            if !started {
+                started = true;
+                self.eval(init);
+            }
+            self.charge(ACCUMULATOR);
+            let mut args = [Val::Map(&[]); 3];
+            let mut failed = None;
+            for (n, &arg) in call.args.iter().enumerate().skip(1) {
+                args[n] = self.eval(arg);
+                if args[n].is_error() {
+                    failed = Some(args[n]);
+                    if n + 1 < call.args.len() {
+                        self.stop_early();
+                        self.slots[accumulator.0 as usize] = failed;
+                        return i + 1;
+                    }
+                }
+            }
+            self.charge(1);
+            let added: Val<'a> = match call.args.len() {
+                3 => Val::Null,
+                _ => args[1],
+            };
+            let single = [(args[1], args[2])];
+            let simple = failed.is_none()
+                && match added {
+                    Val::Null => add(&mut entries, &mut keys, single),
+                    map if map.is_map() && map.len() == 1 => add(&mut entries, &mut keys, map.map_iter()),
+                    _ => false,
+                };
+            if !simple {
+                args[0] = self.context.map(&entries);
+                let args = &args[..call.args.len()];
+                let value = failed.unwrap_or_else(|| invoke(&self.context, call, args));
+                self.slots[accumulator.0 as usize] = Some(value);
+                return i + 1;
+            }
+            if !self.context.spend(size_of::<(Val<'_>, Val<'_>)>()) {
+                break;
+            }
+        }
+        if started {
+            self.slots[accumulator.0 as usize] = Some(self.context.map(&entries));
+        }
+        range.len()
+    }
+}
+
+/// A key of a kind that has only itself for an equal.
+#[derive(PartialEq, Eq, Hash)]
+enum PlainKey<'a> {
+    Text(&'a str),
+    Int(i64),
+}
+
+/// Adds one entry; answers no, and adds nothing, if its key is there already or is not a plain one.
+fn add<'a>(
+    entries: &mut Vec<(Val<'a>, Val<'a>)>,
+    keys: &mut FxHashSet<PlainKey<'a>>,
+    new: impl IntoIterator<Item = (Val<'a>, Val<'a>)>,
+) -> bool {
+    for (key, value) in new {
+        let plain = match key {
+            Val::String(text) => PlainKey::Text(text),
+            Val::Int(i) => PlainKey::Int(i),
+            _ => return false,
+        };
+        if !keys.insert(plain) {
+            return false;
+        }
+        entries.push((key, value));
+    }
+    true
 }

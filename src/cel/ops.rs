@@ -7,7 +7,6 @@ use std::cmp::Ordering;
 
 use super::{
     context::Context,
-    print::go_display,
     time,
     val::{NO_SUCH_OVERLOAD, Trait, Val},
 };
@@ -52,6 +51,9 @@ pub(crate) fn add<'a>(context: &Context<'a>, a: Val<'a>, b: Val<'a>) -> Val<'a> 
         (Val::Uint(x), Val::Uint(y)) => x.checked_add(y).map_or(UINT_OVERFLOW, Val::Uint),
         (Val::List(_) | Val::DocumentList(_), Val::List(_) | Val::DocumentList(_)) => join(context, a, b),
         (Val::Bytes(x), Val::Bytes(y)) => {
+            if !context.spend(x.len() + y.len()) {
+                return context.exhausted();
+            }
             let joined = context.bump().alloc_slice_fill_copy(x.len() + y.len(), 0u8);
             joined[..x.len()].copy_from_slice(x);
             joined[x.len()..].copy_from_slice(y);
@@ -72,6 +74,9 @@ fn concatenate<'a>(context: &Context<'a>, x: &'a str, y: &'a str) -> Val<'a> {
     if y.is_empty() {
         return Val::String(x);
     }
+    if !context.spend(x.len() + y.len()) {
+        return context.exhausted();
+    }
     let mut joined = bumpalo::collections::String::with_capacity_in(x.len() + y.len(), context.bump());
     joined.push_str(x);
     joined.push_str(y);
@@ -84,6 +89,9 @@ fn join<'a>(context: &Context<'a>, a: Val<'a>, b: Val<'a>) -> Val<'a> {
     }
     if b.is_empty() {
         return a;
+    }
+    if !context.spend_items(a.len() + b.len()) {
+        return context.exhausted();
     }
     let mut joined = bumpalo::collections::Vec::with_capacity_in(a.len() + b.len(), context.bump());
     joined.extend(a.list_iter());
@@ -213,12 +221,12 @@ pub(crate) fn greater_equals<'a>(context: &Context<'a>, a: Val<'a>, b: Val<'a>) 
 }
 
 /// `needle in container`
-pub(crate) fn contains<'a>(needle: Val<'a>, container: Val<'a>) -> Val<'a> {
+pub(crate) fn contains<'a>(context: &Context<'a>, needle: Val<'a>, container: Val<'a>) -> Val<'a> {
     if needle.is_error() {
         return needle;
     }
     match container {
-        Val::List(_) | Val::DocumentList(_) => Val::Bool(list_contains(container, needle)),
+        Val::List(_) | Val::DocumentList(_) => Val::Bool(list_contains(context, container, needle)),
         Val::Map(_) | Val::DocumentMap(_) => Val::Bool(container.map_get(&needle).is_some()),
         Val::Error(_) => container,
         _ => NO_SUCH_OVERLOAD,
@@ -226,8 +234,9 @@ pub(crate) fn contains<'a>(needle: Val<'a>, container: Val<'a>) -> Val<'a> {
 }
 
 /// Whether a list has an element that equals a value; comparisons that are errors do not count.
-pub(crate) fn list_contains(list: Val<'_>, needle: Val<'_>) -> bool {
-    list.list_iter().any(|item| needle.equals(&item) == Some(true))
+pub(crate) fn list_contains(context: &Context<'_>, list: Val<'_>, needle: Val<'_>) -> bool {
+    list.list_iter()
+        .any(|item| context.equals(&needle, &item) == Some(true))
 }
 
 /// `size(a)`: code points of text, bytes, elements, entries.
@@ -243,8 +252,12 @@ pub(crate) fn size<'a>(context: &Context<'a>, a: Val<'a>) -> Val<'a> {
 
 /// The number of code points of a text.
 pub(crate) fn characters(text: &str) -> usize {
-    // Bytes that continue a code point are the only ones of the form 10xxxxxx.
-    text.bytes().filter(|byte| byte & 0xc0 != 0x80).count()
+    // Both of the standard library's loops look at many bytes at once.
+    if text.is_ascii() {
+        text.len()
+    } else {
+        text.chars().count()
+    }
 }
 
 /// The position that an index value stands for, or the text of cel-go's `IndexOrError`.
@@ -259,7 +272,12 @@ pub(crate) fn list_index<'a>(context: &Context<'a>, index: Val<'a>) -> Result<i6
             return Err(context.error(format_args!("unsupported index type '{name}' in list")));
         }
     };
-    position.ok_or_else(|| context.error(format_args!("unsupported index value {} in list", go_display(index))))
+    position.ok_or_else(|| {
+        context.error(format_args!(
+            "unsupported index value {} in list",
+            context.display(index)
+        ))
+    })
 }
 
 /// A double as a whole number, its fraction dropped; `None` outside of the range, whose ends do not belong to it.

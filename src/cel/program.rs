@@ -232,5 +232,15 @@ pub(crate) enum FoldKind {
         condition: NodeId,
         step: NodeId,
         result: NodeId,
+        insertion: Option<Insertion>,
     },
+}
+
+/// The step of a fold that only adds entries to a map, such as `transformMap`: they are gathered in one place instead of
+/// copying the map each time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Insertion {
+    pub(crate) filter: Option<NodeId>,
+    /// The call of `cel.@mapInsert`, whose first argument is the accumulator.
+    pub(crate) call: NodeId,
 }

@@ -3,7 +3,7 @@
 use super::{
     compile::{CompileError, compile},
     composite::{Composite, Composition},
-    context::{Context, Scratch},
+    context::{Context, Scratch, WORK_LIMIT_EXCEEDED},
     env::Env,
     eval::{Activation, evaluate},
     host::{Host, NoHost},
@@ -101,6 +101,10 @@ pub fn answer(query: &Query<'_>) -> Answer {
 /// Answers a query in a world.
 pub fn answer_with(query: &Query<'_>, host: &dyn Host) -> Answer {
     let answered = with_value(query, host, |value, cost| match value {
+        value if !value.is_printable() => Answer::Failed {
+            error: WORK_LIMIT_EXCEEDED.to_owned(),
+            cost,
+        },
         Val::Error(error) => Answer::Failed {
             error: error.to_owned(),
             cost,

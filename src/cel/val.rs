@@ -119,6 +119,9 @@ impl<'a> From<value::Value<'a>> for Val<'a> {
     }
 }
 
+/// How many bytes of text are one step of a walk.
+const TEXT_STEP: u64 = 64;
+
 /// The error of an operand of the wrong type.
 pub(crate) const NO_SUCH_OVERLOAD: Val<'static> = Val::Error("no such overload");
 
@@ -368,6 +371,65 @@ impl<'a> Val<'a> {
     ///
     /// Upstream: `types.Equal`. Inside lists and maps an element whose comparison is an error counts as equal.
     pub fn equals(&self, other: &Val<'_>) -> Option<bool> {
+        self.equals_within(other, &mut { u64::MAX })
+    }
+
+    /// Whether the value as text is of a size that memory can hold: parts that occur several times are printed each time.
+    pub(crate) fn is_printable(&self) -> bool {
+        let mut steps = 4 << 20;
+        self.walk(&mut steps);
+        steps > 0
+    }
+
+    /// The bytes of a text.
+    #[inline]
+    pub(crate) fn text_len(&self) -> usize {
+        match self {
+            Val::String(text) => text.len(),
+            Val::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// Takes the steps that a walk over the whole value has from those that are left, and stops where none is.
+    pub(crate) fn walk(&self, steps: &mut u64) {
+        *steps = steps.saturating_sub(1 + self.text_len() as u64 / TEXT_STEP);
+        match self {
+            Val::List(_) | Val::DocumentList(_) => {
+                for item in self.list_iter() {
+                    if *steps == 0 {
+                        break;
+                    }
+                    item.walk(steps);
+                }
+            }
+            Val::Map(_) | Val::DocumentMap(_) => {
+                for (key, value) in self.map_iter() {
+                    if *steps == 0 {
+                        break;
+                    }
+                    key.walk(steps);
+                    value.walk(steps);
+                }
+            }
+            Val::Optional(Some(inner)) => inner.walk(steps),
+            _ => {}
+        }
+    }
+
+    /// [`Val::equals`] with a limit: where no step is left, the answer means nothing.
+    pub(crate) fn equals_within(&self, other: &Val<'_>, steps: &mut u64) -> Option<bool> {
+        let length = match (self, other) {
+            (Val::String(a), Val::String(b)) if a.len() == b.len() => a.len(),
+            (Val::Bytes(a), Val::Bytes(b)) if a.len() == b.len() => a.len(),
+            // Each key is looked for in all entries.
+            (Val::Map(a), Val::Map(b)) if a.len() == b.len() => a.len().saturating_mul(a.len()),
+            _ => 0,
+        };
+        *steps = steps.saturating_sub(1 + length as u64 / TEXT_STEP);
+        if *steps == 0 {
+            return None;
+        }
         Some(match (self, other) {
             (Val::Null, Val::Null) => true,
             (Val::Null, _) | (_, Val::Null) => false,
@@ -383,7 +445,7 @@ impl<'a> Val<'a> {
             (Val::Type(a), Val::Type(b)) => a == b,
             (Val::Optional(a), Val::Optional(b)) => match (a, b) {
                 (None, None) => true,
-                (Some(a), Some(b)) => return a.equals(b),
+                (Some(a), Some(b)) => return a.equals_within(b, steps),
                 (None, Some(_)) | (Some(_), None) => false,
             },
             (Val::List(_) | Val::DocumentList(_), Val::List(_) | Val::DocumentList(_)) => {
@@ -391,13 +453,14 @@ impl<'a> Val<'a> {
                     && self
                         .list_iter()
                         .zip(other.list_iter())
-                        .all(|(a, b)| a.equals(&b) != Some(false))
+                        .all(|(a, b)| a.equals_within(&b, steps) != Some(false) && *steps > 0)
             }
             (Val::Map(_) | Val::DocumentMap(_), Val::Map(_) | Val::DocumentMap(_)) => {
                 self.len() == other.len()
-                    && self
-                        .map_iter()
-                        .all(|(key, a)| other.map_get(&key).is_some_and(|b| a.equals(&b) != Some(false)))
+                    && self.map_iter().all(|(key, a)| {
+                        let b = other.map_get(&key);
+                        b.is_some_and(|b| a.equals_within(&b, steps) != Some(false)) && *steps > 0
+                    })
             }
             (Val::Opaque(a), Val::Opaque(b)) => return a.equals(*b),
             (Val::Opaque(a), _) => return a.equals_plain(),

@@ -27,20 +27,37 @@ pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, Diagnostic> {
     Ok(sources.add(name, text))
 }
 
-/// Reads the first document of a YAML or JSON file as a value.
+/// Reads the first document of a YAML or JSON file as a value; `null` where there is none.
 pub fn read_value(path: &Path, sources: &mut Sources) -> Result<Document, Vec<Diagnostic>> {
+    let mut documents = read_values(path, sources)?;
+    Ok(if documents.is_empty() {
+        Document::null()
+    } else {
+        documents.swap_remove(0)
+    })
+}
+
+/// Reads all documents of a YAML or JSON file as values.
+pub fn read_values(path: &Path, sources: &mut Sources) -> Result<Vec<Document>, Vec<Diagnostic>> {
     let file = read(path, sources).map_err(|diagnostic| vec![diagnostic])?;
     let text = sources.text(file).cloned().unwrap_or_default();
     let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
-    if let Some(error) = stream.first_error() {
-        return Err(vec![Diagnostic::from_yaml(file, error)]);
+    let mut problems: Vec<Diagnostic> = stream
+        .error()
+        .iter()
+        .map(|error| Diagnostic::from_yaml(file, error))
+        .collect();
+    let mut documents = Vec::new();
+    for document in stream.documents() {
+        match document.tree() {
+            Ok(tree) => documents.push(tree.root().into()),
+            Err(error) => problems.push(Diagnostic::from_yaml(file, error)),
+        }
     }
-    match stream.documents() {
-        [] => Ok(Document::null()),
-        [document, ..] => match document.tree() {
-            Ok(tree) => Ok(tree.root().into()),
-            Err(error) => Err(vec![Diagnostic::from_yaml(file, error)]),
-        },
+    if problems.is_empty() {
+        Ok(documents)
+    } else {
+        Err(problems)
     }
 }
 

@@ -122,11 +122,13 @@ codes! {
     CelProgram = "KT103", Policy, Error, "CEL expression with a constant part that always fails";
     CelEvaluation = "KT104", Policy, Error, "CEL evaluation error";
     CelCost = "KT105", Policy, Error, "CEL cost limit exceeded";
+    PolicyRefused = "KT106", Policy, Error, "policy that Kyverno refuses";
     RowWord = "KT230", Expectation, Error, "word that a row cannot have";
     UnknownRow = "KT231", Expectation, Error, "expectation that fits no row";
     Contradiction = "KT232", Expectation, Error, "expectations that contradict each other";
     MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
     EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
+    VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule answered";
 }
 
 impl fmt::Display for Code {

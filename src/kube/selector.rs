@@ -3,6 +3,8 @@
 //! Upstream counterpart: `metav1.LabelSelectorAsSelector` and `k8s.io/apimachinery/pkg/labels`. A selector is validated once,
 //! when it is read; an invalid one keeps its error, because engines report it only where the rest of a policy matches.
 
+use std::fmt::Write;
+
 use super::{Atom, Facts, Pairs, Pattern};
 use crate::text::{
     label::{Wording, key_problems, value_problems},
@@ -40,6 +42,8 @@ pub struct Requirement {
     pub key: String,
     /// The operator; `None` if it is unknown.
     pub operator: Option<Operator>,
+    /// The operator's word as written; `In` for a pair of `matchLabels`.
+    pub word: String,
     /// The values; a pair of `matchLabels` is `In` with its value.
     pub values: Vec<String>,
     /// Whether it comes from `matchLabels`.
@@ -89,26 +93,32 @@ impl LabelSelector {
                 error: requirement_error(&key, Operator::In, &values).map(Into::into),
                 key,
                 operator: Some(Operator::In),
+                word: "In".to_owned(),
                 values,
                 is_pair: true,
             }
         });
         let expressions = match_expressions.into_iter().map(|expression| {
-            let Expression { key, operator, values } = expression;
-            let word = match operator.as_str() {
+            let Expression {
+                key,
+                operator: word,
+                values,
+            } = expression;
+            let operator = match word.as_str() {
                 "In" => Some(Operator::In),
                 "NotIn" => Some(Operator::NotIn),
                 "Exists" => Some(Operator::Exists),
                 "DoesNotExist" => Some(Operator::DoesNotExist),
                 _ => None,
             };
-            let error = match word {
-                Some(word) => requirement_error(&key, word, &values),
-                None => Some(format!("{} is not a valid label selector operator", quote(&operator))),
+            let error = match operator {
+                Some(operator) => requirement_error(&key, operator, &values),
+                None => Some(format!("{} is not a valid label selector operator", quote(&word))),
             };
             Requirement {
                 key,
-                operator: word,
+                operator,
+                word,
                 values,
                 is_pair: false,
                 error: error.map(Into::into),
@@ -183,7 +193,9 @@ fn go_json(values: &[String]) -> String {
     let mut out = String::new();
     for c in serde_json::json!(values).to_string().chars() {
         match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", c as u32)),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
             _ => out.push(c),
         }
     }

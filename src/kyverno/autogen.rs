@@ -54,7 +54,7 @@ pub fn all_rules(policy: &Policy) -> Vec<Cow<'_, Rule>> {
 
 /// The controllers that a policy generates rules for, as its annotation spells them; `none` where there are none.
 pub fn controllers(policy: &Policy) -> BTreeSet<String> {
-    if !can_autogen(policy) {
+    if eligibility(policy) != Eligibility::Eligible {
         return BTreeSet::from(["none".to_owned()]);
     }
     match policy.metadata.annotation(ANNOTATION) {
@@ -63,18 +63,28 @@ pub fn controllers(policy: &Policy) -> BTreeSet<String> {
     }
 }
 
-/// Whether the rules of a policy could be about pod controllers: all of them must be about Pods and nothing but their
-/// namespace, operation and user, and none may generate or patch by path.
-pub fn can_autogen(policy: &Policy) -> bool {
+/// Whether the rules of a policy could be about pod controllers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Eligibility {
+    /// They could.
+    Eligible,
+    /// A rule generates, or patches by path.
+    WrongRule,
+    /// A rule asks for names, labels or annotations of Pods, or for Pods among other kinds, or no rule is about Pods.
+    WrongMatch,
+}
+
+/// Whether the rules of a policy could be about pod controllers, and if not, what the first obstacle is.
+pub fn eligibility(policy: &Policy) -> Eligibility {
     let mut needed = false;
     for rule in &policy.spec.rules {
         if rule.generate.is_some() || rule::patches_by_path(rule) {
-            return false;
+            return Eligibility::WrongRule;
         }
         for block in [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten() {
             for filter in filters(block) {
                 if !is_general(filter) {
-                    return false;
+                    return Eligibility::WrongMatch;
                 }
                 needed |= filter
                     .resources
@@ -84,7 +94,11 @@ pub fn can_autogen(policy: &Policy) -> bool {
             }
         }
     }
-    needed
+    if needed {
+        Eligibility::Eligible
+    } else {
+        Eligibility::WrongMatch
+    }
 }
 
 /// Whether a rule was generated, by its name.

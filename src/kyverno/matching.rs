@@ -13,6 +13,8 @@ mod selector;
 
 pub use reason::Reason;
 
+use std::fmt::Write;
+
 use self::{
     filter::{Block, empty_for_exception, filter_applies, filter_exempts},
     reason::{Listing, Quiet, Sink},
@@ -54,7 +56,7 @@ impl Mismatch<'_> {
             Self::Reasons(reasons) => {
                 let mut text = format!("rule {rule} not matched:");
                 for (i, reason) in reasons.iter().enumerate() {
-                    text.push_str(&format!("\n {}. {reason}", i + 1));
+                    let _ = write!(text, "\n {}. {reason}", i + 1);
                 }
                 text
             }

@@ -12,12 +12,12 @@ use super::{
     match_resources::MatchResources,
     parts::{
         AuditAnnotation, FAILURE_POLICIES, FailurePolicy, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
-        Validation, Variable,
+        Validation, Variable, conditions,
     },
 };
 use crate::{
     diagnostic::{FileId, Span},
-    yaml::{Node, Tree},
+    yaml::{Entries, Node, Tree},
 };
 
 /// Which of the two kinds.
@@ -79,6 +79,8 @@ pub struct Spec {
     pub background_span: Option<Span>,
     /// How its webhook is set up.
     pub webhook: Option<WebhookConfiguration>,
+    /// The spec as it is written.
+    pub source: Subtree,
 }
 
 /// Whether all rules of a policy count.
@@ -263,6 +265,7 @@ fn is_v2beta1(api_version: &str) -> bool {
 
 impl Spec {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         let rules = fields.list("rules", |decoder, node| Rule::decode(decoder, node, v2beta1));
         let action = fields.word("validationFailureAction", &ACTIONS);
@@ -280,6 +283,7 @@ impl Spec {
             background: background.is_none_or(|value| value.value),
             background_span: background.map(|value| value.span),
             webhook: fields.optional("webhookConfiguration", WebhookConfiguration::decode),
+            source,
         };
         for name in [
             "schemaValidation",
@@ -343,21 +347,31 @@ impl Rule {
             }
             Some(name)
         });
-        let matches = fields.required("match", MatchResources::decode);
+        // The newer schema has no block without `any` or `all`.
+        let block = if v2beta1 {
+            MatchResources::decode_any_all
+        } else {
+            MatchResources::decode
+        };
+        let matches = fields.required("match", block);
         let rule = (
-            fields.optional("exclude", MatchResources::decode),
-            fields.optional("context", list_part),
-            fields.subtree("preconditions"),
+            fields.optional("exclude", block),
+            fields.optional("context", Decoder::list_part),
+            if v2beta1 {
+                fields.optional("preconditions", conditions)
+            } else {
+                fields.subtree("preconditions")
+            },
             fields.list("celPreconditions", MatchCondition::decode),
-            fields.optional("imageExtractors", map_part),
+            fields.optional("imageExtractors", Decoder::map_part),
             fields
                 .optional("reportProperties", Decoder::string_map)
                 .unwrap_or_default(),
             fields.bool("skipBackgroundRequests").is_none_or(|value| value.value),
             fields.optional("validate", |decoder, node| Validate::decode(decoder, node, v2beta1)),
-            fields.optional("mutate", map_part),
-            fields.optional("generate", map_part),
-            fields.optional("verifyImages", list_part),
+            fields.optional("mutate", Decoder::map_part),
+            fields.optional("generate", Decoder::map_part),
+            fields.optional("verifyImages", Decoder::list_part),
         );
         fields.finish();
         Some(Self {
@@ -380,18 +394,6 @@ impl Rule {
     }
 }
 
-/// A part that must be a map and is kept as it is.
-fn map_part<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    decoder.object(node)?;
-    decoder.subtree(node)
-}
-
-/// A part that must be a list and is kept as it is.
-fn list_part<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    decoder.list(node, |_, _| Some(()))?;
-    decoder.subtree(node)
-}
-
 impl Validate {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
         let span = decoder.span(node);
@@ -408,13 +410,17 @@ impl Validate {
             any_pattern: fields.subtree("anyPattern"),
             deny: fields.optional("deny", |decoder, node| {
                 let mut fields = decoder.fields(node)?;
-                fields.ignore(&["conditions"]);
+                if v2beta1 {
+                    fields.optional("conditions", conditions);
+                } else {
+                    fields.ignore(&["conditions"]);
+                }
                 fields.finish();
                 decoder.subtree(node)
             }),
-            foreach: fields.optional("foreach", list_part),
-            pod_security: fields.optional("podSecurity", map_part),
-            manifests: fields.optional("manifests", map_part),
+            foreach: fields.optional("foreach", Decoder::list_part),
+            pod_security: fields.optional("podSecurity", Decoder::map_part),
+            manifests: fields.optional("manifests", Decoder::map_part),
             assert: fields.subtree("assert"),
             span,
         };
@@ -442,7 +448,7 @@ impl Cel {
             param_ref: fields.optional("paramRef", ParamRef::decode),
             audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
             variables: fields.list("variables", Variable::decode),
-            is_empty: node.as_map().is_none_or(|map| map.is_empty()),
+            is_empty: node.as_map().is_none_or(Entries::is_empty),
             span,
         };
         fields.finish();

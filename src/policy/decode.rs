@@ -5,7 +5,7 @@
 //! file into a Go struct: names match without regard to case, null is absent, scalars become strings where the field is
 //! a string.
 
-use std::sync::Arc;
+use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 use super::located::{Expression, Spanned, Subtree, Text, place};
 use crate::{
@@ -29,10 +29,13 @@ pub(crate) struct Decoder<'t> {
     tree: &'t Arc<Tree>,
     file: FileId,
     style: Style,
+    /// Whether other scalars become strings where a Go struct wants one.
+    coerce: bool,
     path: Vec<Step<'t>>,
     diagnostics: Vec<Diagnostic>,
     unknown: bool,
     invalid: bool,
+    refused: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,12 +47,14 @@ enum Step<'t> {
 /// What came of decoding a document.
 #[derive(Debug)]
 pub(crate) struct Findings {
-    /// What is wrong, in the order of the document's fields.
+    /// What is wrong, in the order of the text.
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// A field that the schema does not have.
     pub(crate) unknown: bool,
     /// Anything else that makes the document unusable.
     pub(crate) invalid: bool,
+    /// Something that can be decoded and that Kyverno refuses later.
+    pub(crate) refused: bool,
 }
 
 impl<'t> Decoder<'t> {
@@ -58,18 +63,23 @@ impl<'t> Decoder<'t> {
             tree,
             file,
             style,
+            coerce: style == Style::Struct,
             path: Vec::new(),
             diagnostics: Vec::new(),
             unknown: false,
             invalid: false,
+            refused: false,
         }
     }
 
     pub(crate) fn finish(self) -> Findings {
+        let mut diagnostics = self.diagnostics;
+        diagnostics.sort_by_key(|diagnostic| diagnostic.primary);
         Findings {
-            diagnostics: self.diagnostics,
+            diagnostics,
             unknown: self.unknown,
             invalid: self.invalid,
+            refused: self.refused,
         }
     }
 
@@ -94,7 +104,9 @@ impl<'t> Decoder<'t> {
                     }
                     path.push_str(key);
                 }
-                Step::Item(place) => path.push_str(&format!("[{place}]")),
+                Step::Item(place) => {
+                    let _ = write!(path, "[{place}]");
+                }
             }
         }
         path
@@ -106,13 +118,23 @@ impl<'t> Decoder<'t> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Notes something that the author should know and that changes nothing.
+    /// Notes a mistake that can be decoded and that Kyverno refuses later.
+    pub(crate) fn refuse(&mut self, diagnostic: Diagnostic) {
+        self.refused = true;
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Notes something that the author should know and that Kyverno does not mind.
     pub(crate) fn remark(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
     }
 
     /// The value is not of the kind that the field wants.
     fn wrong_type(&mut self, node: Node<'_>, wanted: &str) {
+        // The schema has no fields below a scalar or a list: upstream calls those unknown.
+        if self.style == Style::Schema && node.as_map().is_some_and(|map| !map.is_empty()) {
+            self.unknown = true;
+        }
         let path = self.path();
         let found = name_of(node);
         let message = if path.is_empty() {
@@ -148,26 +170,15 @@ impl<'t> Decoder<'t> {
 
     /// A string.
     pub(crate) fn string(&mut self, node: Node<'t>) -> Option<Text> {
-        let text = match (self.style, node.kind()) {
-            (_, Kind::Str(text)) => Some(text.to_owned()),
-            (Style::Struct, _) => node.string_field().map(|text| text.into_owned()),
-            (Style::Schema, _) => None,
+        let text = match node.kind() {
+            Kind::Str(text) => Some(text.to_owned()),
+            _ if self.coerce => node.string_field().map(Cow::into_owned),
+            _ => None,
         };
         if text.is_none() {
             self.wrong_type(node, "a string");
         }
         Some(Spanned::new(text?, self.span(node)))
-    }
-
-    /// A string that Go does not make from other scalars: a field of an embedded struct.
-    fn plain_string(&mut self, node: Node<'t>) -> Option<Text> {
-        match node.as_str() {
-            Some(text) => Some(Spanned::new(text.to_owned(), self.span(node))),
-            None => {
-                self.wrong_type(node, "a string");
-                None
-            }
-        }
     }
 
     /// A truth value.
@@ -199,11 +210,11 @@ impl<'t> Decoder<'t> {
             return Some(Spanned::new(*value, text.span));
         }
         let path = self.path();
-        let all: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+        let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let message = format!("`{path}` is `{}`, which is none of its values", text.value);
         let near = nearest(&text.value, words.iter().map(|(word, _)| *word));
         let mut diagnostic =
-            Diagnostic::at(Code::BadValue, text.span, message).with_help(format!("write {}", all.join(" or ")));
+            Diagnostic::at(Code::BadValue, text.span, message).with_help(format!("write {}", choice(&all)));
         if let [word, ..] = near.as_slice() {
             diagnostic = diagnostic.with_label(text.span, format!("did you mean `{word}`?"));
         }
@@ -230,9 +241,14 @@ impl<'t> Decoder<'t> {
         Some(list)
     }
 
-    /// A list of strings.
+    /// A list of strings; in a Go struct null is the empty string.
     pub(crate) fn strings(&mut self, node: Node<'t>) -> Option<Vec<Text>> {
-        self.list(node, Self::string)
+        self.list(node, |decoder, node| {
+            if node.is_null() && decoder.style == Style::Struct {
+                return Some(Spanned::new(String::new(), decoder.span(node)));
+            }
+            decoder.string(node)
+        })
     }
 
     /// A map of strings to anything, in written order.
@@ -276,6 +292,24 @@ impl<'t> Decoder<'t> {
         Some(Subtree::new(self.tree, node, self.file))
     }
 
+    /// A map that is kept as it is.
+    pub(crate) fn map_part(&mut self, node: Node<'t>) -> Option<Subtree> {
+        if node.as_map().is_none() {
+            self.wrong_type(node, "a map");
+            return None;
+        }
+        self.subtree(node)
+    }
+
+    /// A list that is kept as it is.
+    pub(crate) fn list_part(&mut self, node: Node<'t>) -> Option<Subtree> {
+        if node.as_seq().is_none() {
+            self.wrong_type(node, "a list");
+            return None;
+        }
+        self.subtree(node)
+    }
+
     /// A part as a value.
     pub(crate) fn value(&mut self, node: Node<'t>) -> Option<Spanned<Document>> {
         Some(Spanned::new(Document::from(node), self.span(node)))
@@ -289,6 +323,20 @@ impl<'t> Decoder<'t> {
         }
         self.value(node)
     }
+}
+
+/// Words as a choice: `a`, `b` or `c`, each in backticks.
+pub(crate) fn choice(words: &[&str]) -> String {
+    let mut text = String::new();
+    for (at, word) in words.iter().enumerate() {
+        let before = match (at, words.len() - at) {
+            (0, _) => "",
+            (_, 1) => " or ",
+            _ => ", ",
+        };
+        let _ = write!(text, "{before}`{word}`");
+    }
+    text
 }
 
 /// What a node is, in a user's words.
@@ -315,9 +363,10 @@ pub(crate) struct Fields<'t, 'd> {
 }
 
 impl<'t> Fields<'t, '_> {
-    /// The fields asked for from here on belong to an embedded Go struct: scalars do not become strings there.
+    /// Whether the fields asked for from here on belong to an embedded Go struct: scalars do not become strings there, nor
+    /// anywhere below.
     ///
-    /// sigs.k8s.io/yaml: `convertToJSONableObject` looks only at the outermost field (1.6).
+    /// sigs.k8s.io/yaml: `convertToJSONableObject` takes the outermost struct field for the target (1.6).
     pub(crate) fn inline(&mut self, inline: bool) {
         self.inline = inline;
     }
@@ -325,6 +374,11 @@ impl<'t> Fields<'t, '_> {
     /// The decoder, for mistakes that concern several fields.
     pub(crate) fn decoder(&mut self) -> &mut Decoder<'t> {
         self.decoder
+    }
+
+    /// Whether one of the fields is there, whatever its value.
+    pub(crate) fn has_any(&self, names: &[&str]) -> bool {
+        self.entries.iter().any(|entry| names.contains(&entry.key))
     }
 
     /// Where the map stands.
@@ -364,9 +418,12 @@ impl<'t> Fields<'t, '_> {
         decode: impl FnOnce(&mut Decoder<'t>, Node<'t>) -> Option<T>,
     ) -> Option<T> {
         let entry = self.find(name).filter(|entry| !entry.value.is_null())?;
+        let coerce = self.decoder.coerce;
+        self.decoder.coerce &= !self.inline;
         self.decoder.path.push(Step::Key(name));
         let value = decode(self.decoder, entry.value);
         self.decoder.path.pop();
+        self.decoder.coerce = coerce;
         value
     }
 
@@ -404,9 +461,6 @@ impl<'t> Fields<'t, '_> {
 
     /// A string field.
     pub(crate) fn string(&mut self, name: &'static str) -> Option<Text> {
-        if self.inline {
-            return self.optional(name, Decoder::plain_string);
-        }
         self.optional(name, Decoder::string)
     }
 
@@ -417,19 +471,7 @@ impl<'t> Fields<'t, '_> {
 
     /// A list of strings; empty where it is absent.
     pub(crate) fn strings(&mut self, name: &'static str) -> Vec<Text> {
-        let plain = self.inline;
-        let item = move |decoder: &mut Decoder<'t>, node: Node<'t>| {
-            if node.is_null() && decoder.style == Style::Struct {
-                return Some(Spanned::new(String::new(), decoder.span(node)));
-            }
-            if plain {
-                decoder.plain_string(node)
-            } else {
-                decoder.string(node)
-            }
-        };
-        self.optional(name, |decoder, node| decoder.list(node, item))
-            .unwrap_or_default()
+        self.optional(name, Decoder::strings).unwrap_or_default()
     }
 
     /// A truth value.
@@ -460,6 +502,23 @@ impl<'t> Fields<'t, '_> {
     /// A part that is kept as it is.
     pub(crate) fn subtree(&mut self, name: &'static str) -> Option<Subtree> {
         self.optional(name, Decoder::subtree)
+    }
+
+    /// Two fields of which a schema allows one.
+    pub(crate) fn exclusive(&mut self, first: &'static str, second: &'static str) {
+        let there = |name: &str| {
+            let mut entries = self.entries.iter();
+            entries.find(|entry| entry.key == name && !entry.value.is_null())
+        };
+        let Some((first_entry, second_entry)) = there(first).zip(there(second)) else {
+            return;
+        };
+        let label = self.decoder.key_span(first_entry);
+        let span = self.decoder.key_span(second_entry);
+        let path = self.decoder.path();
+        let message = format!("`{path}` has both `{first}` and `{second}`, of which it may have one");
+        self.decoder
+            .error(Diagnostic::at(Code::BadValue, span, message).with_label(label, "the other one is here"));
     }
 
     /// Fields that exist and that nothing reads.

@@ -6,7 +6,7 @@ use super::{
     decode::Decoder,
     located::{Origin, Spanned, Subtree, Text},
     match_resources::MatchResources,
-    parts::{MatchCondition, Metadata},
+    parts::{MatchCondition, Metadata, conditions},
 };
 use crate::yaml::Node;
 
@@ -53,8 +53,8 @@ impl PolicyException {
         let exception = fields.required("spec", |decoder, node| {
             let mut fields = decoder.fields(node)?;
             let background = fields.bool("background");
-            let matches = fields.required("match", MatchResources::decode);
-            let conditions = fields.subtree("conditions");
+            let matches = fields.required("match", MatchResources::decode_any_all);
+            let conditions = fields.optional("conditions", conditions);
             let exceptions = fields.required("exceptions", |decoder, node| {
                 decoder.list(node, |decoder, node| {
                     let mut fields = decoder.fields(node)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     CelPolicyException, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, ValidatingPolicy,
-    decode::{Decoder, Style},
+    decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
 };
 use crate::{
@@ -205,6 +205,8 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
     }
     let exception = matches!(known, Known::Exception | Known::CelException);
     match purpose {
+        // Among policies the loader knows one version of these.
+        Purpose::Policies if known == Known::CelException && version != "v1beta1" => Decision::NotAPolicy,
         Purpose::Policies => Decision::Decode(known),
         Purpose::Exceptions if exception => Decision::Decode(known),
         Purpose::Exceptions => Decision::NotAPolicy,
@@ -312,7 +314,7 @@ impl<'t> Load<'_, 't> {
                 let message = format!("there is no version `{version}` of `{}` in `{group}`", kind.value);
                 // A version that Kubernetes has and Kyverno does not take ends the run upstream.
                 let fatal = kind.value.starts_with("ValidatingAdmission");
-                let help = format!("write {}", choices(versions));
+                let help = format!("write {}", choice(versions));
                 self.wrong_kind(api_version.span, message, help, fatal);
             }
             Decision::NotAPolicy => {
@@ -382,7 +384,8 @@ impl<'t> Load<'_, 't> {
             Known::Binding => ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding),
         };
         let name = member(node, "name");
-        if name.is_empty() && !self.item {
+        let written = node.get("metadata").and_then(|metadata| metadata.get("name"));
+        if written.is_none_or(|name| name.is_null() || name.as_str() == Some("")) && !self.item {
             let first = node.get("metadata").map_or(node.span(), Node::span);
             let span = place(origin.file, first);
             decoder.error(Diagnostic::at(
@@ -430,10 +433,4 @@ impl Any {
 fn member(node: Node<'_>, key: &str) -> String {
     let found = node.get("metadata").and_then(|metadata| metadata.get(key));
     found.and_then(Node::as_str).unwrap_or_default().to_owned()
-}
-
-/// Words as a choice: `a`, `b` or `c`.
-fn choices(words: &[&str]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-    quoted.join(" or ")
 }

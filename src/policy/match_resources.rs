@@ -84,6 +84,8 @@ pub struct Subject {
     pub name: String,
     /// The namespace of a service account, a pattern.
     pub namespace: String,
+    /// The API group of the subject's kind; nobody reads it.
+    pub api_group: String,
     /// Where the subject stands.
     pub span: Span,
     /// What the request's user must look like; `None` for a kind that nobody has.
@@ -114,20 +116,22 @@ impl ResourceDescription {
 
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
+        let (name, names) = (fields.string("name"), fields.optional("names", Decoder::strings));
         let description = Self {
             kinds: fields
                 .strings("kinds")
                 .into_iter()
                 .map(|text| Spanned::new(KindSelector::parse(&text), text.span))
                 .collect(),
-            name: fields.string("name").filter(|name| !name.is_empty()),
-            names: fields.strings("names"),
+            name: name.filter(|name| !name.is_empty()),
+            names: names.unwrap_or_default(),
             namespaces: fields.strings("namespaces"),
             annotations: fields.optional("annotations", Decoder::string_map),
             selector: fields.optional("selector", decode_selector),
             namespace_selector: fields.optional("namespaceSelector", decode_selector),
             operations: fields.list("operations", operation),
         };
+        fields.exclusive("name", "names");
         fields.finish();
         Some(description)
     }
@@ -172,7 +176,7 @@ impl Subject {
         let kind = text(fields.required_string("kind"));
         let name = text(fields.required_string("name"));
         let namespace = text(fields.string("namespace"));
-        fields.ignore(&["apiGroup"]);
+        let api_group = text(fields.string("apiGroup"));
         fields.finish();
         let pattern = match kind.as_str() {
             "User" => Some(SubjectPattern::User(name.clone())),
@@ -186,6 +190,7 @@ impl Subject {
             kind,
             name,
             namespace,
+            api_group,
             span,
             pattern,
         })
@@ -236,17 +241,38 @@ impl MatchResources {
             .flat_map(|filter| &filter.resources.kinds)
     }
 
-    /// Reads a block; mistakes are the decoder's to keep.
+    /// Reads a block of a v1 policy; mistakes are the decoder's to keep.
     pub(crate) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
-        let block = Self {
-            any: fields.list("any", ResourceFilter::decode),
-            all: fields.list("all", ResourceFilter::decode),
-            inline: ResourceFilter::decode_fields(&mut fields),
-            span: fields.span(),
-        };
+        let inline = ResourceFilter::decode_fields(&mut fields);
+        let block = Self::decode_lists(&mut fields, inline);
         fields.finish();
         Some(block)
+    }
+
+    /// Reads a block of a v2beta1 policy or of a PolicyException, which has `any` and `all` only.
+    pub(crate) fn decode_any_all<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let inline = ResourceFilter {
+            resources: ResourceDescription::default(),
+            user: UserFilter::default(),
+            span: fields.span(),
+        };
+        let block = Self::decode_lists(&mut fields, inline);
+        fields.finish();
+        Some(block)
+    }
+
+    fn decode_lists(fields: &mut Fields<'_, '_>, inline: ResourceFilter) -> Self {
+        let any = fields.optional("any", |decoder, node| decoder.list(node, ResourceFilter::decode));
+        let all = fields.optional("all", |decoder, node| decoder.list(node, ResourceFilter::decode));
+        fields.exclusive("any", "all");
+        Self {
+            any: any.unwrap_or_default(),
+            all: all.unwrap_or_default(),
+            inline,
+            span: fields.span(),
+        }
     }
 
     /// Reads a block that stands alone, with everything that is wrong with it.

@@ -4,7 +4,7 @@
 
 use super::{
     decode::{Decoder, Fields},
-    located::{Expression, Spanned, Text},
+    located::{Expression, Spanned, Subtree, Text},
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Span},
@@ -25,7 +25,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub(crate) fn decode<'t>(fields: &mut Fields<'t, '_>) -> Self {
+    pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Self {
         let owner = fields.span();
         let nowhere = Span::new(owner.file, owner.start, owner.start);
         let decoded = fields.optional("metadata", |decoder, node| {
@@ -308,6 +308,42 @@ pub(crate) const VALIDATION_ACTIONS: [(&str, ValidationAction); 3] = [
     ("Warn", ValidationAction::Warn),
     ("Audit", ValidationAction::Audit),
 ];
+
+/// The operators of conditions in the newer schemas.
+const OPERATORS: [&str; 14] = [
+    "Equals",
+    "NotEquals",
+    "AnyIn",
+    "AllIn",
+    "AnyNotIn",
+    "AllNotIn",
+    "GreaterThanOrEquals",
+    "GreaterThan",
+    "LessThanOrEquals",
+    "LessThan",
+    "DurationGreaterThanOrEquals",
+    "DurationGreaterThan",
+    "DurationLessThanOrEquals",
+    "DurationLessThan",
+];
+
+/// Conditions with variables as the newer schemas have them: checked, and kept as they are.
+pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
+    let words = OPERATORS.map(|word| (word, ()));
+    let mut fields = decoder.fields(node)?;
+    for name in ["any", "all"] {
+        fields.list(name, |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            fields.ignore(&["key", "value"]);
+            fields.word("operator", &words);
+            fields.string("message");
+            fields.finish();
+            Some(())
+        });
+    }
+    fields.finish();
+    decoder.subtree(node)
+}
 
 /// `x-kubernetes-list-type: set` and lists with a key: reports what occurs twice.
 pub(crate) fn unique<'a>(decoder: &mut Decoder<'_>, list: &str, texts: impl Iterator<Item = (&'a str, Span)>) {

@@ -18,7 +18,8 @@ fn ask(lines: &[Value]) -> Vec<Value> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let mut input = lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
+    input.push('\n');
     let mut stdin = child.stdin.take().expect("standard input is piped");
     let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().expect("the binary ends");

@@ -1,181 +1,239 @@
-//! The Kyverno engine through the lens of `kyverno test`: the rule responses of suites that consist of policies and
-//! resources and nothing else.
+//! What the Kyverno 1.19 CLI computes and prints on the public suites: `kyvtest run --compat`.
 
 use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::LazyLock,
 };
 
 use kyvtest::{
-    cel::host::Mocks,
-    kube::{Discovery, GroupVersionKind, Operation, Request, World},
-    kyverno::{
-        classic_policy::CompiledPolicy,
-        input::Input,
-        lens::Lens,
-        response::RuleResponse,
-        validating_policy::{Answer, CompiledValidatingPolicy},
-    },
-    policy::{Loaded, Purpose},
-    value::Document,
-    yaml,
+    cel::time::Timestamp,
+    kube::{Discovery, Operation},
+    run::{self, Settings, SuiteRun},
+    suite::{self, BuiltInScopes, Disk, Options},
 };
-use serde_json::{Value, json};
+use rayon::prelude::*;
+use serde::Deserialize;
 
-use crate::{
-    kyverno::{read, text},
-    support::{self, Gate, jsonl, shared},
-};
+use crate::support::{Gate, jsonl, shared};
 
-/// The fields of suites that the gate does without.
-const PLAIN: [&str; 6] = ["apiVersion", "kind", "metadata", "policies", "resources", "results"];
-
-/// The responses of one policy to one resource of a suite.
-struct Case {
-    id: String,
-    policies: Vec<PathBuf>,
-    resource: Value,
-    policy: String,
-    expected: Vec<(String, String, String)>,
+/// One answer of the engine.
+#[derive(Debug, Deserialize)]
+struct Line {
+    suite: String,
+    doc: usize,
+    op: Option<String>,
+    key: String,
+    pol: Option<String>,
+    pk: Option<String>,
+    rule: Option<String>,
+    body: Option<String>,
+    st: String,
+    #[serde(default)]
+    msg: String,
+    #[serde(default)]
+    unstable: bool,
 }
 
-fn documents(path: &Path) -> Vec<Value> {
-    let stream = yaml::read(support::read(path), yaml::Mode::Lax, &yaml::Limits::default());
-    let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
-    trees
-        .map(|tree| Document::from(tree.root()).root().to_serde())
+/// One printed line.
+#[derive(Debug, Deserialize)]
+struct Check {
+    suite: String,
+    doc: usize,
+    row: usize,
+    pol: String,
+    rule: Option<String>,
+    shown_rule: Option<String>,
+    key: String,
+    #[serde(default)]
+    result: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    unstable: bool,
+}
+
+/// The suites of the corpus, run once for all gates, by path below the corpus and document.
+static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
+    let Some(corpus) = shared("corpus") else {
+        return BTreeMap::new();
+    };
+    let settings = Settings {
+        compat: true,
+        discovery: Discovery::kubernetes(),
+        now: Timestamp::parse("2026-11-16T00:00:00Z"),
+    };
+    let options = Options {
+        file_name: "kyverno-test.yaml",
+        accept_file: false,
+        scopes: &BuiltInScopes,
+        own_crds: false,
+        sidecar: false,
+    };
+    let files = suite::discover(&Disk, &corpus.display().to_string(), &options).expect("the corpus is a folder");
+    files
+        .par_iter()
+        .flat_map_iter(|file| suite::load(&Disk, file, &options))
+        .map(|suite| {
+            let path = Path::new(&suite.path)
+                .strip_prefix(&corpus)
+                .unwrap_or(Path::new(&suite.path));
+            (
+                (path.display().to_string(), suite.document),
+                run::run(&suite, &settings),
+            )
+        })
+        .collect()
+});
+
+/// Whether the answers of a policy are in scope: CEL in all its forms.
+fn in_scope(line: &Line) -> bool {
+    match line.pk.as_deref() {
+        Some("ValidatingPolicy" | "NamespacedValidatingPolicy") => true,
+        Some("ClusterPolicy" | "Policy") => line.body.as_deref() == Some("validate.cel"),
+        _ => false,
+    }
+}
+
+type Answers<'r> = Vec<(&'r str, &'r str, &'r str)>;
+
+/// Our answers to the question that a line answers: rule, status, message.
+fn answers(line: &Line) -> Answers<'static> {
+    let Some(run) = RUNS.get(&(line.suite.clone(), line.doc)) else {
+        return Vec::new();
+    };
+    run.responses
+        .iter()
+        .filter(|response| {
+            response.run.map(Operation::as_str) == line.op.as_deref()
+                && Some(response.policy.as_str()) == line.pol.as_deref()
+                && response.key.to_string() == line.key
+        })
+        .flat_map(|response| &response.rules)
+        .map(|answer| (answer.rule.as_str(), answer.status.as_str(), answer.message.as_str()))
         .collect()
 }
 
-fn files(suite: &Value, field: &str, folder: &Path) -> Vec<PathBuf> {
-    let names = suite[field].as_array().into_iter().flatten().filter_map(Value::as_str);
-    names.map(|name| folder.join(name)).collect()
-}
-
-fn cases(rows: &[Value]) -> Vec<Case> {
-    let mut groups: BTreeMap<(String, u64, String, String), Vec<&Value>> = BTreeMap::new();
-    for row in rows {
-        let decided = text(row, "pk") == "ValidatingPolicy" || text(row, "body") == "validate.cel";
-        if decided && row.get("op").is_none() && row.get("unstable").is_none() && text(row, "st") != "none" {
-            let [suite, key, policy] = ["suite", "key", "pol"].map(|field| text(row, field).to_owned());
-            let doc = row["doc"].as_u64().unwrap_or_default();
-            groups.entry((suite, doc, key, policy)).or_default().push(row);
-        }
-    }
-    let mut cases = Vec::new();
-    for ((suite, doc, key, policy), rows) in groups {
-        let Some(path) = shared(&format!("corpus/{suite}")) else {
-            continue;
-        };
-        let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-        let Some(test) = documents(&path).into_iter().nth(doc as usize) else {
-            continue;
-        };
-        let plain = test
-            .as_object()
-            .is_some_and(|test| test.keys().all(|field| PLAIN.contains(&field.as_str())));
-        let policies = files(&test, "policies", &folder);
-        let resources = files(&test, "resources", &folder);
-        if !plain || !policies.iter().chain(&resources).all(|path| path.is_file()) {
-            continue;
-        }
-        let mut found = resources
-            .iter()
-            .flat_map(|path| documents(path))
-            .filter_map(|resource| named(resource, &key));
-        let (Some(resource), None) = (found.next(), found.next()) else {
-            continue;
-        };
-        let field = |row: &Value, field: &str| text(row, field).to_owned();
-        let mut expected: Vec<_> = rows
-            .iter()
-            .map(|row| (field(row, "rule"), field(row, "st"), field(row, "msg")))
-            .collect();
-        expected.sort();
-        cases.push(Case {
-            id: format!("{suite} {doc} {key} {policy}"),
-            policies,
-            resource,
-            policy,
-            expected,
-        });
-    }
-    cases
-}
-
-/// The resource if this is its name: `apiVersion,Kind,namespace,name`. One without a namespace gets that of the name.
-fn named(mut resource: Value, key: &str) -> Option<Value> {
-    let parts: Vec<&str> = key.split(',').collect();
-    let [api_version, kind, namespace, name] = parts.try_into().ok()?;
-    let metadata = &resource["metadata"];
-    let own = text(metadata, "namespace");
-    let same = text(&resource, "apiVersion") == api_version
-        && text(&resource, "kind") == kind
-        && text(metadata, "name") == name
-        && (own == namespace || own.is_empty() && namespace == "default");
-    if same && !namespace.is_empty() {
-        resource["metadata"]["namespace"] = json!(namespace);
-    }
-    same.then_some(resource)
-}
-
-fn check(case: &Case) -> Result<(), String> {
-    let mut loaded = Loaded::default();
-    for path in &case.policies {
-        read(&support::read(path), Purpose::Policies, &mut loaded);
-    }
-    let resource = &case.resource;
-    let kind = GroupVersionKind::from_api_version(text(resource, "apiVersion"), text(resource, "kind"));
-    let mut discovery = Discovery::kubernetes();
-    discovery.add_guess(&kind, !text(&resource["metadata"], "namespace").is_empty());
-    let served = discovery
-        .by_kind(&kind.group, &kind.version, &kind.kind)
-        .ok_or("no kind")?;
-    let request = Request::about(Operation::Create, Arc::clone(served), Document::from(resource));
-    let world = World::new();
-    let input = Input::new(&request, &world, &discovery, Lens::CLI);
-    let host = Mocks::new();
-    let mut responses: Vec<RuleResponse> = Vec::new();
-    for policy in loaded
-        .policies
-        .iter()
-        .filter(|policy| policy.metadata.name.value == case.policy)
-    {
-        responses.extend(CompiledPolicy::new(Arc::clone(policy)).decide(&input, &[], &host).rules);
-    }
-    for policy in loaded
-        .validating_policies
-        .iter()
-        .filter(|policy| policy.metadata.name.value == case.policy)
-    {
-        let all = CompiledValidatingPolicy::compile_all(policy, []).map_err(|error| error.to_string())?;
-        for policy in &all {
-            if let Answer::Rule(response) = policy.decide(&input, &host) {
-                responses.push(response);
-            }
-        }
-    }
-    let mut ours: Vec<(String, String, String)> = responses
+fn lines() -> Option<Vec<(String, Line)>> {
+    let path = shared("golden/kyverno-cli/engine.jsonl")?;
+    let lines: Vec<Line> = jsonl(&path);
+    let mut seen = BTreeMap::new();
+    let lines = lines
         .into_iter()
-        .map(|response| (response.rule, response.status.to_string(), response.message))
+        // A response without rules has nothing to compare, except that there are none, which `checks` shows.
+        .filter(|line| in_scope(line) && !line.unstable && line.st != "none" && line.st != "nothing")
+        .map(|line| {
+            let id = format!(
+                "{}#{} {} {} {} {}",
+                line.suite,
+                line.doc,
+                line.op.as_deref().unwrap_or("-"),
+                line.pol.as_deref().unwrap_or("-"),
+                line.rule.as_deref().unwrap_or("-"),
+                line.key
+            );
+            let count = seen.entry(id.clone()).and_modify(|n| *n += 1).or_insert(0);
+            (if *count == 0 { id } else { format!("{id} ({count})") }, line)
+        })
         .collect();
-    ours.sort();
-    if ours == case.expected {
-        Ok(())
-    } else {
-        Err(format!("ours {ours:?}, expected {:?}", case.expected))
-    }
+    Some(lines)
 }
 
 #[test]
-fn plain_suites() {
-    if let Some(path) = shared("golden/kyverno-cli/engine.jsonl") {
-        let cases = cases(&jsonl(&path));
-        let gate = Gate {
-            name: "kyverno-cli-engine",
-            rows: 1500,
-        };
-        gate.run(&cases, |case| case.id.clone(), check);
+fn engine_status() {
+    let Some(lines) = lines() else { return };
+    Gate {
+        name: "kyverno-cli-status",
+        rows: 2600,
     }
+    .run(
+        &lines,
+        |(id, _)| id.clone(),
+        |(_, line)| {
+            let rule = line.rule.as_deref().unwrap_or_default();
+            let ours: BTreeSet<&str> = answers(line).iter().filter(|a| a.0 == rule).map(|a| a.1).collect();
+            if ours.contains(line.st.as_str()) {
+                return Ok(());
+            }
+            Err(format!("want {} ({}), got {ours:?}", line.st, line.msg))
+        },
+    );
+}
+
+#[test]
+fn engine_message() {
+    let Some(lines) = lines() else { return };
+    Gate {
+        name: "kyverno-cli-message",
+        rows: 2600,
+    }
+    .run(
+        &lines,
+        |(id, _)| id.clone(),
+        |(_, line)| {
+            let rule = line.rule.as_deref().unwrap_or_default();
+            let ours: Vec<&str> = answers(line).iter().filter(|a| a.0 == rule).map(|a| a.2).collect();
+            if ours.contains(&line.msg.as_str()) {
+                return Ok(());
+            }
+            Err(format!("want {:?}, got {ours:?}", line.msg))
+        },
+    );
+}
+
+#[test]
+fn checks() {
+    let (Some(path), Some(lines)) = (shared("golden/kyverno-cli/checks.jsonl"), lines()) else {
+        return;
+    };
+    let policies: BTreeSet<(&str, usize, &str)> = lines
+        .iter()
+        .filter_map(|(_, line)| Some((line.suite.as_str(), line.doc, line.pol.as_deref()?)))
+        .collect();
+    let checks: Vec<Check> = jsonl(&path);
+    // `Excluded` beside another line of the same row and resource depends on Go's map order.
+    let answered: BTreeSet<(String, usize, usize, String)> = checks
+        .iter()
+        .filter(|check| check.reason != "Excluded")
+        .map(|check| (check.suite.clone(), check.doc, check.row, check.key.clone()))
+        .collect();
+    let mut seen = BTreeMap::new();
+    let checks: Vec<(String, Check)> = checks
+        .into_iter()
+        .filter(|check| policies.contains(&(check.suite.as_str(), check.doc, check.pol.as_str())) && !check.unstable)
+        .filter(|check| {
+            let place = (check.suite.clone(), check.doc, check.row, check.key.clone());
+            check.reason != "Excluded" || !answered.contains(&place)
+        })
+        .map(|check| {
+            let rule = check.shown_rule.as_deref().or(check.rule.as_deref()).unwrap_or("-");
+            let id = format!("{}#{} {} {rule} {}", check.suite, check.doc, check.row, check.key);
+            let count = seen.entry(id.clone()).and_modify(|n| *n += 1).or_insert(0);
+            (if *count == 0 { id } else { format!("{id} ({count})") }, check)
+        })
+        .collect();
+    Gate {
+        name: "kyverno-cli-checks",
+        rows: 2000,
+    }
+    .run(
+        &checks,
+        |(id, _)| id.clone(),
+        |(_, check)| {
+            let Some(run) = RUNS.get(&(check.suite.clone(), check.doc)) else {
+                return Err("the suite was not run".to_owned());
+            };
+            let ours: Vec<(&str, &str)> = run
+                .cases
+                .iter()
+                .filter(|case| case.row == check.row && case.resource.to_string() == check.key)
+                .map(|case| (case.outcome.printed(), case.reason.as_str()))
+                .collect();
+            let want = (check.result.as_str(), check.reason.as_str());
+            if ours.contains(&want) || (ours.is_empty() && check.result.is_empty()) {
+                return Ok(());
+            }
+            Err(format!("want {want:?}, got {ours:?}"))
+        },
+    );
 }

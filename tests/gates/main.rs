@@ -2,6 +2,7 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
+mod autogen;
 mod cel;
 mod cel_binary;
 mod cel_kubernetes;
@@ -11,7 +12,9 @@ mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;
 mod matching;
+mod policy_validate;
 mod regex;
+mod suite;
 mod support;
 mod text;
 mod textproto;

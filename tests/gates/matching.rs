@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use kyvtest::{
-    kube::{Concrete, GroupVersionKind, Namespace, Operation, Operations, Request, Resource, UserInfo, guess_plural},
+    diagnostic::Sources,
+    kube::{
+        Concrete, Discovery, GroupVersionKind, GroupVersionResource, Namespace, Operation, Operations, Request,
+        Resource, UserInfo, guess_plural,
+    },
     kyverno::{
         constraints,
         matching::{Selection, applies, exempts, explain, kind_matches},
@@ -13,7 +17,7 @@ use kyvtest::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Gate, fixture, jsonl, shared};
+use crate::support::{Gate, fixture, jsonl, read, shared};
 
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
@@ -155,8 +159,8 @@ fn witness(row: &Value) -> Result<(Request, Namespace), String> {
         guessed: false,
     };
     let mut request = Request::about(operation, Arc::new(resource), Document::null());
-    request.name = text(w, "name").to_owned();
-    request.namespace = text(w, "ns").to_owned();
+    text(w, "name").clone_into(&mut request.name);
+    text(w, "ns").clone_into(&mut request.namespace);
     let (new, old) = (object(row, "newLabels", "newAnn"), object(row, "oldLabels", "oldAnn"));
     match operation {
         Operation::Create => request.object = new,
@@ -164,7 +168,7 @@ fn witness(row: &Value) -> Result<(Request, Namespace), String> {
         Operation::Delete => request.old_object = old,
         Operation::Connect => request.object = Document::from(&json!({"kind": res["objKind"]})),
     }
-    request.user.username = text(w, "user").to_owned();
+    text(w, "user").clone_into(&mut request.user.username);
     request.user.groups = strings(w.get("groups"));
     request.roles = strings(w.get("roles"));
     request.cluster_roles = strings(w.get("clusterRoles"));
@@ -179,12 +183,12 @@ fn check_witness(row: &Value) -> Result<(), String> {
     let cell = request.cell();
     let in_namespace = (!request.namespace.is_empty()).then_some(&namespace);
     let mut facts = Concrete::new(&request, in_namespace);
-    let read = |value: &Value| block(&prune(value).unwrap_or_else(|| json!({})));
+    let block = |value: &Value| block(&prune(value).unwrap_or_else(|| json!({})));
     let answer = if row["vpol"].is_null() {
         let rule = &row["rule"];
-        let (matches, exclude) = (read(&rule["match"])?, read(&rule["exclude"])?);
+        let (matches, exclude) = (block(&rule["match"])?, block(&rule["exclude"])?);
         let exceptions = rule.get("exceptions").and_then(Value::as_array);
-        let exceptions: Result<Vec<_>, _> = exceptions.into_iter().flatten().map(read).collect();
+        let exceptions: Result<Vec<_>, _> = exceptions.into_iter().flatten().map(block).collect();
         let exceptions = exceptions?;
         let selection = Selection {
             matches: &matches,
@@ -206,6 +210,44 @@ fn check_witness(row: &Value) -> Result<(), String> {
     } else {
         Err(format!("applies: {answer}, not {}", row["k"]))
     }
+}
+
+fn check_constraints(row: &Value) -> Result<(), String> {
+    let (constraints, diagnostics) = MatchConstraints::from_value(Document::from(&row["constraints"]).root());
+    let constraints = constraints.ok_or_else(|| format!("not read: {diagnostics:?}"))?;
+    let (gvr, namespace) = (&row["gvr"], text(row, "namespace"));
+    let kind = GroupVersionKind::new(text(gvr, "group"), text(gvr, "version"), "K");
+    let mut resource = Resource::main(&kind, text(gvr, "resource"), !namespace.is_empty());
+    text(row, "subresource").clone_into(&mut resource.subresource);
+    let operation: Operation = text(row, "operation").parse().map_err(|_| "operation")?;
+    let mut request = Request::about(operation, Arc::new(resource), Document::null());
+    text(row, "name").clone_into(&mut request.name);
+    namespace.clone_into(&mut request.namespace);
+    let part = |key| row.get(key).map_or_else(Document::null, Document::from);
+    (request.object, request.old_object) = (part("object"), part("oldObject"));
+    let of_namespace = match row.get("nsLabels") {
+        Some(given) => Namespace::with_labels(namespace, labels(Some(given))),
+        None => Namespace::minimal(namespace),
+    };
+    let mut facts = Concrete::new(&request, Some(&of_namespace));
+    let answer = match constraints::applies(&constraints, &request.cell(), &mut facts) {
+        Ok(answer) => answer.to_string(),
+        Err(error) => error.to_string(),
+    };
+    if answer == text(row, "answer") {
+        Ok(())
+    } else {
+        Err(format!("{answer}, not {}", text(row, "answer")))
+    }
+}
+
+#[test]
+fn matching_constraints() {
+    let gate = Gate {
+        name: "matching-constraints",
+        rows: 360,
+    };
+    gate.run(&jsonl(&fixture("classic/constraints.jsonl")), id, check_constraints);
 }
 
 #[test]
@@ -234,7 +276,7 @@ fn matching_kinds() {
 fn matching_own() {
     let gate = Gate {
         name: "matching-own",
-        rows: 240,
+        rows: 485,
     };
     gate.run(&jsonl(&fixture("classic/match.jsonl")), id, check_match);
     let gate = Gate {
@@ -242,6 +284,90 @@ fn matching_own() {
         rows: 80,
     };
     gate.run(&jsonl(&fixture("classic/kindselector.jsonl")), id, check_kind);
+}
+
+/// What a table says of a resource, in one line.
+fn line(resource: &Resource) -> String {
+    format!(
+        "{} {} {} {} {} {}",
+        resource.gvr(),
+        resource.subresource,
+        resource.kind,
+        resource.object_kind.kind,
+        resource.namespaced,
+        resource
+            .operations
+            .iter()
+            .map(Operation::as_str)
+            .collect::<Vec<_>>()
+            .join(",")
+    )
+}
+
+#[test]
+fn matching_discovery() {
+    let discovery = Discovery::kubernetes();
+    if let Some(path) = shared("golden/apiserver/discovery.tsv") {
+        let file = Sources::new().add("discovery.tsv", "");
+        let served = Discovery::from_tsv(&read(&path), file).expect("a table");
+        let gate = Gate {
+            name: "matching-discovery",
+            rows: 110,
+        };
+        let rows: Vec<Arc<Resource>> = discovery.iter().cloned().collect();
+        gate.run(
+            &rows,
+            |row| line(row),
+            |row| match served.by_resource(&row.gvr(), &row.subresource) {
+                Some(other) if other == row => Ok(()),
+                other => Err(format!("served as {other:?}")),
+            },
+        );
+    }
+    if let Some(path) = shared("proto/matchproof/universe.json") {
+        let rows: Vec<Value> = serde_json::from_str(&read(&path)).expect("JSON");
+        // Beside what Kubernetes serves it has one unknown kind of each scope.
+        let mut discovery = discovery;
+        for (kind, namespaced) in [("Widget", true), ("ClusterWidget", false)] {
+            discovery.add_guess(&GroupVersionKind::new("crd.example.com", "v1", kind), namespaced);
+        }
+        // Served by a later version only.
+        let rows: Vec<Value> = rows
+            .into_iter()
+            .filter(|row| text(row, "group") != "storagemigration.k8s.io")
+            .collect();
+        let gate = Gate {
+            name: "matching-universe",
+            rows: 106,
+        };
+        let name =
+            |row: &Value| GroupVersionResource::new(text(row, "group"), text(row, "version"), text(row, "resource"));
+        gate.run(
+            &rows,
+            |row| format!("{} {}", name(row), text(row, "sub")),
+            |row| {
+                let found = discovery
+                    .by_resource(&name(row), text(row, "sub"))
+                    .ok_or("not served")?;
+                let operations = strings(row.get("ops")).unwrap_or_default().join(",");
+                let wanted = format!(
+                    "{} {} {} {} {} {operations}",
+                    name(row),
+                    text(row, "sub"),
+                    text(row, "kind"),
+                    text(row, "objKind"),
+                    row["namespaced"],
+                );
+                if line(found) != wanted {
+                    return Err(format!("{} for {wanted}", line(found)));
+                }
+                if Some(found.is_vap_exempt()) != row["vapExcluded"].as_bool() {
+                    return Err("exempt".to_owned());
+                }
+                Ok(())
+            },
+        );
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use super::Machine;
 use crate::{
     cel::{
-        cost, ops, print,
+        cost, ops,
         program::*,
         val::{NO_SUCH_OVERLOAD, Val},
     },
@@ -25,6 +25,7 @@ enum Missing<'a> {
 }
 
 impl<'a> Machine<'a> {
+    #[inline(never)]
     pub(super) fn eval_attribute(&mut self, id: NodeId, attribute: &'a Attribute) -> Val<'a> {
         let mut value = self.resolve(attribute);
         if attribute.test_only
@@ -177,13 +178,13 @@ impl<'a> Machine<'a> {
     #[cold]
     fn missing_key(&self, key: Val<'a>) -> Val<'a> {
         self.context
-            .error(format_args!("no such key: {}", print::go_display(key)))
+            .error(format_args!("no such key: {}", self.context.display(key)))
     }
 
     #[cold]
     fn missing_index(&self, index: Val<'a>) -> Val<'a> {
         self.context
-            .error(format_args!("index out of bounds: {}", print::go_display(index)))
+            .error(format_args!("index out of bounds: {}", self.context.display(index)))
     }
 
     /// A field of an object by its name.

@@ -1,6 +1,6 @@
 //! Calling functions: arguments, dispatch, cost.
 
-use super::Machine;
+use super::{COST_LIMIT_EXCEEDED, Machine};
 use crate::{
     cel::{
         context::Context,
@@ -13,6 +13,8 @@ use crate::{
 };
 
 impl<'a> Machine<'a> {
+    // Kept out of `eval`, whose frame every node pays for.
+    #[inline(never)]
     pub(super) fn eval_call(&mut self, id: NodeId, call: &'a Call) -> Val<'a> {
         let mut small = [Val::Null; 3];
         let mut large;
@@ -29,7 +31,7 @@ impl<'a> Machine<'a> {
             if args[i].is_error() && !call.non_strict && failed.is_none() {
                 failed = Some(args[i]);
                 if stops && i + 1 < call.args.len() {
-                    self.stopped_early = true;
+                    self.stop_early();
                     let value = args[i];
                     self.charge_stopped_call(call, value);
                     self.observe_value(id, value);
@@ -37,8 +39,18 @@ impl<'a> Machine<'a> {
                 }
             }
         }
-        let value = failed.unwrap_or_else(|| invoke(&self.context, call, args));
-        if self.counting {
+        let paid = if self.counting { call.cost.before(args) } else { None };
+        if let Some(price) = paid {
+            self.charge_call(&call.args, price);
+        }
+        let value = match failed {
+            Some(error) => error,
+            None if self.cancelled => Val::Error(COST_LIMIT_EXCEEDED),
+            // Not every function has a price by the size of what it reads.
+            None if !self.context.spend(args.iter().map(Val::text_len).sum()) => self.context.exhausted(),
+            None => invoke(&self.context, call, args),
+        };
+        if self.counting && paid.is_none() {
             let price = call.cost.charge(args, &value);
             self.charge_call(&call.args, price);
         }
@@ -46,6 +58,7 @@ impl<'a> Machine<'a> {
         value
     }
 
+    #[cold]
     pub(super) fn eval_unknown_call(&mut self, id: NodeId, function: &str, args: &[NodeId]) -> Val<'a> {
         let values: Vec<Val<'a>> = args.iter().map(|&arg| self.eval(arg)).collect();
         let value = match (values.iter().find(|value| value.is_error()), values.first()) {

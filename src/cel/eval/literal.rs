@@ -1,9 +1,10 @@
 //! Making lists, maps and messages.
 
 use super::{Machine, same_go_key};
-use crate::cel::{ast::Name, cost, print, program::*, val::Val, wrapper};
+use crate::cel::{ast::Name, cost, program::*, val::Val, wrapper};
 
 impl<'a> Machine<'a> {
+    #[inline(never)]
     pub(super) fn eval_list(&mut self, id: NodeId, elements: &'a [NodeId], optional: &[bool]) -> Val<'a> {
         let mut items = bumpalo::collections::Vec::with_capacity_in(elements.len(), self.context.bump());
         let mut failed = None;
@@ -16,14 +17,16 @@ impl<'a> Machine<'a> {
                     other => {
                         value = self.context.error(format_args!(
                             "cannot initialize optional list element from non-optional value {}",
-                            print::go_display(other)
+                            self.context.display(other)
                         ));
                     }
                 }
             }
             if value.is_error() {
                 failed = Some(value);
-                self.stopped_early |= i + 1 < elements.len();
+                if i + 1 < elements.len() {
+                    self.stop_early();
+                }
                 break;
             }
             items.push(value);
@@ -41,6 +44,7 @@ impl<'a> Machine<'a> {
         self.observe_value(id, value);
     }
 
+    #[inline(never)]
     pub(super) fn eval_map(&mut self, id: NodeId, entries: &'a [(NodeId, NodeId, bool)]) -> Val<'a> {
         let mut made: bumpalo::collections::Vec<'a, (Val<'a>, Val<'a>)> =
             bumpalo::collections::Vec::with_capacity_in(entries.len(), self.context.bump());
@@ -49,7 +53,7 @@ impl<'a> Machine<'a> {
             let key = self.eval(key);
             if key.is_error() {
                 failed = Some(key);
-                self.stopped_early = true;
+                self.stop_early();
                 break;
             }
             let mut value = self.eval(value);
@@ -63,15 +67,17 @@ impl<'a> Machine<'a> {
                     other => {
                         value = self.context.error(format_args!(
                             "cannot initialize optional entry '{}' from non-optional value {}",
-                            print::go_display(key),
-                            print::go_display(other)
+                            self.context.display(key),
+                            self.context.display(other)
                         ));
                     }
                 }
             }
             if value.is_error() {
                 failed = Some(value);
-                self.stopped_early |= i + 1 < entries.len();
+                if i + 1 < entries.len() {
+                    self.stop_early();
+                }
                 break;
             }
             match made.iter_mut().find(|(known, _)| same_go_key(known, &key)) {
@@ -88,6 +94,7 @@ impl<'a> Machine<'a> {
         value
     }
 
+    #[inline(never)]
     pub(super) fn eval_struct(&mut self, id: NodeId, name: &str, fields: &'a [(Name, NodeId, bool)]) -> Val<'a> {
         let mut failed = None;
         let mut values = Vec::with_capacity(fields.len());

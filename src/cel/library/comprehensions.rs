@@ -5,7 +5,6 @@
 use crate::cel::{
     context::Context,
     decl::{Library, global},
-    print::go_display,
     types::{A, B, Type},
     val::{NO_SUCH_OVERLOAD, Val},
 };
@@ -37,10 +36,16 @@ pub(crate) fn insert<'a>(
     map: Val<'a>,
     entries: impl IntoIterator<Item = (Val<'a>, Val<'a>)>,
 ) -> Val<'a> {
+    if !context.spend(map.len()) {
+        return context.exhausted();
+    }
     let mut all: Vec<(Val<'a>, Val<'a>)> = map.map_iter().collect();
     for (key, value) in entries {
         if all.iter().any(|(other, _)| other.same_key(&key)) {
-            return context.error(format_args!("insert failed: key {} already exists", go_display(key)));
+            return context.error(format_args!(
+                "insert failed: key {} already exists",
+                context.display(key)
+            ));
         }
         all.push((key, value));
     }

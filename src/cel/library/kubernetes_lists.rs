@@ -73,8 +73,10 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
     library.add(
         "indexOf",
         [
-            member("list_a_index_of_int", &[Type::list(A), A], Int).binary(|_, args| {
-                let found = args[0].list_iter().position(|item| item.equals(&args[1]) == Some(true));
+            member("list_a_index_of_int", &[Type::list(A), A], Int).binary(|context, args| {
+                let found = args[0]
+                    .list_iter()
+                    .position(|item| context.equals(&item, &args[1]) == Some(true));
                 Val::Int(found.map_or(-1, |i| i as i64))
             }),
         ],
@@ -82,10 +84,10 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
     library.add(
         "lastIndexOf",
         [
-            member("list_a_last_index_of_int", &[Type::list(A), A], Int).binary(|_, args| {
+            member("list_a_last_index_of_int", &[Type::list(A), A], Int).binary(|context, args| {
                 let equal = |i: &usize| {
                     let item = args[0].list_get(*i);
-                    item.is_some_and(|item| item.equals(&args[1]) == Some(true))
+                    item.is_some_and(|item| context.equals(&item, &args[1]) == Some(true))
                 };
                 Val::Int((0..args[0].len()).rev().find(equal).map_or(-1, |i| i as i64))
             }),
@@ -94,13 +96,17 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
     if version >= 1 {
         library.add(
             "includes",
-            [member("list_includes_dyn_dyn", &[Dyn, Dyn], Bool).binary(|_, args| {
-                Val::Bool(if args[0].is_list() {
-                    args[0].list_iter().any(|item| item.equals(&args[1]) == Some(true))
-                } else {
-                    args[0].equals(&args[1]) == Some(true)
-                })
-            })],
+            [
+                member("list_includes_dyn_dyn", &[Dyn, Dyn], Bool).binary(|context, args| {
+                    Val::Bool(if args[0].is_list() {
+                        args[0]
+                            .list_iter()
+                            .any(|item| context.equals(&item, &args[1]) == Some(true))
+                    } else {
+                        context.equals(&args[0], &args[1]) == Some(true)
+                    })
+                }),
+            ],
         );
     }
 }

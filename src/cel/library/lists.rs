@@ -25,6 +25,13 @@ const MAX_FREE_RANGE: i64 = 1 << 22;
 /// Declares the functions of a version.
 pub(crate) fn declare(library: &mut Library, version: u32) {
     let list = || Type::list(A);
+    let priced = |overload: crate::cel::decl::Overload| {
+        if version >= 3 {
+            overload.cost_of_arguments(|args| self_comparison_cost(&args[0]))
+        } else {
+            overload
+        }
+    };
     let costed = |overload: crate::cel::decl::Overload, cost: CostFunction| {
         if version >= 3 { overload.cost(cost) } else { overload }
     };
@@ -74,10 +81,7 @@ pub(crate) fn declare(library: &mut Library, version: u32) {
         );
         library.add(
             "distinct",
-            [costed(
-                member("list_distinct", &[list()], list()).unary(distinct),
-                |args, _| self_comparison_cost(&args[0]),
-            )],
+            [priced(member("list_distinct", &[list()], list()).unary(distinct))],
         );
     }
 }
@@ -176,6 +180,9 @@ fn flatten<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     if depth < 0 {
         return Val::Error("level must be non-negative");
     }
+    if !context.spend_walk(list) {
+        return context.exhausted();
+    }
     let mut items = Vec::with_capacity(list.len());
     flatten_into(&mut items, list, depth);
     context.list(&items)
@@ -210,9 +217,12 @@ fn range<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 }
 
 fn distinct<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
+    if !context.spend(args[0].len().saturating_mul(args[0].len())) {
+        return context.exhausted();
+    }
     let mut unique: Vec<Val<'a>> = Vec::new();
     for item in args[0].list_iter() {
-        if !unique.iter().any(|seen| item.equals(seen) == Some(true)) {
+        if !unique.iter().any(|seen| context.equals(&item, seen) == Some(true)) {
             unique.push(item);
         }
     }

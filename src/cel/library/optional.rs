@@ -6,7 +6,6 @@
 use crate::cel::{
     context::Context,
     decl::{Library, global, member},
-    print::go_display,
     profile::Behaviour,
     types::{A, B, OPTIONAL, Type},
     val::{NO_SUCH_OVERLOAD, Val},
@@ -132,7 +131,7 @@ fn unwrap<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         match item {
             Val::Optional(Some(value)) => values.push(*value),
             Val::Optional(None) => {}
-            _ => return context.error(format_args!("value {} is not optional", go_display(item))),
+            _ => return context.error(format_args!("value {} is not optional", context.display(item))),
         }
     }
     context.list(&values)

@@ -133,6 +133,10 @@ fn replace<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         let span = captures.span(0).unwrap_or(end..end);
         out.push_str(text.get(end..span.start).unwrap_or(""));
         let group = |number: usize| captures.get(number).unwrap_or("");
+        let references = span.len().saturating_mul(template.matches('\\').count());
+        if !context.spend(references.saturating_add(template.len())) {
+            return context.exhausted();
+        }
         if let Err(error) = expand(&mut out, template, regex.group_count(), group) {
             return context.error(format_args!("{error}"));
         }

@@ -31,14 +31,34 @@ pub(crate) fn scaled(size: u64, factor: f64) -> u64 {
 
 /// What looking at all of a value costs.
 pub(crate) fn traversal(value: &Val<'_>) -> u64 {
+    let mut steps = MOST_STEPS;
+    let sum = traversal_within(value, &mut steps);
+    if steps == 0 { u64::MAX / 2 } else { sum }
+}
+
+/// Parts that occur several times are walked over each time, so there is an end; it is far above all limits of cost.
+const MOST_STEPS: u64 = 1 << 21;
+
+fn traversal_within(value: &Val<'_>, steps: &mut u64) -> u64 {
+    *steps = steps.saturating_sub(1);
+    if *steps == 0 {
+        return 0;
+    }
     match value {
         Val::String(s) => (s.len() as f64 * STRING_TRAVERSAL) as u64,
         Val::Bytes(bytes) => (bytes.len() as f64 * STRING_TRAVERSAL) as u64,
-        Val::List(_) | Val::DocumentList(_) => value.list_iter().map(|item| traversal(&item)).sum(),
+        Val::List(_) | Val::DocumentList(_) => {
+            let items = value
+                .list_iter()
+                .map_while(|item| (*steps > 0).then(|| traversal_within(&item, steps)));
+            items.fold(0, u64::saturating_add)
+        }
         Val::Map(_) | Val::DocumentMap(_) => value
             .map_iter()
-            .map(|(key, value)| traversal(&key) + traversal(&value))
-            .sum(),
+            .map_while(|(key, value)| {
+                (*steps > 0).then(|| traversal_within(&key, steps).saturating_add(traversal_within(&value, steps)))
+            })
+            .fold(0, u64::saturating_add),
         _ => 1,
     }
 }

@@ -14,12 +14,14 @@ use crate::cel::{
     context::Context,
     decl::{Library, global, member},
     ops::characters,
-    print::go_display,
     types::Type,
     val::{NO_SUCH_OVERLOAD, Val},
 };
 
 use Type::{Int, String};
+
+/// Replacements of up to this size are made without counting the places first.
+const MOST_REPLACED: usize = 1 << 16;
 
 /// Declares the functions of a version.
 pub(crate) fn declare(library: &mut Library, version: u32) {
@@ -126,6 +128,10 @@ fn format<'a, const VERSION: u32>(context: &Context<'a>, args: &[Val<'a>]) -> Va
     let [Val::String(format), list] = args else {
         return NO_SUCH_OVERLOAD;
     };
+    // Each clause reads one argument, the text between them has its own length.
+    if !context.spend(format.len()) || !list.list_iter().all(|arg| context.spend_walk(arg)) {
+        return context.exhausted();
+    }
     let style = Style::of_version(VERSION);
     let formatted = interpolate(
         format,
@@ -239,6 +245,19 @@ fn replace<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     if count == 0 || old == new || !text.contains(old) {
         return Val::String(text);
     }
+    let found = usize::try_from(count).unwrap_or(usize::MAX);
+    let found = found.min(if old.is_empty() {
+        characters(text) + 1
+    } else {
+        text.len() / old.len()
+    });
+    // Exact only where each place is a match, but a text that is cut by this has been made to grow.
+    if new.len() > old.len() && found.saturating_mul(new.len()) > MOST_REPLACED {
+        let found = found.min(text.matches(old).count());
+        if !context.spend(found.saturating_mul(new.len())) {
+            return context.exhausted();
+        }
+    }
     match usize::try_from(count) {
         Ok(count) => context.string(&text.replacen(old, new, count)),
         Err(_) => context.string(&text.replace(old, new)),
@@ -252,6 +271,14 @@ fn split<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         _ => return NO_SUCH_OVERLOAD,
     };
     let limit = usize::try_from(count).unwrap_or(usize::MAX);
+    let most = if separator.is_empty() {
+        text.len()
+    } else {
+        text.len() / separator.len()
+    };
+    if !context.spend_items(most.min(limit)) {
+        return context.exhausted();
+    }
     let mut parts = bumpalo::collections::Vec::new_in(context.bump());
     if limit == 0 {
         return Val::List(&[]);
@@ -300,14 +327,21 @@ fn join<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         [list, Val::String(separator)] => (list, separator),
         _ => return NO_SUCH_OVERLOAD,
     };
-    let mut joined = bumpalo::collections::String::new_in(context.bump());
+    let text = |item: Val<'a>| item.as_str().map_or(0, str::len);
+    let length = list.list_iter().fold(0usize, |sum, item| {
+        sum.saturating_add(text(item)).saturating_add(separator.len())
+    });
+    if !context.spend(length) {
+        return context.exhausted();
+    }
+    let mut joined = bumpalo::collections::String::with_capacity_in(length, context.bump());
     for (i, item) in list.list_iter().enumerate() {
         if i > 0 {
             joined.push_str(separator);
         }
         match item {
             Val::String(text) => joined.push_str(text),
-            _ => return context.error(format_args!("join: invalid input: {}", go_display(item))),
+            _ => return context.error(format_args!("join: invalid input: {}", context.display(item))),
         }
     }
     Val::String(joined.into_bump_str())

@@ -71,9 +71,9 @@ fn call<'a>(context: &Context<'a>, name: &str, args: &[Val<'a>]) -> Val<'a> {
         ("_>_", [a, b]) => ops::greater(context, *a, *b),
         ("_>=_", [a, b]) => ops::greater_equals(context, *a, *b),
         ("_==_", [a, b]) => a.equals(b).map_or(Val::Error("no such overload"), Val::Bool),
-        ("@in", [a, b]) => ops::contains(*a, *b),
+        ("@in", [a, b]) => ops::contains(context, *a, *b),
         ("-_", [a]) => ops::negate(context, *a),
-        _ => return call_function(context, name, args),
+        _ => call_function(context, name, args),
     }
 }
 

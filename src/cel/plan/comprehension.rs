@@ -40,6 +40,7 @@ impl Planner<'_> {
                 self.scopes.truncate(depth + 1);
                 let result = self.plan(comprehension.result)?;
                 FoldKind::General {
+                    insertion: self.insertion(step, accumulator_slot, None),
                     accumulator: accumulator_slot,
                     init,
                     condition,
@@ -55,6 +56,35 @@ impl Planner<'_> {
             second,
             kind,
         }))))
+    }
+
+    /// Whether a step only adds to the map that the accumulator is, perhaps under a condition.
+    fn insertion(&self, step: NodeId, accumulator: Slot, filter: Option<NodeId>) -> Option<Insertion> {
+        let is_accumulator = |attribute: &Attribute| {
+            attribute.qualifiers.is_empty() && matches!(attribute.root, Root::LazySlot(slot, _) if slot == accumulator)
+        };
+        match self.node(step) {
+            Node::Call(call)
+                if call.function.name == "cel.@mapInsert"
+                    && matches!(call.cost, cost::CallCost::Default(cost::DefaultCost::One)) =>
+            {
+                let first = self.node(*call.args.first()?);
+                let adds = matches!(first, Node::Attribute(attribute) if is_accumulator(attribute));
+                adds.then_some(Insertion { filter, call: step })
+            }
+            Node::Attribute(attribute) if attribute.qualifiers.is_empty() && filter.is_none() => {
+                let Root::Conditional(branches) = &attribute.root else {
+                    return None;
+                };
+                match (&branches.1.root, is_accumulator(&branches.2)) {
+                    (Root::Value(call), true) if branches.1.qualifiers.is_empty() => {
+                        self.insertion(*call, accumulator, Some(branches.0))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 
     /// `cel.bind` and the macros built like it fold over an empty list with a condition that is false.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     policy::{MatchResources, ResourceFilter, Rule},
-    yaml::{Edited, Graft, Node, NodeId, Span},
+    yaml::{Edited, Entries, Graft, Items, Node, NodeId, Span},
 };
 
 /// The controllers whose pods are described by `spec.template`.
@@ -70,7 +70,7 @@ pub(super) fn patches_by_path(rule: &Rule) -> bool {
 
 fn items<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> {
     let items = node.get(key).and_then(Node::as_seq);
-    items.into_iter().flat_map(|items| items.iter())
+    items.into_iter().flat_map(Items::iter)
 }
 
 /// A field that is there and not null.
@@ -160,7 +160,7 @@ impl<'t> Builder<'t> {
     /// Takes over the fields of a map, some of them replaced or added.
     fn with(&mut self, node: Node<'t>, replaced: &[(&'static str, NodeId)]) -> NodeId {
         let mut made: Made<'t> = Vec::new();
-        for entry in node.as_map().into_iter().flat_map(|entries| entries.iter()) {
+        for entry in node.as_map().into_iter().flat_map(Entries::iter) {
             let new = replaced.iter().find(|(key, _)| *key == entry.key);
             let value = new.map_or_else(|| self.graft.copy(entry.value), |(_, value)| *value);
             made.push((entry.key, entry.key_span, value));
@@ -277,7 +277,12 @@ impl<'t> Builder<'t> {
             ("podSecurity", "podSecurity", standard, body)
         } else if let Some(patterns) = field(node, "anyPattern") {
             let wrapped: Vec<NodeId> = items(node, "anyPattern").map(|pattern| self.wrap(pattern)).collect();
-            let body = self.graft.list(patterns.span(), &wrapped);
+            // Without any pattern upstream's list is nil.
+            let body = if wrapped.is_empty() {
+                self.graft.null(patterns.span())
+            } else {
+                self.graft.list(patterns.span(), &wrapped)
+            };
             ("anyPattern", "anyPattern", patterns, body)
         } else if let Some(foreach) = field(node, "foreach").filter(|_| items(node, "foreach").next().is_some()) {
             ("pattern", "foreach", foreach, self.graft.copy(foreach))
@@ -295,7 +300,7 @@ impl<'t> Builder<'t> {
 
     /// Fields that are taken over.
     fn kept(&mut self, node: Node<'t>, keys: &[&str]) -> Made<'t> {
-        let entries = node.as_map().into_iter().flat_map(|entries| entries.iter());
+        let entries = node.as_map().into_iter().flat_map(Entries::iter);
         entries
             .filter(|entry| keys.contains(&entry.key) && !entry.value.is_null())
             .map(|entry| (entry.key, entry.key_span, self.graft.copy(entry.value)))

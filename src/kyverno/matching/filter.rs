@@ -27,7 +27,7 @@ pub(super) fn filter_applies<'p>(
     facts: &mut impl Facts<'p>,
     sink: &mut impl Sink<'p>,
 ) -> bool {
-    let user = Some(&filter.user).filter(|user| !user.is_absent() && !(block == Block::Match && cell.anonymous));
+    let user = Some(&filter.user).filter(|user| !(user.is_absent() || block == Block::Match && cell.anonymous));
     let resources = &filter.resources;
     if resources.is_empty() && user.is_none() {
         sink.note(Reason::EmptyFilter);

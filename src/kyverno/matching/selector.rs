@@ -49,23 +49,30 @@ pub(super) fn check<'p>(
     facts: &mut impl Facts<'p>,
 ) -> Result<(), Mismatch<'p>> {
     let requirements = selector.requirements();
-    let plain = || requirements.iter().filter(|requirement| !is_wild(requirement));
-    if let Some(error) = plain().find_map(Requirement::error) {
-        return Err(Mismatch::Invalid(Cow::Borrowed(error)));
-    }
+    // Upstream builds all requirements before it looks at a label: an invalid one comes before any mismatch.
     let mut fits = true;
-    for requirement in requirements.iter().filter(|requirement| is_wild(requirement)) {
-        let value = requirement.values.first().map_or("", String::as_str);
-        if !pair_fits(pairs, &requirement.key, value, facts) {
-            if let Some(error) = replaced_error(requirement) {
-                return Err(Mismatch::Invalid(Cow::Owned(error)));
-            }
+    for requirement in requirements {
+        let error = if !is_wild(requirement) {
+            requirement.error().map(Cow::Borrowed)
+        } else if wild_fits(requirement, pairs, facts) {
+            None
+        } else {
             fits = false;
+            replaced_error(requirement).map(Cow::Owned)
+        };
+        if let Some(error) = error {
+            return Err(Mismatch::Invalid(error));
         }
     }
-    if fits && plain().all(|requirement| requirement.holds(Some(pairs), facts)) {
+    let mut plain = requirements.iter().filter(|requirement| !is_wild(requirement));
+    if fits && plain.all(|requirement| requirement.holds(Some(pairs), facts)) {
         Ok(())
     } else {
         Err(Mismatch::Labels)
     }
+}
+
+fn wild_fits<'p>(requirement: &'p Requirement, pairs: Pairs, facts: &mut impl Facts<'p>) -> bool {
+    let value = requirement.values.first().map_or("", String::as_str);
+    pair_fits(pairs, &requirement.key, value, facts)
 }

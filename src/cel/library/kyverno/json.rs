@@ -41,6 +41,9 @@ fn unmarshal<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 
 fn marshal<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [_, value] = args else { return NO_SUCH_OVERLOAD };
+    if !context.spend_walk(*value) {
+        return context.exhausted();
+    }
     let mut out = String::new();
     match write(context, &mut out, *value) {
         Ok(()) => context.string(&out),

@@ -64,6 +64,9 @@ const LARGEST_SAFE: u64 = (1 << 53) - 1;
 /// The value as protobuf's JSON value, which is how a body is sent: all numbers are doubles, integers that a double
 /// cannot hold are strings.
 pub(super) fn body<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, Val<'a>> {
+    if !context.spend_walk(value) {
+        return Err(context.exhausted());
+    }
     let mut builder = Builder::new();
     add(context, &mut builder, value, 0)?;
     Ok(builder.finish())

@@ -1,0 +1,333 @@
+//! What Kyverno refuses and warns about when a ClusterPolicy or Policy is created, beyond its schema.
+//!
+//! Upstream counterpart: `pkg/validation/policy`, `pkg/policy/validate` and the `Validate` methods of `api/kyverno/v1`
+//! (Kyverno 1.19), as its command line runs them: without a cluster. Texts are upstream's. Expressions are not compiled:
+//! upstream does not either, a bad one shows when the rule is applied.
+//!
+//! Known deviations: what only other rules than `validate.cel` have is not looked into here (anchors of patterns,
+//! conditions and their operators, context entries, `podSecurity`, `mutate`, `generate`, `verifyImages`); the conditions of
+//! `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
+
+mod action;
+mod block;
+mod conflict;
+mod json;
+mod overrides;
+mod references;
+mod variables;
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use super::{MatchResources, Policy, PolicyKind, Rule, kind_selector::split_kind};
+use crate::yaml::{Items, Node, Number};
+
+/// The annotation that names the controllers of autogen.
+const CONTROLLERS: &str = "pod-policies.kyverno.io/autogen-controllers";
+
+/// What Kyverno says of a policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Why the policy is refused, if it is.
+    pub error: Option<String>,
+    /// What its author is warned about.
+    pub warnings: Vec<String>,
+}
+
+/// Checks a policy. `rules` are all rules in force, the generated ones included.
+pub fn validate(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Checked {
+    let mut warnings = Vec::new();
+    let error = check(policy, rules, &mut warnings).err();
+    Checked { error, warnings }
+}
+
+/// Mistakes that are collected and told together, each with the path of its field.
+#[derive(Default)]
+struct Errors(Vec<String>);
+
+impl Errors {
+    fn invalid(&mut self, path: &str, value: &str, detail: &str) {
+        self.0.push(format!("{path}: Invalid value: {value}: {detail}"));
+    }
+
+    fn forbidden(&mut self, path: &str, detail: &str) {
+        self.0.push(format!("{path}: Forbidden: {detail}"));
+    }
+
+    fn required(&mut self, path: &str, detail: &str) {
+        let colon = if detail.is_empty() { "" } else { ": " };
+        self.0.push(format!("{path}: Required value{colon}{detail}"));
+    }
+
+    /// One mistake as it is, several as a list without repetitions.
+    fn finish(self) -> Result<(), String> {
+        let mut seen = BTreeSet::new();
+        let mut all: Vec<String> = self.0.into_iter().filter(|text| seen.insert(text.clone())).collect();
+        match all.len() {
+            0 => Ok(()),
+            1 => Err(all.remove(0)),
+            _ => Err(format!("[{}]", all.join(", "))),
+        }
+    }
+}
+
+fn check(policy: &Policy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<String>) -> Result<(), String> {
+    let spec = &policy.spec;
+    if policy.kind == PolicyKind::ClusterPolicy && policy.metadata.namespace.is_some() {
+        let text = "A clusterpolicy should not have the namespace defined";
+        warnings.push(text.to_owned());
+        return Err(text.to_owned());
+    }
+    old_spellings(spec.source.node(), "validationFailureAction", warnings);
+    for rule in &spec.rules {
+        if let Some(validate) = rule.source.node().get("validate")
+            && validate.get("failureAction").is_some_and(|action| !action.is_null())
+        {
+            old_spellings(validate, "failureAction", warnings);
+        }
+    }
+    variables::check(policy, rules)?;
+    fields(policy)?;
+    if policy.kind == PolicyKind::ClusterPolicy {
+        for (i, rule) in spec.rules.iter().enumerate() {
+            let own = rule.validate.as_ref();
+            if let Some(own) = own.and_then(|validate| validate.failure_action_overrides.as_ref()) {
+                overrides::check(
+                    own,
+                    &format!("spec.rules[{i}].validate.validationFailureActionOverrides"),
+                )?;
+            }
+        }
+        overrides::check(
+            &spec.validation_failure_action_overrides,
+            "spec.validationFailureActionOverrides",
+        )?;
+    }
+    if !spec.admission && !spec.background {
+        return Err("disabling both admission and background processing is not allowed".to_owned());
+    }
+    if !spec.admission && !spec.rules.iter().all(is_validation) {
+        return Err("disabling admission processing is only allowed with validation policies".to_owned());
+    }
+    for (i, rule) in rules.iter().enumerate() {
+        action::kinds(rule, i, spec.background)?;
+    }
+    for (i, rule) in rules.iter().enumerate() {
+        in_force(policy, rule, i, warnings)?;
+    }
+    Ok(())
+}
+
+/// A rule that is in force, written or generated.
+fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) -> Result<(), String> {
+    block::check(rule, i)?;
+    variables::element(rule)?;
+    let has_context = rule
+        .context
+        .as_ref()
+        .is_some_and(|context| context.node().as_seq().is_some_and(|list| !list.is_empty()));
+    let is_cel = rule.validate.as_ref().is_some_and(|validate| validate.cel.is_some());
+    if has_context && is_cel {
+        return Err(format!(
+            "path: spec.rules[{i}]: context variables are not supported for CEL expressions in validate rules"
+        ));
+    }
+    if rule
+        .matches
+        .filters()
+        .iter()
+        .any(|filter| filter.resources.kinds.is_empty())
+    {
+        return Err(action::no_kind(rule));
+    }
+    action::check(rule, i)?;
+    let kinds: BTreeSet<String> = rule
+        .matches
+        .kinds()
+        .map(|kind| {
+            let (_, kind) = split_kind(&kind.text);
+            kind.split('/').next().unwrap_or_default().to_owned()
+        })
+        .collect();
+    if kinds.iter().eq(["Pod"]) && leaves_controllers_out(policy) {
+        warnings.push(
+            "Policies that match Pods apply to all Pods including those created and managed by controllers excluded \
+             from autogen. Use preconditions to exclude the Pods managed by controllers which are excluded from autogen. \
+             Refer to https://kyverno.io/docs/policy-types/cluster-policy/autogen/ for details."
+                .to_owned(),
+        );
+    }
+    subresources(policy, rule, warnings);
+    Ok(())
+}
+
+fn is_validation(rule: &Rule) -> bool {
+    !(has(rule, "mutate") || has(rule, "generate") || has(rule, "verifyImages"))
+}
+
+/// Whether a rule has a section with something in it.
+fn has(rule: &Rule, section: &str) -> bool {
+    let Some(node) = rule.source.node().get(section) else {
+        return false;
+    };
+    if let Some(map) = node.as_map() {
+        // The schema gives `validate` a default, so that it is never empty.
+        return section == "validate" || !map.is_empty();
+    }
+    node.as_seq().is_some_and(|list| !list.is_empty())
+}
+
+/// `enforce` and `audit`, of which one warning is enough.
+fn old_spellings(owner: Node<'_>, field: &str, warnings: &mut Vec<String>) {
+    let is_old = |node: Option<Node<'_>>| matches!(node.and_then(Node::as_str), Some("enforce" | "audit"));
+    let overrides = owner.get(&format!("{field}Overrides")).and_then(Node::as_seq);
+    let mut overrides = overrides.into_iter().flat_map(Items::iter);
+    if is_old(owner.get(field)) || overrides.any(|item| is_old(item.get("action"))) {
+        warnings.push("Validation failure actions enforce/audit are deprecated, use Enforce/Audit instead.".to_owned());
+    }
+}
+
+/// What the methods of the API types check.
+fn fields(policy: &Policy) -> Result<(), String> {
+    let spec = policy.spec.source.node();
+    let there = |node: Node<'_>, key: &str| node.get(key).is_some_and(|value| !value.is_null());
+    let webhook = spec.get("webhookConfiguration").filter(|node| !node.is_null());
+    let mut errors = Errors::default();
+    if policy
+        .metadata
+        .annotation(CONTROLLERS)
+        .is_some_and(|text| text.value == "all")
+    {
+        errors.forbidden(
+            "metadata.annotations",
+            "Autogen annotation does not support 'all' anymore, remove the annotation or set it to a valid value",
+        );
+    }
+    if policy.metadata.name.value.len() > 63 {
+        errors
+            .0
+            .push("name: Too long: may not be more than 63 bytes".to_owned());
+    }
+    if there(spec, "webhookTimeoutSeconds") && webhook.is_some_and(|node| there(node, "timeoutSeconds")) {
+        errors.forbidden(
+            "spec.webhookTimeoutSeconds",
+            "remove the deprecated field and use spec.webhookConfiguration.timeoutSeconds instead",
+        );
+    }
+    if there(spec, "failurePolicy") && webhook.is_some_and(|node| there(node, "failurePolicy")) {
+        errors.forbidden(
+            "spec.failurePolicy",
+            "remove the deprecated field and use spec.webhookConfiguration.failurePolicy instead",
+        );
+    }
+    if there(spec, "generateExistingOnPolicyUpdate") {
+        errors.forbidden(
+            "spec.generateExistingOnPolicyUpdate",
+            "remove the deprecated field and use spec.generate[*].generateExisting instead",
+        );
+    }
+    for (owner, path, key) in [
+        (Some(spec), "spec.webhookTimeoutSeconds", "webhookTimeoutSeconds"),
+        (webhook, "spec.webhookConfiguration.timeoutSeconds", "timeoutSeconds"),
+    ] {
+        let seconds = owner.and_then(|owner| owner.get(key)).and_then(Node::number);
+        if let Some(Number::Int(seconds)) = seconds
+            && !(1..=30).contains(&seconds)
+        {
+            errors.invalid(
+                path,
+                &seconds.to_string(),
+                "the timeout value must be between 1 and 30 seconds",
+            );
+        }
+    }
+    let mut names = BTreeSet::new();
+    for (i, rule) in policy.spec.rules.iter().enumerate() {
+        if !names.insert(&rule.name.value) {
+            let json = json::rule(rule.source.node(), policy.is_v2beta1());
+            let detail = format!("Duplicate rule name: '{}'", rule.name.value);
+            errors.invalid(&format!("spec.rules[{i}].name"), &json, &detail);
+        }
+    }
+    for (i, rule) in policy.spec.rules.iter().enumerate() {
+        let path = format!("spec.rules[{i}]");
+        rule_type(rule, &path, policy.is_v2beta1(), &mut errors);
+        if conflict::is_empty_set(rule) {
+            let json = json::rule(rule.source.node(), policy.is_v2beta1());
+            errors.invalid(&path, &json, "Rule is matching an empty set");
+        }
+        let namespaced = policy.kind == PolicyKind::Policy;
+        block::fields(rule, "match", Some(&rule.matches), &path, namespaced, &mut errors);
+        block::fields(rule, "exclude", rule.exclude.as_ref(), &path, namespaced, &mut errors);
+    }
+    if policy.kind == PolicyKind::Policy && !policy.spec.validation_failure_action_overrides.is_empty() {
+        errors.forbidden(
+            "spec.validationFailureActionOverrides",
+            "Use of validationFailureActionOverrides is supported only with ClusterPolicy",
+        );
+    }
+    errors.finish()
+}
+
+/// A rule does one thing.
+fn rule_type(rule: &Rule, path: &str, v2beta1: bool, errors: &mut Errors) {
+    let name = &rule.name.value;
+    let json = || json::rule(rule.source.node(), v2beta1);
+    let sections = ["mutate", "validate", "generate", "verifyImages"];
+    match sections.iter().filter(|section| has(rule, section)).count() {
+        0 => errors.invalid(
+            path,
+            &json(),
+            &format!(
+                "No operation defined in the rule '{name}'.(supported operations: mutate,validate,generate,verifyImages)"
+            ),
+        ),
+        1 => {}
+        _ => errors.invalid(
+            path,
+            &json(),
+            &format!(
+                "Multiple operations defined in the rule '{name}', only one operation \
+                 (mutate,validate,generate,verifyImages) is allowed per rule"
+            ),
+        ),
+    }
+    if rule.image_extractors.is_some() && !has(rule, "verifyImages") {
+        let detail =
+            format!("Invalid rule spec for rule '{name}', imageExtractors can only be defined for verifyImages rule");
+        errors.invalid(&format!("{path}.imageExtractors"), &json(), &detail);
+    }
+}
+
+/// Whether the annotation names other controllers than the five of old.
+fn leaves_controllers_out(policy: &Policy) -> bool {
+    let Some(text) = policy
+        .metadata
+        .annotation(CONTROLLERS)
+        .filter(|text| text.value != "none")
+    else {
+        return false;
+    };
+    let lower = text.value.to_lowercase();
+    let mut listed: Vec<&str> = lower.split(',').collect();
+    listed.sort_unstable();
+    listed != ["cronjob", "daemonset", "deployment", "job", "statefulset"]
+}
+
+/// A rule that reads `replicas` or a status, and does not match the subresource that changes it.
+fn subresources(policy: &Policy, rule: &Rule, warnings: &mut Vec<String>) {
+    let Some(validate) = rule.source.node().get("validate").filter(|_| has(rule, "validate")) else {
+        return;
+    };
+    let json = json::validate(validate, policy.is_v2beta1());
+    let blocks = [Some(&rule.matches), rule.exclude.as_ref()];
+    let names = |word: &str| {
+        let kinds = blocks.into_iter().flatten().flat_map(MatchResources::kinds);
+        kinds.into_iter().any(|kind| kind.text.to_lowercase().contains(word))
+    };
+    if json.contains("replicas") && !names("scale") {
+        warnings.push("You are matching on replicas but not including the scale subresource in the policy.".to_owned());
+    }
+    if (json.contains(".status") || json.contains("\"status\":")) && !names("status") {
+        warnings.push("You are matching on status but not including the status subresource in the policy.".to_owned());
+    }
+}

@@ -1,0 +1,206 @@
+//! What a rule does: its kinds, and its `validate` part.
+
+use super::has;
+use crate::{
+    policy::{Cel, Rule},
+    yaml::{Entries, Kind, Node},
+};
+
+const ONLY_METADATA: &str =
+    "policy can only deal with the metadata field of the resource if the rule does not match any kind";
+
+/// The kinds of a rule in force: `*` stands alone, and only where it can be dealt with.
+///
+/// # Errors
+/// The first mistake, in upstream's words.
+pub(super) fn kinds(rule: &Rule, i: usize, background: bool) -> Result<(), String> {
+    let blocks = [("match", Some(&rule.matches)), ("exclude", rule.exclude.as_ref())];
+    for (name, block) in blocks {
+        let Some(block) = block else { continue };
+        let any = block
+            .any
+            .iter()
+            .enumerate()
+            .map(|(j, filter)| (format!(".any[{j}]"), filter));
+        let all = block
+            .all
+            .iter()
+            .enumerate()
+            .map(|(j, filter)| (format!(".all[{j}]"), filter));
+        let own = [(String::new(), &block.inline)];
+        for (place, filter) in any.chain(all).chain(own) {
+            let kinds: Vec<&str> = filter.resources.kinds.iter().map(|kind| kind.text.as_str()).collect();
+            wildcard(rule, &kinds, background)
+                .map_err(|error| format!("path: spec.rules[{i}].{name}{place}.kinds: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn wildcard(rule: &Rule, kinds: &[&str], background: bool) -> Result<(), &'static str> {
+    if !kinds.contains(&"*") {
+        return Ok(());
+    }
+    if background {
+        return Err(
+            "wildcard policy not allowed in background mode. Set spec.background=false to disable background mode for \
+             this policy rule ",
+        );
+    }
+    if kinds.len() > 1 {
+        return Err("wildcard policy can not deal with more than one kind");
+    }
+    let validate = rule.validate.as_ref();
+    let loops = validate.is_some_and(|validate| validate.foreach.is_some());
+    if has(rule, "generate") || has(rule, "verifyImages") || loops {
+        return Err("wildcard policy does not support rule type");
+    }
+    let patterns = validate.is_some_and(|validate| validate.pattern.is_some() || validate.any_pattern.is_some());
+    if (patterns || has(rule, "mutate")) && !only_metadata(rule) {
+        return Err(ONLY_METADATA);
+    }
+    Ok(())
+}
+
+/// What is said of a rule with a filter that has no kinds.
+pub(super) fn no_kind(rule: &Rule) -> String {
+    if only_metadata(rule) {
+        "at least one element must be specified in a kind block, the kind attribute is mandatory when working with the \
+         resources element"
+            .to_owned()
+    } else {
+        ONLY_METADATA.to_owned()
+    }
+}
+
+/// Whether patterns and patches of a rule look at nothing but metadata.
+fn only_metadata(rule: &Rule) -> bool {
+    let metadata = |node: Node<'_>| {
+        let entries = node.as_map().into_iter().flat_map(Entries::iter);
+        entries.into_iter().all(|entry| entry.key == "metadata")
+    };
+    if let Some(mutate) = &rule.mutate
+        && let Some(patch) = mutate.node().get("patchStrategicMerge")
+        && !metadata(patch)
+    {
+        return false;
+    }
+    let Some(validate) = &rule.validate else {
+        return true;
+    };
+    if validate
+        .pattern
+        .as_ref()
+        .is_some_and(|pattern| !metadata(pattern.node()))
+    {
+        return false;
+    }
+    match &validate.any_pattern {
+        None => true,
+        Some(patterns) => patterns
+            .node()
+            .as_seq()
+            .is_some_and(|patterns| patterns.iter().all(metadata)),
+    }
+}
+
+/// The `validate` part of a rule in force.
+///
+/// # Errors
+/// The first mistake, in upstream's words.
+pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
+    let Some(validate) = rule.validate.as_ref().filter(|_| has(rule, "validate")) else {
+        return Ok(());
+    };
+    let manifests = validate.manifests.as_ref().is_some_and(|manifests| {
+        let attestors = manifests.node().get("attestors").and_then(Node::as_seq);
+        attestors.is_some_and(|attestors| !attestors.is_empty())
+    });
+    let parts = [
+        validate.pattern.is_some(),
+        validate.any_pattern.is_some(),
+        validate.deny.is_some(),
+        validate.foreach.is_some(),
+        validate.pod_security.is_some(),
+        validate.cel.is_some(),
+        manifests,
+    ];
+    let path = format!("path: spec.rules[{i}].validate..");
+    if parts.into_iter().filter(|part| *part).count() == 1
+        && let Some(patterns) = &validate.any_pattern
+        && let Some(found) = not_a_list(patterns.node())
+    {
+        return Err(format!(
+            "path: spec.rules[{i}].validate.anyPattern.: failed to deserialize anyPattern, expect array: json: cannot \
+             unmarshal {found} into Go value of type []interface {{}}"
+        ));
+    }
+    let error = match parts.into_iter().filter(|part| *part).count() {
+        0 => Err("one of pattern, anyPattern, deny, foreach, cel must be specified"),
+        1 if validate.cel.is_none()
+            && rule
+                .source
+                .node()
+                .get("celPreconditions")
+                .is_some_and(|list| !list.is_null()) =>
+        {
+            Err("celPrecondition can only be used with validate.cel")
+        }
+        1 => validate.cel.as_ref().map_or(Ok(()), cel),
+        _ => Err("only one of pattern, anyPattern, deny, foreach, cel can be specified"),
+    };
+    error.map_err(|error| format!("{path}: {error}"))
+}
+
+/// What Go calls a value that is no list.
+fn not_a_list(node: Node<'_>) -> Option<&'static str> {
+    match node.kind() {
+        Kind::Seq(_) | Kind::Null => None,
+        Kind::Map(_) => Some("object"),
+        Kind::Str(_) => Some("string"),
+        Kind::Bool(_) => Some("bool"),
+        Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => Some("number"),
+    }
+}
+
+fn cel(cel: &Cel) -> Result<(), &'static str> {
+    if cel
+        .expressions
+        .iter()
+        .any(|validation| validation.expression.text().is_empty())
+    {
+        return Err("cel.expressions.expression is required");
+    }
+    if let Some(kind) = &cel.param_kind {
+        if kind.api_version.is_empty() {
+            return Err("cel.paramKind.apiVersion is required");
+        }
+        if kind.kind.is_empty() {
+            return Err("cel.paramKind.kind is required");
+        }
+        if cel.param_ref.is_none() {
+            return Err("cel.paramRef is required");
+        }
+    }
+    if let Some(reference) = &cel.param_ref {
+        let named = reference.name.as_ref().is_some_and(|name| !name.is_empty());
+        if named == reference.selector.is_some() {
+            return Err("one of cel.paramRef.name or cel.paramRef.selector must be set");
+        }
+        if reference.parameter_not_found_action.is_none() {
+            return Err("cel.paramRef.parameterNotFoundAction is required");
+        }
+        if cel.param_kind.is_none() {
+            return Err("cel.paramKind is required");
+        }
+    }
+    for annotation in &cel.audit_annotations {
+        if annotation.key.is_empty() {
+            return Err("cel.auditAnnotation.key is required");
+        }
+        if annotation.value_expression.text().is_empty() {
+            return Err("cel.auditAnnotation.valueExpression is required");
+        }
+    }
+    Ok(())
+}

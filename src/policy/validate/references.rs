@@ -1,0 +1,123 @@
+//! References (`$(./../field)`) to other places of a rule: do they lead anywhere.
+//!
+//! Upstream counterpart: `substituteReferences` in `pkg/engine/variables/vars.go`.
+
+use std::sync::LazyLock;
+
+use super::variables::walk;
+use crate::{
+    regex::Regex,
+    yaml::{Kind, Node},
+};
+
+/// A reference at the beginning, or one behind anything but a backslash.
+static REFERENCES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\$\(.[^\ ]*\)|[^\\]\$\(.[^\ ]*\)").ok());
+
+/// Follows every reference of a rule.
+///
+/// # Errors
+/// The first that leads nowhere or to something that is no text, in upstream's words.
+pub(super) fn check(rule: Node<'_>) -> Result<(), String> {
+    let Some(references) = REFERENCES.as_ref() else {
+        return Ok(());
+    };
+    walk(rule, "", &mut |text, path| {
+        for span in references.find_all(text, None) {
+            let whole = &text[span];
+            let reference = whole.find("$(").map_or(whole, |at| &whole[at..]);
+            follow(rule, reference, path)?;
+        }
+        Ok(())
+    })
+}
+
+fn follow(rule: Node<'_>, reference: &str, path: &str) -> Result<(), String> {
+    let trimmed = reference.trim_matches(['$', '(', ')']);
+    let operators = [">=", "<=", ">", "<", "!"];
+    let operator = operators
+        .into_iter()
+        .find(|operator| trimmed.len() > 1 && trimmed.starts_with(operator));
+    let target = &trimmed[operator.map_or(0, str::len)..];
+    if target.is_empty() {
+        return Err(format!(
+            "failed to resolve {reference} at path {path}: expected path, found empty reference"
+        ));
+    }
+    let target = if target.starts_with('/') {
+        target.to_owned()
+    } else {
+        join(path, target)
+    };
+    let found = find(rule, "", &target);
+    match (found, operator) {
+        (Some(Found::Text), _) | (Some(Found::Number), Some(_)) => Ok(()),
+        (None | Some(Found::Null), None) => Err(format!("got nil resolved variable {reference} at path {path}: <nil>")),
+        (Some(_), None) => Err(format!(
+            "NotResolvedReferenceErr,reference {reference} not resolved at path {path}"
+        )),
+        (found, Some(operator)) => {
+            let value = match found {
+                Some(Found::Bool(value)) => value.to_string(),
+                _ => "<nil>".to_owned(),
+            };
+            Err(format!(
+                "failed to resolve {reference} at path {path}: incorrect expression: operator {operator} does not match \
+                 with value {value}"
+            ))
+        }
+    }
+}
+
+/// Go's `path.Join`.
+fn join(base: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in base.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// What a reference leads to.
+enum Found {
+    Text,
+    Number,
+    Bool(bool),
+    Null,
+}
+
+/// What stands at a path: a scalar, or some key of a map.
+fn find(node: Node<'_>, path: &str, target: &str) -> Option<Found> {
+    let here = path == target;
+    match node.kind() {
+        Kind::Str(_) => here.then_some(Found::Text),
+        Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => here.then_some(Found::Number),
+        Kind::Bool(value) => here.then_some(Found::Bool(value)),
+        Kind::Null => here.then_some(Found::Null),
+        Kind::Seq(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(i, item)| find(item, &format!("{path}/{i}"), target)),
+        Kind::Map(entries) => entries.iter().find_map(|entry| {
+            if here {
+                return Some(Found::Text);
+            }
+            find(entry.value, &format!("{path}/{}", without_anchor(entry.key)), target)
+        }),
+    }
+}
+
+/// `key` for `(key)`, `=(key)`, `X(key)` and the like.
+fn without_anchor(key: &str) -> &str {
+    let inner = key.strip_prefix(['+', '<', '=', 'X', '^']).unwrap_or(key);
+    inner
+        .strip_prefix('(')
+        .and_then(|inner| inner.strip_suffix(')'))
+        .filter(|inner| !inner.is_empty())
+        .unwrap_or(key)
+}

@@ -1,0 +1,332 @@
+//! Variables (`{{ … }}`) in a policy: where they may not be, and which of them are known.
+//!
+//! Known deviation: queries are not parsed, so that one that is no JMESPath passes here if its beginning is known.
+
+use std::{borrow::Cow, sync::LazyLock};
+
+use super::{json, references};
+use crate::{
+    policy::{MatchResources, Policy, Rule, UserFilter},
+    regex::Regex,
+    text::wildcard,
+    yaml::{Items, Kind, Node},
+};
+
+/// What a query may begin with, at any time and in background scans.
+const ALLOWED: &str =
+    r"request|serviceAccountName|serviceAccountNamespace|element|elementIndex|@|images|image|([a-z_0-9]+\()[^{}]";
+const ALLOWED_IN_BACKGROUND: &str = r"request\.|element|elementIndex|@|images|images\.|image\.|([a-z_0-9]+\()[^{}]";
+
+/// Queries about the user, of which a background scan knows nothing.
+const ABOUT_USER: [&str; 5] = [
+    r"[^\.](serviceAccountName)\b",
+    r"[^\.](serviceAccountNamespace)\b",
+    r"[^\.](request.userInfo)\b",
+    r"[^\.](request.roles)\b",
+    r"[^\.](request.clusterRoles)\b",
+];
+
+struct Patterns {
+    variable: Regex,
+    initial: Regex,
+    simple: Regex,
+    allowed: Regex,
+    allowed_in_background: Regex,
+    about_user: Vec<Regex>,
+}
+
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    Some(Patterns {
+        variable: Regex::new(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})").ok()?,
+        initial: Regex::new(r"^\{\{(\{[^{}]*\}|[^{}])*\}\}").ok()?,
+        simple: Regex::new(r"\{\{[^{}]*\}\}").ok()?,
+        allowed: Regex::new(ALLOWED).ok()?,
+        allowed_in_background: Regex::new(ALLOWED_IN_BACKGROUND).ok()?,
+        about_user: ABOUT_USER
+            .iter()
+            .filter_map(|pattern| Regex::new(pattern).ok())
+            .collect(),
+    })
+});
+
+/// All checks of variables.
+///
+/// # Errors
+/// The first thing that is wrong, in upstream's words.
+pub(super) fn check(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
+    let Some(patterns) = PATTERNS.as_ref() else {
+        return Ok(());
+    };
+    if policy.spec.background {
+        about_user(policy, rules, patterns).map_err(|error| {
+            format!(
+                "only select variables are allowed in background mode. Set spec.background=false to disable background \
+                 mode for this policy rule: {error} "
+            )
+        })?;
+    }
+    for rule in rules {
+        known(policy, rule, patterns).map_err(|error| format!("policy contains invalid variables: {error}"))?;
+    }
+    Ok(())
+}
+
+fn about_user(policy: &Policy, rules: &[Cow<'_, Rule>], patterns: &Patterns) -> Result<(), String> {
+    for (i, rule) in rules.iter().enumerate() {
+        user_block(&rule.matches, "match", ["any", "all"]).map_or(Ok(()), |path| {
+            Err(format!("invalid variable used at path: spec/rules[{i}]/{path}"))
+        })?;
+        if let Some(exclude) = &rule.exclude {
+            user_block(exclude, "exclude", ["all", "any"]).map_or(Ok(()), |path| {
+                Err(format!("invalid variable used at path: spec/rules[{i}]/{path}"))
+            })?;
+        }
+    }
+    let mutates = policy.spec.rules.iter().filter_map(|rule| rule.mutate.as_ref());
+    if mutates.into_iter().any(|mutate| {
+        let targets = mutate.node().get("targets").and_then(Node::as_seq);
+        targets.is_some_and(|targets| !targets.is_empty())
+    }) {
+        return Ok(());
+    }
+    for text in policy_texts(policy) {
+        for found in patterns.variable.captures_all(&text, None) {
+            let Some(variable) = found.get(2) else { continue };
+            if patterns.about_user.iter().any(|pattern| pattern.is_match(variable)) {
+                return Err(format!("variable {variable} is not allowed"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The parts of a policy in which variables may stand, in the order in which Go writes them.
+fn policy_texts(policy: &Policy) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut annotations: Vec<(&str, &str)> = policy
+        .metadata
+        .annotations
+        .iter()
+        .filter(|(key, _)| key.value != "kubectl.kubernetes.io/last-applied-configuration")
+        .map(|(key, value)| (key.value.as_str(), value.value.as_str()))
+        .collect();
+    annotations.sort_unstable();
+    for (key, value) in annotations {
+        texts.push(serde_json::json!({ key: value }).to_string());
+    }
+    for rule in &policy.spec.rules {
+        texts.push(json::rule(rule.source.node(), policy.is_v2beta1()));
+    }
+    texts
+}
+
+/// The first word about a user in a block.
+fn user_block(block: &MatchResources, name: &str, order: [&str; 2]) -> Option<String> {
+    if let Some(word) = user_word(&block.inline.user) {
+        return Some(format!("{name}/{word}"));
+    }
+    for list in order {
+        let filters = if list == "any" { &block.any } else { &block.all };
+        for (i, filter) in filters.iter().enumerate() {
+            if let Some(word) = user_word(&filter.user) {
+                return Some(format!("{name}/{list}[{i}]/{word}"));
+            }
+        }
+    }
+    None
+}
+
+fn user_word(user: &UserFilter) -> Option<&'static str> {
+    let some = |list: &Option<Vec<_>>| list.as_ref().is_some_and(|list| !list.is_empty());
+    if some(&user.roles) {
+        Some("roles")
+    } else if some(&user.cluster_roles) {
+        Some("clusterRoles")
+    } else if user.subjects.as_ref().is_some_and(|list| !list.is_empty()) {
+        Some("subjects")
+    } else {
+        None
+    }
+}
+
+/// Whether the variables of a rule are where they may be, and known.
+fn known(policy: &Policy, rule: &Rule, patterns: &Patterns) -> Result<(), String> {
+    let source = rule.source.node();
+    for section in ["exclude", "match"] {
+        let texts = source
+            .get(section)
+            .map(|node| crate::value::Document::from(node).root().to_json());
+        if texts.is_some_and(|text| patterns.simple.is_match(&text)) {
+            return Err(format!(
+                "rule \"{}\" should not have variables in {section} section",
+                rule.name.value
+            ));
+        }
+    }
+    let background = policy.spec.background;
+    let allowed = Allowed {
+        pattern: if background {
+            &patterns.allowed_in_background
+        } else {
+            &patterns.allowed
+        },
+        text: if background { ALLOWED_IN_BACKGROUND } else { ALLOWED },
+        names: context_names(source),
+    };
+    references::check(source)
+        .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))?;
+    walk(source, "", &mut |text, path| substitute(text, path, patterns, &allowed))
+        .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))
+}
+
+/// Which queries are known.
+struct Allowed<'p> {
+    pattern: &'p Regex,
+    text: &'static str,
+    names: Vec<String>,
+}
+
+/// The patterns that the context entries of a rule and of its loops allow.
+fn context_names(rule: Node<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut add = |owner: Node<'_>| {
+        let entries = owner.get("context").and_then(Node::as_seq);
+        for entry in entries.into_iter().flat_map(Items::iter) {
+            let name = entry.get("name").and_then(Node::as_str).unwrap_or_default();
+            let has = |key: &str| entry.get(key).is_some_and(|value| !value.is_null());
+            if ["apiCall", "globalReference", "imageRegistry", "variable"]
+                .into_iter()
+                .any(has)
+            {
+                names.push(format!("{name}*"));
+            }
+            if has("configMap") {
+                for field in ["data", "metadata", "data.*", "metadata.*"] {
+                    names.push(format!("{name}.{field}"));
+                }
+            }
+        }
+    };
+    add(rule);
+    for section in ["validate", "mutate", "generate"] {
+        for list in ["foreach", "targets"] {
+            let items = rule.get(section).and_then(|node| node.get(list)).and_then(Node::as_seq);
+            for item in items.into_iter().flat_map(Items::iter) {
+                add(item);
+            }
+        }
+    }
+    names
+}
+
+/// What upstream does with the variables of one text when their values are of no interest.
+fn substitute(text: &str, path: &str, patterns: &Patterns, allowed: &Allowed<'_>) -> Result<(), String> {
+    let mut text = text.to_owned();
+    loop {
+        let found = patterns.variable.find_all(&text, None);
+        if found.is_empty() {
+            return Ok(());
+        }
+        let mut next = text.clone();
+        let mut shallow = false;
+        for span in found {
+            let whole = &text[span];
+            let variable = if patterns.initial.is_match(whole) {
+                whole
+            } else {
+                let mut chars = whole.chars();
+                chars.next();
+                chars.as_str()
+            };
+            let mut query = variable.replace("{{", "").replace("}}", "").trim().to_owned();
+            shallow = query.starts_with('-');
+            if shallow {
+                query = query[1..].trim().to_owned();
+            }
+            lookup(&query, allowed).map_err(|error| match error {
+                Unknown::Empty => format!("failed to resolve {query} at path {path}: invalid query (nil)"),
+                Unknown::Name(text) => text,
+            })?;
+            if text == variable {
+                return Ok(());
+            }
+            // The value is null.
+            next = next.replacen(variable, "null", 1);
+        }
+        if shallow || next.len() >= text.len() && next == text {
+            return Ok(());
+        }
+        text = next;
+    }
+}
+
+enum Unknown {
+    Empty,
+    Name(String),
+}
+
+fn lookup(query: &str, allowed: &Allowed<'_>) -> Result<(), Unknown> {
+    if query == "@" {
+        return Ok(());
+    }
+    if query.is_empty() {
+        return Err(Unknown::Empty);
+    }
+    let query = query.replace('"', "");
+    if allowed.pattern.is_match(&query) || allowed.names.iter().any(|name| wildcard::matches(name, &query)) {
+        return Ok(());
+    }
+    Err(Unknown::Name(format!(
+        "variable {query} must match regex \"{}\" or patterns [{}]",
+        allowed.text,
+        allowed.names.join(" ")
+    )))
+}
+
+/// Refuses `element` outside of a loop.
+///
+/// # Errors
+/// Where it is.
+pub(super) fn element(rule: &Rule) -> Result<(), String> {
+    let Some(patterns) = PATTERNS.as_ref() else {
+        return Ok(());
+    };
+    walk(rule.source.node(), "", &mut |text, path| {
+        for span in patterns.variable.find_all(text, None) {
+            let whole = &text[span];
+            let variable = whole.find("{{").map_or(whole, |at| &whole[at..]);
+            let query = variable.replace("{{", "").replace("}}", "");
+            let query = query.trim();
+            let query = query.strip_prefix('-').map_or(query, str::trim);
+            if query.starts_with("element") && !path.contains("/foreach/") {
+                return Err(format!("variable '{query}' present outside of foreach at path {path}"));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Shows every text with its path: keys with that of their map. Upstream's order is random; here it is the written one.
+pub(super) fn walk(
+    node: Node<'_>,
+    path: &str,
+    show: &mut impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    match node.kind() {
+        Kind::Str(text) => show(text, path),
+        Kind::Seq(items) => {
+            for (i, item) in items.iter().enumerate() {
+                walk(item, &format!("{path}/{i}"), show)?;
+            }
+            Ok(())
+        }
+        Kind::Map(entries) => {
+            for entry in entries.iter() {
+                show(entry.key, path)?;
+                walk(entry.value, &format!("{path}/{}", entry.key.replace('/', "\\/")), show)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,4 @@
+//! One renderer per format over the same run.
+
+pub mod human;
+pub mod json;

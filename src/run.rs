@@ -1,0 +1,172 @@
+//! Runs suites: every resource through every policy, then every row against the answers.
+//!
+//! Two lenses. In the default one a row that nothing satisfies is a failure; [`compat`] gives the verdicts that
+//! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
+
+pub mod compat;
+mod respond;
+pub mod strict;
+mod surroundings;
+
+use crate::{
+    cel::time::Timestamp,
+    diagnostic::{Code, Diagnostic, Severity},
+    kube::{Discovery, Operation},
+    suite::Suite,
+    verdict::{Effect, Status},
+};
+
+pub use respond::{Key, Response, Responses};
+
+/// How suites are run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whether rows are judged as `kyverno test` judges them.
+    pub compat: bool,
+    /// What the cluster serves, besides what suites bring.
+    pub discovery: Discovery,
+    /// The clock of expressions that ask for it.
+    pub now: Option<Timestamp>,
+}
+
+/// What became of a suite.
+#[derive(Debug)]
+pub struct SuiteRun {
+    /// The test file.
+    pub path: String,
+    /// The document's number in it.
+    pub doc: usize,
+    /// The suite's name.
+    pub name: String,
+    /// What is wrong with the suite or its policies; places refer to the suite's sources.
+    pub diagnostics: Vec<Diagnostic>,
+    /// What became of the rows.
+    pub cases: Vec<Case>,
+    /// Every answer of every policy.
+    pub responses: Vec<Response>,
+}
+
+impl SuiteRun {
+    /// Whether the suite could not be run.
+    pub fn is_broken(&self) -> bool {
+        self.diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+}
+
+/// One row on one resource, with one answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// The row, from 0.
+    pub row: usize,
+    /// The policy that the row names.
+    pub policy: String,
+    /// The rule that answered, or the one that the row names.
+    pub rule: Option<String>,
+    /// The resource.
+    pub resource: Key,
+    /// The operation.
+    pub operation: Operation,
+    /// The result that the row expects.
+    pub expected: &'static str,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Why, in a few words.
+    pub reason: String,
+    /// What Kyverno answers.
+    pub kyverno: Option<Answer>,
+}
+
+/// What an engine answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: Status,
+    /// The effect.
+    pub effect: Effect,
+    /// The text.
+    pub message: String,
+}
+
+/// What came of a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// As expected.
+    Pass,
+    /// Otherwise than expected.
+    Fail,
+    /// The policy could not be asked.
+    Error,
+    /// The policy or rule is of a type that is not decided.
+    Unsupported,
+    /// Nothing answered.
+    Unmatched,
+    /// `kyverno test` passes over the row.
+    Skip,
+    /// `kyverno test` prints nothing for the row.
+    Silent,
+}
+
+impl Outcome {
+    /// Whether the case lets a run fail.
+    pub fn fails(self) -> bool {
+        matches!(self, Outcome::Fail | Outcome::Error | Outcome::Unmatched)
+    }
+
+    /// The word of the default lens.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "fail",
+            Outcome::Error => "error",
+            Outcome::Unsupported => "unsupported",
+            Outcome::Unmatched => "unmatched",
+            Outcome::Skip => "skip",
+            Outcome::Silent => "",
+        }
+    }
+
+    /// The word that `kyverno test` prints.
+    pub fn printed(self) -> &'static str {
+        match self {
+            Outcome::Pass => "Pass",
+            Outcome::Skip => "Skip",
+            Outcome::Silent => "",
+            Outcome::Unsupported => "Unsupported",
+            Outcome::Fail | Outcome::Error | Outcome::Unmatched => "Fail",
+        }
+    }
+}
+
+/// Runs one suite.
+pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
+    let mut diagnostics = suite.diagnostics.clone();
+    let mut cases = Vec::new();
+    let mut responses = Responses::default();
+    // Kyverno's own rules say which mistakes of a suite end it; ours are stricter, so only a usable suite is run.
+    if suite.test.is_some() && !suite.has_errors() {
+        responses = respond::respond(suite, settings);
+        diagnostics.extend(responses.diagnostics.iter().cloned());
+        cases = if settings.compat {
+            compat::judge(suite, &responses)
+        } else {
+            strict::judge(suite, &responses)
+        };
+        if settings.compat {
+            let vacuous = cases.iter().filter(|case| case.reason == compat::EXCLUDED).count();
+            if vacuous > 0 {
+                let message = format!("{vacuous} checks of `{}` pass although no rule answered", suite.name());
+                diagnostics.push(Diagnostic::new(Code::VacuousPass, message));
+            }
+        }
+    }
+    SuiteRun {
+        path: suite.path.clone(),
+        doc: suite.document,
+        name: suite.name().to_owned(),
+        diagnostics,
+        cases,
+        responses: responses.list,
+    }
+}

@@ -1,0 +1,157 @@
+//! The verdicts that `kyverno test` prints, quirks included.
+//!
+//! Upstream counterpart: `commands/test/output.go` (`printTestResult`), `commands/test/command.go` (`checkResult`).
+
+use super::{Answer, Case, Key, Outcome, Response, Responses};
+use crate::{
+    kube::Operation,
+    suite::{ResourceSpec, Row, Suite},
+};
+
+/// The reason of a row that passes because no rule answered.
+pub const EXCLUDED: &str = "Excluded";
+
+/// Judges all rows.
+pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (number, row) in suite.rows().iter().enumerate() {
+        let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value);
+        let mut keys: Vec<&Key> = responses.list.iter().filter(|r| r.run == run).map(|r| &r.key).collect();
+        keys.extend(responses.list.iter().filter(|r| r.key.kind.is_empty()).map(|r| &r.key));
+        keys.sort();
+        keys.dedup();
+        for key in selected(row, &keys) {
+            judge_key(number, row, run, key, responses, &mut cases);
+        }
+    }
+    cases
+}
+
+/// The resources of a row: those that it names; all of them where it names none that exists.
+pub(super) fn selected<'k>(row: &Row, keys: &[&'k Key]) -> Vec<&'k Key> {
+    let named = row.resources.iter().flatten().map(|text| text.value.as_str());
+    let mut found: Vec<&Key> = Vec::new();
+    for name in named {
+        found.extend(keys.iter().copied().filter(|key| names(name, key)));
+    }
+    for spec in &row.resource_specs {
+        found.extend(keys.iter().copied().filter(|key| describes(spec, key)));
+    }
+    found.sort();
+    found.dedup();
+    if found.is_empty() { keys.to_vec() } else { found }
+}
+
+/// `name` fits any kind and namespace, `namespace/name` any kind; a payload is named by its path.
+pub(super) fn names(text: &str, key: &Key) -> bool {
+    if key.kind.is_empty() {
+        return text == key.name;
+    }
+    let parts: Vec<&str> = text.split('/').collect();
+    match parts[..] {
+        [name] => name == key.name,
+        [namespace, name] => name == key.name && namespace == key.namespace,
+        _ => false,
+    }
+}
+
+fn describes(spec: &ResourceSpec, key: &Key) -> bool {
+    let api_version = if spec.group.is_empty() {
+        spec.version.clone()
+    } else {
+        format!("{}/{}", spec.group, spec.version)
+    };
+    api_version == key.api_version && spec.namespace == key.namespace && spec.name == key.name
+}
+
+fn judge_key(
+    number: usize,
+    row: &Row,
+    run: Option<Operation>,
+    key: &Key,
+    responses: &Responses,
+    cases: &mut Vec<Case>,
+) {
+    let policy = row.policy_name();
+    let answers: Vec<&Response> = responses
+        .list
+        .iter()
+        .filter(|r| r.policy == policy && r.key == *key && (r.run == run || r.key.kind.is_empty()))
+        .collect();
+    let rule = row.rule.as_ref().map(|rule| rule.value.clone());
+    let case = |rule: Option<String>, operation, outcome, reason: &str, kyverno| Case {
+        row: number,
+        policy: policy.to_owned(),
+        rule,
+        resource: key.clone(),
+        operation,
+        expected: row.result.value.as_str(),
+        outcome,
+        reason: reason.to_owned(),
+        kyverno,
+    };
+    let operation = run.unwrap_or(Operation::Create);
+    if answers.is_empty() {
+        let (outcome, reason) = if responses.unsupported.iter().any(|(name, _)| name == policy) {
+            (Outcome::Unsupported, "Unsupported")
+        } else if responses.refused.iter().any(|(name, _)| name == policy) {
+            (Outcome::Skip, "Invalid Policy")
+        } else {
+            (Outcome::Fail, "Not found")
+        };
+        cases.push(case(rule, operation, outcome, reason, None));
+        return;
+    }
+    // Silence is printed only where nothing of the resource was printed before.
+    let before = cases.len();
+    for response in answers {
+        let mut selected = response
+            .rules
+            .iter()
+            .filter(|answer| answers_for(row, response, &answer.rule))
+            .peekable();
+        if selected.peek().is_none() && cases.len() == before {
+            cases.push(case(rule.clone(), response.operation, Outcome::Pass, EXCLUDED, None));
+        }
+        for answer in selected {
+            let verdict = answer.verdict(response.scored);
+            let expected = row.result.value.as_str();
+            let got = verdict.status.as_str();
+            let (outcome, reason) = if verdict.status == crate::verdict::Status::Unsupported {
+                (Outcome::Unsupported, "Unsupported".to_owned())
+            } else if got == expected {
+                (Outcome::Pass, "Ok".to_owned())
+            } else {
+                (Outcome::Fail, format!("Want {expected}, got {got}"))
+            };
+            let answered = Answer {
+                status: verdict.status,
+                effect: verdict.effect,
+                message: verdict.message,
+            };
+            cases.push(case(
+                Some(answer.rule.clone()),
+                response.operation,
+                outcome,
+                &reason,
+                Some(answered),
+            ));
+        }
+    }
+}
+
+/// Whether a rule's answer is one that the row asks for.
+pub(super) fn answers_for(row: &Row, response: &Response, rule: &str) -> bool {
+    let Some(wanted) = row
+        .rule
+        .as_ref()
+        .map(|rule| rule.value.as_str())
+        .filter(|rule| !rule.is_empty())
+    else {
+        return true;
+    };
+    !response.has_rules
+        || rule == wanted
+        || rule.strip_prefix("autogen-").is_some_and(|rest| rest == wanted)
+        || rule.strip_prefix("autogen-cronjob-").is_some_and(|rest| rest == wanted)
+}

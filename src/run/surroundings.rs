@@ -1,0 +1,224 @@
+//! What surrounds the requests of a suite: the cluster, the mocks behind CEL's libraries, the user.
+
+use std::sync::Arc;
+
+use super::Settings;
+use crate::{
+    cel::host::{Gvr, Mocks},
+    kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo, World},
+    policy::Spanned,
+    suite::{GlobalContextSource, Resource, Suite},
+    value::{Builder, Document, Value},
+};
+
+/// Everything that is the same for all requests of a suite.
+pub(super) struct Surroundings {
+    pub(super) world: World,
+    pub(super) discovery: Discovery,
+    pub(super) mocks: Mocks,
+    user: UserInfo,
+    roles: Option<Vec<String>>,
+    cluster_roles: Option<Vec<String>>,
+}
+
+impl Surroundings {
+    pub(super) fn new(suite: &Suite, settings: &Settings) -> Self {
+        let discovery = discovery(suite, settings);
+        let world = world(suite);
+        let mocks = mocks(suite, settings, &discovery);
+        let (user, roles, cluster_roles) = user(suite, settings);
+        Self {
+            world,
+            discovery,
+            mocks,
+            user,
+            roles,
+            cluster_roles,
+        }
+    }
+
+    /// The request about a resource of the suite.
+    pub(super) fn request(&self, suite: &Suite, resource: &Resource, operation: Operation) -> Request {
+        let served = self.served(suite, resource);
+        let object = (*resource.object).clone();
+        let mut request = Request::about(operation, served, object);
+        if operation == Operation::Update {
+            let old = suite.old_resources.iter().find(|old| {
+                old.api_version == resource.api_version
+                    && old.kind == resource.kind
+                    && old.namespace == resource.namespace
+                    && old.name == resource.name
+            });
+            request.old_object = old.map_or_else(|| request.object.clone(), |old| (*old.object).clone());
+        }
+        request.user = self.user.clone();
+        request.roles.clone_from(&self.roles);
+        request.cluster_roles.clone_from(&self.cluster_roles);
+        if request.roles.is_none() && request.cluster_roles.is_none() && !self.user.is_absent() {
+            let resolved = self.world.roles(&self.user, &request.namespace);
+            request.roles = resolved.roles;
+            request.cluster_roles = resolved.cluster_roles;
+        }
+        request
+    }
+
+    /// The resource that the API serves an object as; a subresource where the values say that it is one.
+    fn served(&self, suite: &Suite, resource: &Resource) -> Arc<Served> {
+        let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
+        let mapped = suite.values.subresources.iter().find(|entry| {
+            entry.subresource.group == kind.group
+                && entry.subresource.version == kind.version
+                && entry.subresource.kind == kind.kind
+        });
+        if let Some(entry) = mapped {
+            let parent = GroupVersionKind::new(&entry.parent.group, &entry.parent.version, &entry.parent.kind);
+            let plural = entry.parent.name.as_str();
+            let name = entry.subresource.name.split_once('/').map_or("", |(_, name)| name);
+            let known = self.discovery.subresource(&parent, name);
+            return known.cloned().unwrap_or_else(|| {
+                Arc::new(Served::main(&parent, plural, entry.parent.namespaced).sub(name, &kind.kind))
+            });
+        }
+        self.discovery
+            .by_object(&resource.api_version, &resource.kind)
+            .cloned()
+            .unwrap_or_else(|| Arc::new(Discovery::guess(&kind, !resource.namespace.is_empty())))
+    }
+}
+
+fn discovery(suite: &Suite, settings: &Settings) -> Discovery {
+    let mut discovery = settings.discovery.clone();
+    for crd in suite.cluster.iter().flat_map(|cluster| &cluster.crds) {
+        // A definition that says too little is a matter of the loader's diagnostics.
+        let _ = discovery.add_crd(crd.value.root());
+    }
+    let known = |resource: &Resource| discovery.by_object(&resource.api_version, &resource.kind).is_some();
+    let unknown: Vec<&Resource> = suite.resources.iter().filter(|resource| !known(resource)).collect();
+    for resource in unknown {
+        let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
+        discovery.add_guess(&kind, !resource.namespace.is_empty());
+    }
+    discovery
+}
+
+fn world(suite: &Suite) -> World {
+    let mut world = World::new();
+    for entry in &suite.values.namespace_selectors {
+        let labels = entry
+            .labels
+            .iter()
+            .map(|(key, value)| (key.value.as_str(), value.value.as_str()));
+        world.add_namespace(Namespace::with_labels(&entry.name.value, labels));
+    }
+    for entry in &suite.values.namespaces {
+        world.add_namespace(Namespace {
+            object: entry.object.clone(),
+        });
+    }
+    for object in suite.cluster.iter().flat_map(|cluster| &cluster.resources) {
+        world.add(object.value.clone());
+    }
+    world
+        .params
+        .extend(suite.params.iter().map(|param| (*param.object).clone()));
+    world
+}
+
+fn mocks(suite: &Suite, settings: &Settings, discovery: &Discovery) -> Mocks {
+    let mut mocks = Mocks::new();
+    let described = suite.context.iter().flat_map(|context| &context.resources);
+    let stored = suite.cluster.iter().flat_map(|cluster| &cluster.resources);
+    let objects: Vec<&Spanned<Document>> = match suite.cluster {
+        Some(_) => stored.collect(),
+        None => described.collect(),
+    };
+    for object in objects {
+        let root = object.value.root();
+        let text = |key: &str| root.get(key).and_then(Value::as_str).unwrap_or_default();
+        let kind = GroupVersionKind::from_api_version(text("apiVersion"), text("kind"));
+        let known = discovery.by_object(text("apiVersion"), text("kind")).cloned();
+        let served = known.unwrap_or_else(|| Arc::new(Discovery::guess(&kind, true))).gvr();
+        let gvr = Gvr {
+            group: served.group,
+            version: served.version,
+            resource: served.resource,
+        };
+        mocks.add_resource(gvr, object.value.clone());
+    }
+    for (reference, metadata) in suite.context.iter().flat_map(|context| &context.images) {
+        mocks.add_image(&reference.value, metadata.value.clone());
+    }
+    for entry in &suite.global_context {
+        mocks.add_global(&entry.name.value, global_value(&entry.source));
+    }
+    for response in suite.test.iter().flat_map(|test| &test.api_call_responses) {
+        let mut builder = Builder::new();
+        builder.begin_map();
+        builder.key("body");
+        builder.value(response.body.value.root());
+        builder.key("statusCode");
+        builder.int(i64::from(response.status_code));
+        builder.end();
+        mocks.add_http(&response.key(), builder.finish());
+    }
+    if let Some(now) = settings.now {
+        mocks.set_now(now);
+    }
+    mocks.set_seed(0);
+    mocks
+}
+
+fn global_value(source: &GlobalContextSource) -> Document {
+    match source {
+        GlobalContextSource::Data(data) => data.value.clone(),
+        GlobalContextSource::Resources(objects) => {
+            let mut builder = Builder::new();
+            builder.begin_list();
+            for object in objects {
+                builder.value(object.value.root());
+            }
+            builder.end();
+            builder.finish()
+        }
+        GlobalContextSource::Files(_) => Document::null(),
+    }
+}
+
+type User = (UserInfo, Option<Vec<String>>, Option<Vec<String>>);
+
+fn user(suite: &Suite, settings: &Settings) -> User {
+    let Some(info) = &suite.user_info else {
+        if settings.compat {
+            return User::default();
+        }
+        // Who runs `kubectl` on a cluster that was just made.
+        let groups = ["system:masters", "system:authenticated"].map(str::to_owned);
+        let admin = UserInfo {
+            username: "kubernetes-admin".to_owned(),
+            groups: Some(groups.into()),
+            ..UserInfo::default()
+        };
+        return (admin, None, None);
+    };
+    let texts = |list: &Option<Vec<Spanned<String>>>| {
+        list.as_ref()
+            .map(|list| list.iter().map(|text| text.value.clone()).collect::<Vec<_>>())
+    };
+    let extra: Vec<(String, Vec<String>)> = info
+        .extra
+        .iter()
+        .map(|(key, values)| {
+            (
+                key.value.clone(),
+                values.iter().map(|value| value.value.clone()).collect(),
+            )
+        })
+        .collect();
+    let user = UserInfo {
+        username: info.username.clone(),
+        uid: info.uid.clone(),
+        groups: texts(&info.groups),
+        extra: (!extra.is_empty()).then_some(extra),
+    };
+    (user, texts(&info.roles), texts(&info.cluster_roles))
+}

@@ -1,0 +1,229 @@
+//! Suites: the `Test` document with everything that it names, read and typed, each part with its place.
+//!
+//! Counterpart: `cmd/cli/kubectl-kyverno` of Kyverno 1.19: `test/load.go` (discovery), `apis/v1alpha1` (formats), the
+//! loading half of `commands/test/test.go`. [`load`] never stops at a mistake: what can be read is in the [`Suite`], what
+//! cannot is in its diagnostics, and [`Suite::upstream`] says what `kyverno test` does with the same files.
+//!
+//! Known deviations: lists among the resources are taken apart (Kyverno panics); the path of the test file itself may be
+//! given ([`Options::accept_file`]); payloads in YAML are read by the same rules as all other files, where Kyverno uses
+//! another library; the fields of CustomResourceDefinitions are not checked.
+
+mod annotations;
+mod files;
+mod load;
+mod mocks;
+mod resource;
+mod sidecar;
+mod test;
+mod values;
+
+use std::sync::Arc;
+
+pub use files::{Disk, Files, Memory};
+pub use mocks::{ApiCallResponse, GlobalContextEntry, GlobalContextSource, Method};
+pub use resource::{BuiltInScopes, Resource, Scopes};
+pub use sidecar::{
+    Case, DivergenceClass, Expectation, ExpectedDivergence, ExpectedMessage, OldObject, RowExpectation, RowSelector,
+    SIDECAR, Sidecar,
+};
+pub use test::{Expected, PolicyType, ResourceSpec, Row, Test};
+pub use values::{
+    ApiResource, Context, Named, NamespaceLabels, NamespaceObject, PolicyValues, ResourceValues, RuleValues,
+    Subresource, UserInfo, Values,
+};
+
+use crate::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    policy::{Loaded, Spanned, Text},
+    value::Document,
+};
+
+/// How suites are found and read.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// The name of test files.
+    pub file_name: &'a str,
+    /// Whether the test file itself may be given instead of its folder, whatever its name.
+    pub accept_file: bool,
+    /// Which kinds have no namespace.
+    pub scopes: &'a dyn Scopes,
+    /// Whether the CustomResourceDefinitions that a suite brings say so, too. Kyverno reads them too late for that.
+    pub own_crds: bool,
+    /// Whether the sidecar is read.
+    pub sidecar: bool,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self {
+            file_name: "kyverno-test.yaml",
+            accept_file: true,
+            scopes: &BuiltInScopes,
+            own_crds: true,
+            sidecar: true,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("file_name", &self.file_name)
+            .field("accept_file", &self.accept_file)
+            .field("own_crds", &self.own_crds)
+            .field("sidecar", &self.sidecar)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One suite with everything that it names.
+#[derive(Debug)]
+pub struct Suite {
+    /// The test file.
+    pub path: String,
+    /// The document's number in it, from 0, blank documents not counted.
+    pub document: usize,
+    /// The document; `None` where it cannot be read.
+    pub test: Option<Test>,
+    /// What the policy files have. Exceptions among them count for nothing.
+    pub policies: Loaded,
+    /// What the exception files have.
+    pub exceptions: Loaded,
+    /// The resources that are checked, without repetitions.
+    pub resources: Vec<Resource>,
+    /// The objects that mutations of existing objects change.
+    pub targets: Vec<Resource>,
+    /// The parameters.
+    pub params: Vec<Resource>,
+    /// The fake cluster; `None` where the suite has none.
+    pub cluster: Option<Cluster>,
+    /// The values, from the document or its file.
+    pub values: Values,
+    /// Who asks; `None` where the suite does not say.
+    pub user_info: Option<UserInfo>,
+    /// Objects and images for CEL expressions.
+    pub context: Option<Context>,
+    /// Payloads of policies that look at JSON; numbers of JSON files are doubles.
+    pub json_payloads: Vec<Payload>,
+    /// Payloads of policies that look at HTTP requests.
+    pub http_payloads: Vec<Payload>,
+    /// Payloads of policies that look at Envoy's requests.
+    pub envoy_payloads: Vec<Payload>,
+    /// Entries of the global context, files read.
+    pub global_context: Vec<GlobalContextEntry>,
+    /// Old states of resources, from the sidecar and the annotations.
+    pub old_resources: Vec<Resource>,
+    /// What is expected beyond the rows' results, from the annotations and then the sidecar.
+    pub expectations: Vec<RowExpectation>,
+    /// Old objects that expectations and cases name as files, by path as written.
+    pub old_objects: Vec<(String, Resource)>,
+    /// Rows of the sidecar's own.
+    pub cases: Vec<Case>,
+    /// The texts that places refer to.
+    pub sources: Sources,
+    /// What is wrong, in the order of reading.
+    pub diagnostics: Vec<Diagnostic>,
+    /// What `kyverno test` does with the suite.
+    pub upstream: Upstream,
+}
+
+/// The fake cluster of a suite.
+#[derive(Debug, Clone, Default)]
+pub struct Cluster {
+    /// CustomResourceDefinitions.
+    pub crds: Vec<Spanned<Document>>,
+    /// Objects.
+    pub resources: Vec<Spanned<Document>>,
+}
+
+/// A payload of a policy that does not look at admission requests.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    /// The path as the suite writes it.
+    pub path: Text,
+    /// The path from the working folder, by which rows name HTTP and Envoy payloads.
+    pub full_path: String,
+    /// The content.
+    pub document: Arc<Document>,
+}
+
+/// What `kyverno test` does with a suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Upstream {
+    /// It runs it.
+    Runs,
+    /// It has no rows and is passed over.
+    Skips,
+    /// It cannot be decoded: nothing runs at all.
+    Undecodable,
+    /// It is of the dropped schema: the run ends there.
+    Deprecated,
+    /// Something that it names cannot be used: the run ends there.
+    Aborts,
+    /// The program crashes.
+    Panics,
+}
+
+impl Suite {
+    /// Whether something is wrong with it.
+    pub fn has_errors(&self) -> bool {
+        let mut diagnostics = self.diagnostics.iter();
+        diagnostics.any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    /// Its name; the path of its file where it has none.
+    pub fn name(&self) -> &str {
+        let name = self.test.as_ref().map_or("", Test::name);
+        if name.is_empty() { &self.path } else { name }
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
+        self.test.as_ref().map_or(&[], |test| &test.results)
+    }
+
+    /// What is expected of a resource in a row beyond the result, later words after earlier ones. The resource is given as
+    /// the row writes it.
+    pub fn expectations<'s>(&'s self, row: usize, resource: &'s str) -> impl Iterator<Item = &'s Expectation> + 's {
+        let test = self.test.as_ref();
+        let fits = move |entry: &&RowExpectation| {
+            let named = entry.selector.resource.as_ref();
+            named.is_none_or(|named| named.value == resource)
+                && test.is_some_and(|test| entry.selector.rows(test).any(|number| number == row))
+        };
+        self.expectations.iter().filter(fits).map(|entry| &entry.expectation)
+    }
+}
+
+/// The test files below a path, in the order in which Kyverno meets them.
+///
+/// # Errors
+/// Why there can be none: the path is an address, is not there, or is a file where a folder is due.
+pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<Vec<String>, Diagnostic> {
+    if load::is_address(path) {
+        let message = format!("`{path}` is an address; suites are read from folders only");
+        return Err(Diagnostic::new(Code::RemotePath, message)
+            .with_help("clone the repository and give the folder: `git clone --depth 1 URL DIR`"));
+    }
+    let unreadable = |error: &std::io::Error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => Code::MissingFile,
+            _ => Code::Unreadable,
+        };
+        Diagnostic::new(code, format!("cannot read `{path}`: {}", files::reason(error)))
+    };
+    let root = files::clean(path);
+    if files.is_folder(&root).map_err(|error| unreadable(&error))? {
+        return files.find(&root, options.file_name).map_err(|error| unreadable(&error));
+    }
+    if options.accept_file {
+        return Ok(vec![root]);
+    }
+    let message = format!("`{path}` is a file where a folder is due");
+    Err(Diagnostic::new(Code::NotAFile, message).with_help("give the folder that the test file is in"))
+}
+
+/// Reads every suite of a test file. A file that cannot be read is one suite without a document.
+pub fn load(files: &dyn Files, path: &str, options: &Options<'_>) -> Vec<Suite> {
+    load::load(files, path, options)
+}

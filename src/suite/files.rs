@@ -1,0 +1,261 @@
+//! Where files come from: the disk, or memory. Paths are texts with `/`, as the user gave them.
+
+use std::{collections::BTreeMap, fs, io, path::Path};
+
+use walkdir::WalkDir;
+
+/// A store of files.
+pub trait Files: Sync {
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn read(&self, path: &str) -> io::Result<Vec<u8>>;
+
+    /// Whether the path is a folder.
+    ///
+    /// # Errors
+    /// If there is nothing.
+    fn is_folder(&self, path: &str) -> io::Result<bool>;
+
+    /// The names in a folder, sorted, with whether each is a folder itself.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>>;
+
+    /// Every file with a name below a folder, in the order in which Kyverno meets them; links to folders are not
+    /// followed.
+    ///
+    /// # Errors
+    /// If a folder cannot be read.
+    fn find(&self, root: &str, name: &str) -> io::Result<Vec<String>> {
+        let mut found = Vec::new();
+        let mut open = vec![(root.to_owned(), true)];
+        while let Some((path, folder)) = open.pop() {
+            if folder {
+                let entries = self.list(&path)?;
+                let paths = entries.into_iter().map(|(name, folder)| (join(&path, &name), folder));
+                let mut paths: Vec<_> = paths.collect();
+                paths.reverse();
+                open.extend(paths);
+            } else if base(&path) == name {
+                found.push(path);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The files of the computer.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Disk;
+
+impl Files for Disk {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn is_folder(&self, path: &str) -> io::Result<bool> {
+        fs::metadata(path).map(|metadata| metadata.is_dir())
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            names.push((
+                entry.file_name().to_string_lossy().into_owned(),
+                entry.file_type()?.is_dir(),
+            ));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn find(&self, root: &str, name: &str) -> io::Result<Vec<String>> {
+        let mut found = Vec::new();
+        // The given folder itself may be a link.
+        for entry in WalkDir::new(root).sort_by_file_name().follow_root_links(true) {
+            let entry = entry?;
+            if !entry.file_type().is_dir() && entry.file_name() == name {
+                let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
+                found.push(join(root, &slashes(below)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A path with `/` between its parts, whatever the system writes.
+fn slashes(path: &Path) -> String {
+    let parts: Vec<_> = path
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy())
+        .collect();
+    parts.join("/")
+}
+
+/// Files in memory, by path.
+#[derive(Debug, Clone, Default)]
+pub struct Memory(pub BTreeMap<String, Vec<u8>>);
+
+impl Memory {
+    /// Adds a file.
+    pub fn add(&mut self, path: &str, bytes: impl Into<Vec<u8>>) {
+        self.0.insert(clean(path), bytes.into());
+    }
+
+    /// What stands behind a folder's name in the paths below it.
+    fn below<'a>(&'a self, folder: &str) -> impl Iterator<Item = &'a str> {
+        let prefix = match clean(folder).as_str() {
+            "." => String::new(),
+            "/" => "/".to_owned(),
+            folder => format!("{folder}/"),
+        };
+        self.0.keys().filter_map(move |path| path.strip_prefix(prefix.as_str()))
+    }
+}
+
+impl Files for Memory {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        if self.is_folder(path)? {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        self.0
+            .get(&clean(path))
+            .cloned()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn is_folder(&self, path: &str) -> io::Result<bool> {
+        if self.0.contains_key(&clean(path)) {
+            return Ok(false);
+        }
+        if self.below(path).next().is_some() {
+            return Ok(true);
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
+        if !self.is_folder(path)? {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let names = self.below(path).map(|rest| match rest.split_once('/') {
+            Some((folder, _)) => (folder.to_owned(), true),
+            None => (rest.to_owned(), false),
+        });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+}
+
+/// Go's `path.Clean`: no empty parts, no `.`, no `..` that can be taken away.
+pub(crate) fn clean(path: &str) -> String {
+    let rooted = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => match parts.last() {
+                Some(&last) if last != ".." => {
+                    parts.pop();
+                }
+                _ if rooted => {}
+                _ => parts.push(".."),
+            },
+            part => parts.push(part),
+        }
+    }
+    let joined = parts.join("/");
+    match (rooted, joined.is_empty()) {
+        (true, _) => format!("/{joined}"),
+        (false, true) => ".".to_owned(),
+        (false, false) => joined,
+    }
+}
+
+/// Go's `filepath.Join`.
+pub(crate) fn join(folder: &str, path: &str) -> String {
+    if folder.is_empty() {
+        return clean(path);
+    }
+    clean(&format!("{folder}/{path}"))
+}
+
+/// A path that a file in `folder` names: absolute ones stay, others start at the folder.
+pub(crate) fn resolve(folder: &str, path: &str) -> String {
+    if path.starts_with('/') || Path::new(path).is_absolute() {
+        path.to_owned()
+    } else {
+        join(folder, path)
+    }
+}
+
+/// The folder that a file is in.
+pub(crate) fn parent(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some(("", _)) => "/".to_owned(),
+        Some((folder, _)) => clean(folder),
+        None => ".".to_owned(),
+    }
+}
+
+/// The last part of a path.
+pub(crate) fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The operating system's words in our style: without the number, in lower case.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = match error.kind() {
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    };
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cleaned_as_go_does() {
+        for (path, cleaned) in [
+            ("", "."),
+            ("./a//b/../c/", "a/c"),
+            ("../../a", "../../a"),
+            ("/../a", "/a"),
+            ("/", "/"),
+            ("a/..", "."),
+            ("https://h/p", "https:/h/p"),
+        ] {
+            assert_eq!(clean(path), cleaned, "{path}");
+        }
+        assert_eq!(parent("/a"), "/");
+        assert_eq!(parent("a"), ".");
+        assert_eq!(resolve("x/y", "../z.yaml"), "x/z.yaml");
+        assert_eq!(resolve("x", "/z.yaml"), "/z.yaml");
+    }
+
+    #[test]
+    fn memory_has_folders() {
+        let mut files = Memory::default();
+        for path in ["a/b/t.yaml", "a/.h/t.yaml", "a/t.yaml", "a/b.yaml"] {
+            files.add(path, "");
+        }
+        let found = files.find("a", "t.yaml").expect("a folder");
+        assert_eq!(found, ["a/.h/t.yaml", "a/b/t.yaml", "a/t.yaml"]);
+        assert!(files.is_folder("a/b").expect("it is there"));
+        assert!(files.list("a/t.yaml").is_err());
+        assert!(files.read("a/none.yaml").is_err());
+    }
+}

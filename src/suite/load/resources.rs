@@ -1,0 +1,201 @@
+//! Files of resources.
+
+use super::{Loader, Missing, is_yaml};
+use crate::{
+    diagnostic::{Code, Diagnostic, Severity, Span},
+    policy::{Origin, Text, place},
+    suite::{
+        Resource, Upstream,
+        files::{join, resolve},
+        resource::{Fallback, list_items, resource},
+    },
+    yaml::{Mode, Node},
+};
+
+impl Loader<'_> {
+    /// Reads files of resources. The first path decides: if it is a folder, its files are read and the others are not.
+    pub(super) fn resources(&mut self, paths: &[Text]) -> Vec<Resource> {
+        let mut resources = Vec::new();
+        let Some(first) = paths.first() else {
+            return resources;
+        };
+        let path = resolve(&self.folder, &first.value);
+        match self.files.is_folder(&path) {
+            Ok(true) => {
+                for other in paths.iter().skip(1) {
+                    let message = format!("`{}` is not read: the first path is a folder", other.value);
+                    let diagnostic = Diagnostic::at(Code::IgnoredValue, other.span, message);
+                    self.say(diagnostic.with_label(first.span, "only the files in this folder are read"));
+                }
+                let names = self.files.list(&path).unwrap_or_default();
+                for (name, _) in names.into_iter().filter(|(name, _)| is_yaml(name)) {
+                    let file = join(&path, &name);
+                    self.resource_file(first, &file, Missing::GoesOn, &mut resources);
+                }
+            }
+            Ok(false) | Err(_) => {
+                for (number, at) in paths.iter().enumerate() {
+                    let path = resolve(&self.folder, &at.value);
+                    let missing = if number == 0 { Missing::Aborts } else { Missing::GoesOn };
+                    self.resource_file(at, &path, missing, &mut resources);
+                }
+            }
+        }
+        resources
+    }
+
+    pub(super) fn resource_file(&mut self, at: &Text, path: &str, missing: Missing, resources: &mut Vec<Resource>) {
+        let Some(bytes) = self.bytes(at.span, path, &at.value) else {
+            if missing == Missing::Aborts {
+                self.stop(Upstream::Aborts);
+            }
+            return;
+        };
+        let (stream, file) = self.stream(&bytes, path, Mode::Lax);
+        if let Some(error) = stream.error() {
+            let diagnostic = Diagnostic::from_yaml(file, error);
+            self.say(diagnostic);
+            self.stop(Upstream::Aborts);
+            return;
+        }
+        for (number, document) in stream.into_documents().into_iter().enumerate() {
+            let tree = match document.into_tree() {
+                Ok(tree) => tree,
+                Err(error) => {
+                    self.say(Diagnostic::from_yaml(file, &error));
+                    self.stop(Upstream::Aborts);
+                    continue;
+                }
+            };
+            let origin = Origin {
+                file,
+                document: number,
+                span: place(file, tree.root().span()),
+            };
+            self.object(tree.root(), origin, resources);
+        }
+    }
+
+    /// Adds an object, or the items of a list.
+    fn object(&mut self, node: Node<'_>, origin: Origin, resources: &mut Vec<Resource>) {
+        let Some((items, fallback)) = list_items(node) else {
+            return self.single(node, None, origin, resources);
+        };
+        let start = Span::point(origin.file, origin.span.start);
+        let kind = node.get("kind").and_then(Node::as_str).unwrap_or_default();
+        let message = format!("`{kind}` is a list: its items are read as single objects, `kyverno test` panics");
+        self.say(Diagnostic::at(Code::ListKind, start, message).with_help("write each item as a document of its own"));
+        self.stop(Upstream::Panics);
+        for item in items {
+            let span = place(origin.file, item.span());
+            self.single(item, fallback, Origin { span, ..origin }, resources);
+        }
+    }
+
+    fn single(
+        &mut self,
+        node: Node<'_>,
+        fallback: Option<Fallback<'_>>,
+        origin: Origin,
+        resources: &mut Vec<Resource>,
+    ) {
+        let start = Span::point(origin.file, origin.span.start);
+        if node.as_map().is_none() {
+            let message = "expected an object with `apiVersion` and `kind`";
+            self.say(Diagnostic::at(Code::WrongType, start, message));
+            self.stop(Upstream::Aborts);
+            return;
+        }
+        let scopes = self.options.scopes;
+        let own = if self.options.own_crds {
+            self.crds.as_slice()
+        } else {
+            &[]
+        };
+        let cluster_wide = |group: &str, kind: &str| {
+            let own = own.iter().find(|crd| crd.0 == group && crd.1 == kind);
+            own.map_or_else(|| scopes.is_cluster_wide(group, kind), |crd| crd.2)
+        };
+        match resource(node, fallback, &cluster_wide, origin) {
+            Some(resource) => {
+                if resource.api_version.is_empty() {
+                    let message = format!("this `{}` has no `apiVersion`", resource.kind);
+                    let diagnostic = Diagnostic::at(Code::MissingField, start, message);
+                    self.say(diagnostic.with_severity(Severity::Warning));
+                }
+                resources.push(resource);
+            }
+            None => {
+                self.say(Diagnostic::at(Code::MissingField, start, "this resource has no `kind`"));
+                self.stop(Upstream::Aborts);
+            }
+        }
+    }
+
+    /// The resources without repetitions: the first of each group, kind, namespace and name counts.
+    pub(super) fn distinct(&mut self, resources: Vec<Resource>) -> Vec<Resource> {
+        let mut distinct: Vec<Resource> = Vec::with_capacity(resources.len());
+        let mut seen = rustc_hash::FxHashMap::default();
+        for resource in resources {
+            let key = (
+                resource.group().to_owned(),
+                resource.kind.clone(),
+                resource.namespace.clone(),
+                resource.name.clone(),
+            );
+            if let Some(first) = seen.get(&key) {
+                let first: &Span = first;
+                let message = format!(
+                    "the {} `{}` is here a second time: it is not used",
+                    resource.kind,
+                    display_name(&resource)
+                );
+                let start = Span::point(resource.origin.file, resource.origin.span.start);
+                let diagnostic = Diagnostic::at(Code::DuplicateResource, start, message);
+                self.say(diagnostic.with_label(Span::point(first.file, first.start), "the first one is here"));
+                continue;
+            }
+            seen.insert(key, resource.origin.span);
+            distinct.push(resource);
+        }
+        distinct
+    }
+
+    /// An object among resources and targets alike makes Kyverno's fake client panic.
+    pub(super) fn collisions(&mut self) {
+        let mut found = Vec::new();
+        for target in &self.suite.targets {
+            let same = |resource: &&Resource| {
+                resource.group() == target.group()
+                    && resource.kind == target.kind
+                    && resource.namespace == target.namespace
+                    && resource.name == target.name
+            };
+            if let Some(resource) = self.suite.resources.iter().find(same) {
+                let message = format!(
+                    "the {} `{}` is among `resources` and `targetResources`: `kyverno test` panics",
+                    target.kind,
+                    display_name(target)
+                );
+                let start = |origin: Origin| Span::point(origin.file, origin.span.start);
+                found.push(
+                    Diagnostic::at(Code::DuplicateResource, start(target.origin), message)
+                        .with_label(start(resource.origin), "the resource is here"),
+                );
+            }
+        }
+        if !found.is_empty() {
+            self.stop(Upstream::Panics);
+            self.suite.diagnostics.extend(found);
+        }
+    }
+}
+
+/// The name of a resource as rows write it.
+fn display_name(resource: &Resource) -> String {
+    if resource.namespace.is_empty() {
+        resource.name.clone()
+    } else {
+        format!("{}/{}", resource.namespace, resource.name)
+    }
+}

@@ -1,0 +1,437 @@
+//! The sidecar `kyvtest.yaml`: what a suite can say to kyvtest and not to `kyverno test`.
+//!
+//! The file stands beside the suite, so that the suite itself stays as Kyverno reads it. The format is ours and is
+//! described in `docs/sidecar.md`. The same things can be said in annotations of the suite ([`super::annotations`]).
+
+use super::test::{Expected, OPERATIONS, Test};
+use crate::{
+    diagnostic::{Code, Diagnostic, Span, nearest},
+    kube::Operation,
+    policy::{
+        Spanned, Subtree, Text,
+        decode::{Decoder, Fields},
+    },
+    verdict::Effect,
+    yaml::Node,
+};
+
+/// The file's name.
+pub const SIDECAR: &str = "kyvtest.yaml";
+
+pub(crate) const API_VERSION: &str = "kyvtest.dev/v1";
+pub(crate) const KIND: &str = "Sidecar";
+
+/// One document of a sidecar.
+#[derive(Debug, Clone)]
+pub struct Sidecar {
+    /// The suite that it is about; `None` for a test file with one document.
+    pub suite: Option<Text>,
+    /// Files of old states of resources.
+    pub old_resources: Vec<Text>,
+    /// What is expected of rows that the suite has.
+    pub rows: Vec<RowExpectation>,
+    /// Rows of its own.
+    pub cases: Vec<Case>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What is expected of rows that the suite has.
+#[derive(Debug, Clone)]
+pub struct RowExpectation {
+    /// Which rows.
+    pub selector: RowSelector,
+    /// What is expected of them.
+    pub expectation: Expectation,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// Which rows are meant: all fields that are there must fit.
+#[derive(Debug, Clone, Default)]
+pub struct RowSelector {
+    /// The row's number, from 0.
+    pub row: Option<Spanned<usize>>,
+    /// The row's policy.
+    pub policy: Option<Text>,
+    /// The row's rule.
+    pub rule: Option<Text>,
+    /// One of the row's resources; what is expected then only concerns it.
+    pub resource: Option<Text>,
+    /// The row's operation.
+    pub operation: Option<Spanned<Operation>>,
+}
+
+/// A row of the sidecar's own: Kyverno never sees it.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// What it is called in reports.
+    pub name: Option<Text>,
+    /// The policy, as in a row.
+    pub policy: Text,
+    /// The rule.
+    pub rule: Option<Text>,
+    /// The resources, as in a row.
+    pub resources: Vec<Text>,
+    /// The operation.
+    pub operation: Option<Spanned<Operation>>,
+    /// The expected result.
+    pub result: Option<Spanned<Expected>>,
+    /// What else is expected.
+    pub expectation: Expectation,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What is expected beyond a result.
+#[derive(Debug, Clone, Default)]
+pub struct Expectation {
+    /// The object before the request.
+    pub old_object: Option<OldObject>,
+    /// What a user of the cluster feels.
+    pub effect: Option<Spanned<Effect>>,
+    /// What a user of the cluster reads.
+    pub message: Option<ExpectedMessage>,
+    /// Whether the policy is about the resource at all.
+    pub matches: Option<Spanned<bool>>,
+    /// A known difference between the engines.
+    pub divergence: Option<ExpectedDivergence>,
+}
+
+/// The object before the request.
+#[derive(Debug, Clone)]
+pub enum OldObject {
+    /// Written where it is used.
+    Inline(Subtree),
+    /// In a file with one object.
+    File(Text),
+}
+
+/// What a user of the cluster reads.
+#[derive(Debug, Clone)]
+pub enum ExpectedMessage {
+    /// Exactly this.
+    Exact(Text),
+    /// Something that contains this.
+    Contains(Text),
+}
+
+/// A known difference between the engines.
+#[derive(Debug, Clone)]
+pub struct ExpectedDivergence {
+    /// Its class.
+    pub class: Spanned<DivergenceClass>,
+    /// The code of its cause, such as a hazard.
+    pub code: Option<Text>,
+    /// Why it is accepted.
+    pub reason: Text,
+}
+
+/// The classes of differences between the engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DivergenceClass {
+    /// The native policy lets more through.
+    Weaker,
+    /// The native policy lets less through.
+    Stricter,
+    /// Both object, in different ways.
+    Action,
+    /// One of the two fails.
+    Error,
+    /// One of the two does not look.
+    Scope,
+    /// Other words.
+    Message,
+    /// There is no native policy.
+    NotConvertible,
+}
+
+/// The fields of an expectation.
+const EXPECTATIONS: [&str; 7] = [
+    "oldObject",
+    "oldObjectFile",
+    "effect",
+    "message",
+    "messageContains",
+    "matches",
+    "divergence",
+];
+
+pub(crate) const EFFECTS: [(&str, Effect); 4] = [
+    ("admit", Effect::Admit),
+    ("deny", Effect::Deny),
+    ("warn", Effect::Warn),
+    ("audit", Effect::Audit),
+];
+
+pub(crate) const CLASSES: [(&str, DivergenceClass); 7] = [
+    ("weaker", DivergenceClass::Weaker),
+    ("stricter", DivergenceClass::Stricter),
+    ("action", DivergenceClass::Action),
+    ("error", DivergenceClass::Error),
+    ("scope", DivergenceClass::Scope),
+    ("message", DivergenceClass::Message),
+    ("not-convertible", DivergenceClass::NotConvertible),
+];
+
+impl Sidecar {
+    pub(crate) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        for (name, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            if let Some(found) = fields.required_string(name)
+                && found.value != wanted
+            {
+                let message = format!("`{name}` is `{}` where `{wanted}` is due", found.value);
+                fields
+                    .decoder()
+                    .error(Diagnostic::at(Code::WrongKind, found.span, message));
+            }
+        }
+        let sidecar = Self {
+            suite: fields.string("suite"),
+            old_resources: fields.strings("oldResources"),
+            rows: fields.list("rows", RowExpectation::decode),
+            cases: fields.list("cases", Case::decode),
+            span,
+        };
+        fields.finish();
+        Some(sidecar)
+    }
+}
+
+impl RowExpectation {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let selector = RowSelector {
+            row: fields.optional("row", |decoder, node| {
+                let row = decoder.int(node)?;
+                match usize::try_from(row.value) {
+                    Ok(number) => Some(Spanned::new(number, row.span)),
+                    Err(_) => {
+                        decoder.bad_value(row.span, "rows are counted from 0");
+                        None
+                    }
+                }
+            }),
+            policy: fields.string("policy"),
+            rule: fields.string("rule"),
+            resource: fields.string("resource"),
+            operation: fields.word("operation", &OPERATIONS),
+        };
+        let expectation = Expectation::decode(&mut fields);
+        let silent = !fields.has_any(&EXPECTATIONS);
+        fields.finish();
+        if silent {
+            let start = Span::point(span.file, span.start);
+            decoder.error(
+                Diagnostic::at(Code::MissingField, start, "this entry expects nothing")
+                    .with_help("add `effect`, `message`, `messageContains`, `matches`, `divergence` or `oldObject`"),
+            );
+        }
+        Some(Self {
+            selector,
+            expectation,
+            span,
+        })
+    }
+}
+
+impl Case {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let name = fields.string("name");
+        let policy = fields.required_string("policy");
+        let rule = fields.string("rule");
+        let resources = fields.required("resources", Decoder::strings);
+        let operation = fields.word("operation", &OPERATIONS);
+        let result = fields.word("result", &Expected::WORDS);
+        let expectation = Expectation::decode(&mut fields);
+        let silent = !fields.has_any(&EXPECTATIONS) && !fields.has_any(&["result"]);
+        fields.finish();
+        if silent {
+            let start = Span::point(span.file, span.start);
+            decoder.error(
+                Diagnostic::at(Code::MissingField, start, "this case expects nothing")
+                    .with_help("add `result`, `effect`, `message`, `messageContains`, `matches` or `divergence`"),
+            );
+        }
+        if let (Some(result), Some(matches)) = (&result, &expectation.matches)
+            && !matches.value
+            && result.value != Expected::Skip
+        {
+            let message = format!(
+                "a resource that does not match cannot have the result `{}`",
+                result.value.as_str()
+            );
+            decoder.error(
+                Diagnostic::at(Code::Contradiction, result.span, message)
+                    .with_label(matches.span, "no match is expected here"),
+            );
+        }
+        Some(Self {
+            name,
+            policy: policy?,
+            rule,
+            resources: resources?,
+            operation,
+            result,
+            expectation,
+            span,
+        })
+    }
+}
+
+impl Expectation {
+    fn decode(fields: &mut Fields<'_, '_>) -> Self {
+        let inline = fields.optional("oldObject", Decoder::map_part);
+        let file = fields.string("oldObjectFile");
+        if let (Some(inline), Some(file)) = (&inline, &file) {
+            let message = "`oldObject` and `oldObjectFile` exclude each other";
+            fields.decoder().error(
+                Diagnostic::at(Code::Contradiction, file.span, message)
+                    .with_label(inline.span(), "the object is also written here"),
+            );
+        }
+        let exact = fields.string("message");
+        let part = fields.string("messageContains");
+        if let (Some(exact), Some(part)) = (&exact, &part) {
+            let message = "`message` and `messageContains` exclude each other";
+            fields.decoder().error(
+                Diagnostic::at(Code::Contradiction, part.span, message)
+                    .with_label(exact.span, "the whole message is also written here"),
+            );
+        }
+        let expectation = Self {
+            old_object: inline.map(OldObject::Inline).or(file.map(OldObject::File)),
+            effect: fields.word("effect", &EFFECTS),
+            message: exact
+                .map(ExpectedMessage::Exact)
+                .or(part.map(ExpectedMessage::Contains)),
+            matches: fields.bool("matches"),
+            divergence: fields.optional("divergence", ExpectedDivergence::decode),
+        };
+        if let (Some(matches), Some(effect)) = (&expectation.matches, &expectation.effect)
+            && !matches.value
+            && effect.value != Effect::Admit
+        {
+            fields.decoder().error(
+                Diagnostic::at(
+                    Code::Contradiction,
+                    effect.span,
+                    "a resource that does not match is always admitted",
+                )
+                .with_label(matches.span, "no match is expected here"),
+            );
+        }
+        expectation
+    }
+}
+
+impl ExpectedDivergence {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let class = fields.optional("class", |decoder, node| decoder.word(node, &CLASSES));
+        if class.is_none() && node.get("class").is_none() {
+            fields.missing("class");
+        }
+        let code = fields.string("code");
+        let reason = fields.string("reason").filter(|reason| !reason.trim().is_empty());
+        fields.finish();
+        if reason.is_none() {
+            let message = "an expected divergence needs a reason";
+            decoder.error(
+                Diagnostic::at(Code::MissingReason, Span::point(span.file, span.start), message)
+                    .with_help("add `reason:` with a sentence that a reviewer can judge"),
+            );
+        }
+        Some(Self {
+            class: class?,
+            code,
+            reason: reason?,
+        })
+    }
+}
+
+impl RowSelector {
+    /// The rows of a suite that are meant.
+    pub fn rows<'s>(&'s self, test: &'s Test) -> impl Iterator<Item = usize> + 's {
+        let rows = test.results.iter().enumerate();
+        rows.filter(|(number, row)| {
+            let same = |wanted: &Option<Text>, found: Option<&str>| {
+                wanted
+                    .as_ref()
+                    .is_none_or(|wanted| Some(wanted.value.as_str()) == found)
+            };
+            let resource = self.resource.as_ref().is_none_or(|wanted| {
+                let listed = row.resources.iter().flatten();
+                listed.clone().any(|listed| listed.value == wanted.value) || row.resources.is_none()
+            });
+            self.row.is_none_or(|wanted| wanted.value == *number)
+                && same(&self.policy, Some(&row.policy.value))
+                && same(&self.rule, row.rule.as_ref().map(|rule| rule.value.as_str()))
+                && resource
+                && self
+                    .operation
+                    .is_none_or(|wanted| Some(wanted.value) == row.operation.map(|found| found.value))
+        })
+        .map(|(number, _)| number)
+    }
+
+    /// Why no row fits: the first field that excludes all that were left, with what the rows have instead.
+    pub(crate) fn why_none(&self, test: &Test, span: Span) -> Diagnostic {
+        let rows = test.results.len();
+        if let Some(row) = self.row
+            && row.value >= rows
+        {
+            let message = format!("there is no row {}: the suite has {rows}, counted from 0", row.value);
+            return Diagnostic::at(Code::UnknownRow, row.span, message);
+        }
+        let mut partial = Self {
+            row: self.row,
+            ..Self::default()
+        };
+        let texts = |name: &str, text: &Text, known: Vec<&str>| {
+            let message = format!("no row has the {name} `{}`", text.value);
+            let diagnostic = Diagnostic::at(Code::UnknownRow, text.span, message);
+            match nearest(&text.value, known.iter().copied()).as_slice() {
+                [near, ..] => diagnostic.with_help(format!("did you mean `{near}`?")),
+                [] => diagnostic,
+            }
+        };
+        let of = |partial: &Self| -> Vec<usize> { partial.rows(test).collect() };
+        let mut left = of(&partial);
+        if let Some(policy) = &self.policy {
+            partial.policy.clone_from(&self.policy);
+            if of(&partial).is_empty() {
+                let known = left.iter().map(|row| test.results[*row].policy.value.as_str());
+                return texts("policy", policy, known.collect());
+            }
+            left = of(&partial);
+        }
+        if let Some(rule) = &self.rule {
+            partial.rule.clone_from(&self.rule);
+            if of(&partial).is_empty() {
+                let known = left.iter().filter_map(|row| test.results[*row].rule.as_ref());
+                return texts("rule", rule, known.map(|rule| rule.value.as_str()).collect());
+            }
+            left = of(&partial);
+        }
+        if let Some(resource) = &self.resource {
+            partial.resource.clone_from(&self.resource);
+            if of(&partial).is_empty() {
+                let known = left.iter().filter_map(|row| test.results[*row].resources.as_ref());
+                return texts(
+                    "resource",
+                    resource,
+                    known.flatten().map(|name| name.value.as_str()).collect(),
+                );
+            }
+        }
+        let span = self.operation.map_or(span, |operation| operation.span);
+        Diagnostic::at(Code::UnknownRow, span, "no row fits this entry")
+    }
+}

@@ -1,0 +1,413 @@
+//! Values, user info and the fake cluster: the companion files of a suite.
+//!
+//! Counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/{values_spec,user_info,context,clusterresource}.go` (1.19).
+
+use super::test::header;
+use crate::{
+    diagnostic::{Code, Diagnostic, Span},
+    policy::{
+        Metadata, Spanned, Text,
+        decode::{Decoder, Fields},
+    },
+    value::{Builder, Document},
+    yaml::Node,
+};
+
+/// A value with a name.
+pub type Named = (Text, Spanned<Document>);
+
+/// What a `Values` file or the inline `values` say.
+#[derive(Debug, Clone, Default)]
+pub struct Values {
+    /// Variables of every policy and resource.
+    pub global_values: Vec<Named>,
+    /// Variables by policy.
+    pub policies: Vec<PolicyValues>,
+    /// Labels of namespaces.
+    pub namespace_selectors: Vec<NamespaceLabels>,
+    /// Whole namespaces; they win over the labels.
+    pub namespaces: Vec<NamespaceObject>,
+    /// Which kinds are subresources of which.
+    pub subresources: Vec<Subresource>,
+}
+
+/// Variables of one policy.
+#[derive(Debug, Clone)]
+pub struct PolicyValues {
+    /// The policy's name, without namespace.
+    pub name: Text,
+    /// By resource name.
+    pub resources: Vec<ResourceValues>,
+    /// By rule name.
+    pub rules: Vec<RuleValues>,
+}
+
+/// Variables for one resource.
+#[derive(Debug, Clone)]
+pub struct ResourceValues {
+    /// The resource's name.
+    pub name: Text,
+    /// The variables.
+    pub values: Vec<Named>,
+}
+
+/// Variables for one rule.
+#[derive(Debug, Clone)]
+pub struct RuleValues {
+    /// The rule's name.
+    pub name: Text,
+    /// The variables.
+    pub values: Vec<Named>,
+    /// Variables of the rule's foreach, one per element; Kyverno uses the first.
+    pub foreach_values: Vec<(Text, Vec<Spanned<Document>>)>,
+}
+
+/// The labels of a namespace.
+#[derive(Debug, Clone)]
+pub struct NamespaceLabels {
+    /// The namespace.
+    pub name: Text,
+    /// Its labels.
+    pub labels: Vec<(Text, Text)>,
+}
+
+/// A whole namespace.
+#[derive(Debug, Clone)]
+pub struct NamespaceObject {
+    /// Its name, labels and annotations.
+    pub metadata: Metadata,
+    /// The object.
+    pub object: Document,
+}
+
+/// A kind that is a subresource of another.
+#[derive(Debug, Clone)]
+pub struct Subresource {
+    /// The subresource.
+    pub subresource: ApiResource,
+    /// What it belongs to.
+    pub parent: ApiResource,
+}
+
+/// An entry of the API's discovery.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApiResource {
+    /// The plural name, with `/` before a subresource.
+    pub name: String,
+    /// The API group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// Whether objects are in namespaces.
+    pub namespaced: bool,
+}
+
+impl Values {
+    /// Reads a `Values` file. The second is whether its header is of the dropped schema.
+    pub(crate) fn decode_file<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<(Self, bool)> {
+        let mut fields = decoder.fields(node)?;
+        let deprecated = header(&mut fields, "a values file", "Values");
+        Metadata::decode(&mut fields);
+        fields.inline(true);
+        let values = Self::decode(&mut fields);
+        fields.finish();
+        Some((values, deprecated))
+    }
+
+    pub(crate) fn decode(fields: &mut Fields<'_, '_>) -> Self {
+        Self {
+            global_values: fields.optional("globalValues", named).unwrap_or_default(),
+            policies: fields.list("policies", PolicyValues::decode),
+            namespace_selectors: fields.list("namespaceSelector", |decoder, node| {
+                let mut fields = decoder.fields(node)?;
+                let name = name(&mut fields);
+                let labels = fields.optional("labels", Decoder::string_map).unwrap_or_default();
+                fields.finish();
+                Some(NamespaceLabels { name, labels })
+            }),
+            namespaces: fields.list("namespaces", NamespaceObject::decode),
+            subresources: fields.list("subresources", |decoder, node| {
+                let mut fields = decoder.fields(node)?;
+                let subresource = fields.optional("subresource", ApiResource::decode);
+                let parent = fields.optional("parentResource", ApiResource::decode);
+                fields.finish();
+                let (subresource, parent) = (subresource.unwrap_or_default(), parent.unwrap_or_default());
+                if !subresource.name.contains('/') {
+                    let message = "the name of a subresource is written `plural/subresource`";
+                    let span = decoder.span(node);
+                    decoder.remark(Diagnostic::at(Code::BadValue, span, message));
+                }
+                Some(Subresource { subresource, parent })
+            }),
+        }
+    }
+
+    /// The operation that `globalValues` ask for; empty where they do not.
+    pub fn global_operation(&self) -> Option<(&str, Span)> {
+        let found = self
+            .global_values
+            .iter()
+            .find(|(name, _)| name.value == "request.operation");
+        found.and_then(|(_, value)| Some((value.root().as_str()?, value.span)))
+    }
+}
+
+/// The field `name`; empty where it is missing.
+fn name(fields: &mut Fields<'_, '_>) -> Text {
+    let owner = fields.span();
+    fields
+        .string("name")
+        .unwrap_or_else(|| Spanned::new(String::new(), Span::point(owner.file, owner.start)))
+}
+
+/// A map of names to any values.
+fn named<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Vec<Named>> {
+    decoder.map(node, Decoder::value)
+}
+
+impl PolicyValues {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let values = Self {
+            name: name(&mut fields),
+            resources: fields.list("resources", |decoder, node| {
+                let mut fields = decoder.fields(node)?;
+                let name = name(&mut fields);
+                let values = fields.optional("values", named).unwrap_or_default();
+                fields.finish();
+                Some(ResourceValues { name, values })
+            }),
+            rules: fields.list("rules", |decoder, node| {
+                let mut fields = decoder.fields(node)?;
+                let name = name(&mut fields);
+                let values = fields.optional("values", named).unwrap_or_default();
+                let each = |decoder: &mut Decoder<'t>, node: Node<'t>| {
+                    if node.is_null() {
+                        return Some(Vec::new());
+                    }
+                    decoder.list(node, Decoder::value)
+                };
+                let foreach = fields.optional("foreachValues", |decoder, node| decoder.map(node, each));
+                fields.finish();
+                Some(RuleValues {
+                    name,
+                    values,
+                    foreach_values: foreach.unwrap_or_default(),
+                })
+            }),
+        };
+        fields.finish();
+        Some(values)
+    }
+}
+
+impl NamespaceObject {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        fields.inline(true);
+        fields.string("apiVersion");
+        fields.string("kind");
+        fields.inline(false);
+        let metadata = Metadata::decode(&mut fields);
+        fields.ignore(&["spec", "status"]);
+        fields.finish();
+        let mut builder = Builder::new();
+        builder.begin_map();
+        builder.key("apiVersion");
+        builder.string("v1");
+        builder.key("kind");
+        builder.string("Namespace");
+        builder.key("metadata");
+        builder.begin_map();
+        builder.key("name");
+        builder.string(&metadata.name);
+        for (key, pairs) in [("labels", &metadata.labels), ("annotations", &metadata.annotations)] {
+            if !pairs.is_empty() {
+                builder.key(key);
+                builder.begin_map();
+                for (key, value) in pairs {
+                    builder.key(key);
+                    builder.string(value);
+                }
+                builder.end();
+            }
+        }
+        let written = node.get("metadata").and_then(Node::as_map);
+        for entry in written.into_iter().flat_map(crate::yaml::Entries::iter) {
+            if !matches!(entry.key, "name" | "labels" | "annotations") && !entry.value.is_null() {
+                builder.key(entry.key);
+                builder.yaml(entry.value);
+            }
+        }
+        builder.end();
+        for key in ["spec", "status"] {
+            builder.key(key);
+            match node.get(key) {
+                Some(part) if part.as_map().is_some() => builder.yaml(part),
+                _ => {
+                    builder.begin_map();
+                    builder.end();
+                }
+            }
+        }
+        builder.end();
+        Some(Self {
+            metadata,
+            object: builder.finish(),
+        })
+    }
+}
+
+impl ApiResource {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let mut text = |name| fields.string(name).map(|text| text.value).unwrap_or_default();
+        let (name, group, version, kind) = (text("name"), text("group"), text("version"), text("kind"));
+        text("singularName");
+        text("storageVersionHash");
+        let namespaced = fields.bool("namespaced").is_some_and(|value| value.value);
+        for name in ["verbs", "shortNames", "categories"] {
+            fields.strings(name);
+        }
+        fields.finish();
+        Some(Self {
+            name,
+            group,
+            version,
+            kind,
+            namespaced,
+        })
+    }
+}
+
+/// Who asks, and with which roles.
+#[derive(Debug, Clone)]
+pub struct UserInfo {
+    /// Roles, as `namespace:name`; `None` where they are not written.
+    pub roles: Option<Vec<Text>>,
+    /// Cluster roles; `None` where they are not written.
+    pub cluster_roles: Option<Vec<Text>>,
+    /// The user's name; empty where it is not written.
+    pub username: String,
+    /// The user's id; empty where it is not written.
+    pub uid: String,
+    /// The user's groups; `None` where they are not written.
+    pub groups: Option<Vec<Text>>,
+    /// What else is known about the user.
+    pub extra: Vec<(Text, Vec<Text>)>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl UserInfo {
+    /// Reads a `UserInfo` file. The second is whether its header is of the dropped schema.
+    pub(crate) fn decode_file<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<(Self, bool)> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let deprecated = header(&mut fields, "a user info file", "UserInfo");
+        Metadata::decode(&mut fields);
+        fields.inline(true);
+        let roles = fields.optional("roles", Decoder::strings);
+        let cluster_roles = fields.optional("clusterRoles", Decoder::strings);
+        let mut info = Self {
+            roles,
+            cluster_roles,
+            username: String::new(),
+            uid: String::new(),
+            groups: None,
+            extra: Vec::new(),
+            span,
+        };
+        fields.optional("userInfo", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            info.username = fields.string("username").map(|text| text.value).unwrap_or_default();
+            info.uid = fields.string("uid").map(|text| text.value).unwrap_or_default();
+            info.groups = fields.optional("groups", Decoder::strings);
+            let extra = fields.optional("extra", |decoder, node| decoder.map(node, Decoder::strings));
+            info.extra = extra.unwrap_or_default();
+            fields.finish();
+            Some(())
+        });
+        fields.bool("synchronize");
+        fields.finish();
+        Some((info, deprecated))
+    }
+}
+
+/// Objects and images that CEL expressions may ask for.
+#[derive(Debug, Clone, Default)]
+pub struct Context {
+    /// Objects.
+    pub resources: Vec<Spanned<Document>>,
+    /// Images by the reference that expressions ask for, each as `image.GetMetadata` answers.
+    pub images: Vec<(Text, Spanned<Document>)>,
+}
+
+impl Context {
+    pub(crate) fn decode_file<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        fields.inline(true);
+        fields.string("apiVersion");
+        fields.string("kind");
+        fields.inline(false);
+        Metadata::decode(&mut fields);
+        let context = fields.optional("spec", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            let resources = fields.list("resources", object);
+            let images = fields.list("images", |decoder, node| {
+                let mut fields = decoder.fields(node)?;
+                let image = fields.string("image");
+                for name in ["resolvedImage", "registry", "repository", "tag", "digest"] {
+                    fields.string(name);
+                }
+                fields.ignore(&["imageIndex", "manifest", "config"]);
+                fields.finish();
+                Some((image?, decoder.value(node)?))
+            });
+            fields.finish();
+            Some(Self { resources, images })
+        });
+        fields.finish();
+        Some(context.unwrap_or_default())
+    }
+}
+
+/// What a `ClusterResource` file says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClusterResource {
+    pub(crate) crds: Vec<Text>,
+    pub(crate) resources: Vec<Spanned<Document>>,
+}
+
+impl ClusterResource {
+    pub(crate) fn decode_file<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        fields.inline(true);
+        fields.string("apiVersion");
+        fields.string("kind");
+        fields.inline(false);
+        Metadata::decode(&mut fields);
+        let cluster = fields.optional("spec", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            let crds = fields.strings("crds");
+            let resources = fields.list("resources", object);
+            fields.finish();
+            Some(Self { crds, resources })
+        });
+        fields.finish();
+        Some(cluster.unwrap_or_default())
+    }
+}
+
+/// An object of the API; it must have a kind.
+fn object<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Spanned<Document>> {
+    let object = decoder.object(node)?;
+    if node.get("kind").and_then(Node::as_str).is_none_or(str::is_empty) {
+        let message = format!("`{}` has no `kind`", decoder.path());
+        decoder.error(Diagnostic::at(Code::MissingField, object.span, message));
+        return None;
+    }
+    Some(object)
+}

@@ -1,0 +1,6 @@
+//! Properties of the CEL room that hold for any expression: see the modules.
+
+mod bombs;
+mod differential;
+mod generate;
+mod properties;

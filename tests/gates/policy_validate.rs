@@ -1,0 +1,110 @@
+//! The gate of static validation: what Kyverno refuses and warns about before it applies a policy.
+
+use kyvtest::{
+    diagnostic::Sources,
+    kyverno::autogen,
+    policy::{Loaded, Purpose, load, validate},
+    yaml,
+};
+use serde_json::Value;
+
+use crate::support::{Gate, fixture, jsonl, shared};
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn id(row: &Value) -> String {
+    text(row, "id").to_owned()
+}
+
+fn check(row: &Value) -> Result<(), String> {
+    let policy = text(row, "policy");
+    let mut sources = Sources::new();
+    let file = sources.add("policy.yaml", policy);
+    let stream = yaml::read(policy, yaml::Mode::Strict, &yaml::Limits::default());
+    let mut loaded = Loaded::default();
+    load(stream, file, Purpose::Policies, &mut loaded);
+    let stage = if loaded.refused.is_some() {
+        "load"
+    } else if loaded.policies.is_empty() {
+        "load-nonfatal"
+    } else {
+        "validate"
+    };
+    if stage != text(row, "stage") {
+        return Err(format!(
+            "stage: ours {stage}, expected {} ({}): {:?}",
+            text(row, "stage"),
+            text(row, "error"),
+            loaded.diagnostics
+        ));
+    }
+    // Mistakes of schemas have our own words.
+    let [policy] = loaded.policies.as_slice() else {
+        return Ok(());
+    };
+    let checked = validate(policy, &autogen::all_rules(policy));
+    let expected = row.get("error").and_then(Value::as_str);
+    if checked.error.as_deref() != expected {
+        return Err(format!("error: ours {:?}, expected {expected:?}", checked.error));
+    }
+    let result = if checked.error.is_some() {
+        "rejected"
+    } else {
+        "accepted"
+    };
+    if result != text(row, "result") {
+        return Err(format!("result: ours {result}"));
+    }
+    let warnings: Vec<&str> = row
+        .get("warnings")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if checked.warnings != warnings {
+        return Err(format!("warnings: ours {:?}, expected {warnings:?}", checked.warnings));
+    }
+    Ok(())
+}
+
+/// How many rows there are.
+const ROWS: usize = 210;
+
+/// Topics that concern every kind of rule. The others are about what `validate.cel` rules do not have: anchors of
+/// patterns, conditions, context entries, loops, `podSecurity`, `mutate`, `generate`, `verifyImages` and JMESPath.
+const TOPICS: [&str; 12] = [
+    "action", "annot", "cel", "exclude", "match", "name", "nspol", "override", "schema", "spec", "user", "warn",
+];
+
+/// Rows of those topics, and every row with a `validate.cel` rule.
+fn concerns(row: &Value) -> bool {
+    let topic = text(row, "id").split('-').nth(1).unwrap_or_default();
+    TOPICS.contains(&topic) || text(row, "policy").contains("cel:")
+}
+
+#[test]
+fn policy_validate_own() {
+    let rows: Vec<Value> = jsonl(&fixture("classic/policyvalidate.jsonl"));
+    Gate {
+        name: "policy-validate-own",
+        rows: ROWS,
+    }
+    .run(&rows, id, check);
+}
+
+#[test]
+fn policy_validate_shared() {
+    let Some(path) = shared("golden/classic/policyvalidate.jsonl") else {
+        return;
+    };
+    let mut rows: Vec<Value> = jsonl(&path);
+    rows.retain(concerns);
+    Gate {
+        name: "policy-validate",
+        rows: ROWS,
+    }
+    .run(&rows, id, check);
+}
