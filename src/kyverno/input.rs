@@ -490,3 +490,71 @@ fn user(builder: &mut Builder, user: &UserInfo) {
     }
     builder.end();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(lens: Lens, read: impl FnOnce(&Input<'_>)) {
+        let discovery = Discovery::kubernetes();
+        let deployments = discovery.by_object("apps/v1", "Deployment").expect("deployments");
+        let object = serde_json::json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "d", "namespace": "a"}, "spec": {"replicas": 3, "list": [1, "x"]},
+        });
+        let request = Request::about(Operation::Create, Arc::clone(deployments), Document::from(&object));
+        let world = World::new();
+        read(&Input::new(&request, &world, &discovery, lens));
+    }
+
+    #[test]
+    fn the_command_line_shows_doubles_and_names_of_namespaces() {
+        input(Lens::CLI, |input| {
+            let classic = input.classic();
+            assert!(matches!(
+                classic.object.root().at(&["spec", "replicas"]),
+                Some(Value::Double(3.0))
+            ));
+            let namespace = classic.namespace.root().to_serde();
+            assert_eq!(
+                namespace,
+                serde_json::json!({"metadata": {"name": "a"}, "spec": {}, "status": {}})
+            );
+            let resource = classic.request.root().at(&["resource", "resource"]);
+            assert_eq!(resource.and_then(Value::as_str), Some(""));
+            let policy = input.policy();
+            assert!(matches!(
+                policy.object.root().at(&["spec", "replicas"]),
+                Some(Value::Double(3.0))
+            ));
+            let again = policy.request.root().at(&["object", "spec", "replicas"]);
+            assert!(matches!(again, Some(Value::Int(3))));
+            assert!(policy.namespace.root().is_null());
+            assert_eq!(
+                policy.request.root().get("userInfo").map(Value::to_serde),
+                Some(serde_json::json!({}))
+            );
+        });
+    }
+
+    #[test]
+    fn a_cluster_shows_what_it_stores() {
+        input(Lens::CLUSTER, |input| {
+            let classic = input.classic();
+            assert!(matches!(
+                classic.object.root().at(&["spec", "replicas"]),
+                Some(Value::Int(3))
+            ));
+            assert!(classic.old_object.root().is_null());
+            let resource = classic.request.root().at(&["resource", "resource"]);
+            assert_eq!(resource.and_then(Value::as_str), Some("deployments"));
+            let policy = input.policy();
+            assert_eq!(policy.old_object.root().to_serde(), serde_json::json!({}));
+            let labels = policy.namespace.root().at(&["metadata", "labels"]);
+            assert_eq!(
+                labels.map(Value::to_serde),
+                Some(serde_json::json!({"kubernetes.io/metadata.name": "a"}))
+            );
+        });
+    }
+}
