@@ -79,8 +79,21 @@ impl<'t> Captures<'t> {
 impl Regex {
     /// Compiles a pattern, as Go's `regexp.Compile`.
     pub fn new(pattern: &str) -> Result<Self, Error> {
+        Self::new_within(pattern, |_| true)
+    }
+
+    /// Whether the text is a pattern, large or not.
+    pub(crate) fn check(pattern: &str) -> Result<(), Error> {
+        parser::parse(pattern).map(|_| ())
+    }
+
+    /// Compiles a pattern if `allow` takes the number of states that its automaton will have, about.
+    pub(crate) fn new_within(pattern: &str, allow: impl FnOnce(u64) -> bool) -> Result<Self, Error> {
         let parsed = parser::parse(pattern)?;
         let large = || Error::new(ErrorCode::Large, pattern);
+        if !allow(parsed.states) {
+            return Err(large());
+        }
         let slots = 2 * parsed.names.len() as u64;
         if parsed.states > STATE_LIMIT || parsed.names.len() > 1 && parsed.states.saturating_mul(slots) > SLOT_LIMIT {
             return Err(large());

@@ -288,18 +288,22 @@ impl Target {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         assert!(!self.seeds.is_empty(), "no seeds");
         let start = Instant::now();
-        let (mut executions, mut slowest) = (0u64, Duration::ZERO);
+        let (mut executions, mut slowest, mut slow_input) = (0u64, Duration::ZERO, Vec::new());
         while start.elapsed() < limit {
             let input = self.input(&mut random);
             let before = Instant::now();
             let held = catch_unwind(AssertUnwindSafe(|| body(&input))).is_ok();
             assert!(held, "{} fails on {:?}", self.name, String::from_utf8_lossy(&input));
-            slowest = slowest.max(before.elapsed());
+            if before.elapsed() > slowest {
+                slowest = before.elapsed();
+                slow_input = input;
+            }
             executions += 1;
         }
         println!(
-            "fuzz {}: {executions} executions, slowest {slowest:?}, seed {seed}",
-            self.name
+            "fuzz {}: {executions} executions, seed {seed}, slowest {slowest:?} on {:?}",
+            self.name,
+            String::from_utf8_lossy(&slow_input)
         );
     }
 

@@ -15,11 +15,11 @@ use super::{
     env::Env,
     eval,
     host::NoHost,
+    library::pattern,
     program::*,
     val::Val,
     wrapper,
 };
-use crate::regex::Regex;
 
 /// Why no program could be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +39,7 @@ pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
         scopes: Vec::new(),
         slots: 0,
         has_fold: false,
+        scratch: Scratch::new(),
     };
     let root = planner.plan(checked.ast.root())?;
     Ok(Program {
@@ -61,6 +62,7 @@ pub(super) fn plan_literal_call(checked: &Checked, call: ExprId, env: &Env) -> R
         scopes: Vec::new(),
         slots: 0,
         has_fold: false,
+        scratch: Scratch::new(),
     };
     let root = planner.plan(call)?;
     match planner.node(root) {
@@ -89,6 +91,8 @@ struct Planner<'c> {
     scopes: Vec<(Name, Local)>,
     slots: u32,
     has_fold: bool,
+    /// Keeps the account of the patterns that are compiled.
+    scratch: Scratch,
 }
 
 #[derive(Clone, Copy)]
@@ -410,8 +414,9 @@ impl Planner<'_> {
             "findAll" => Some(RegexFunction::FindAll),
             _ => None,
         };
-        if let (Some(regex), Some(pattern)) = (regex, pattern) {
-            let compiled = Regex::new(pattern).map_err(|error| ProgramError(error.to_string()))?;
+        if let (Some(regex), Some(text)) = (regex, pattern) {
+            let context = Context::new(&self.scratch, self.env.profile(), &NoHost);
+            let compiled = pattern::build(&context, text).map_err(|error| ProgramError(error.to_string()))?;
             return Ok(Call {
                 function,
                 args: args.into(),

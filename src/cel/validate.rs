@@ -130,7 +130,7 @@ impl Validator<'_> {
             && let Expr::Literal(literal) = self.checked.ast.expr(arg)
         {
             let valid = match literal {
-                Literal::String(pattern) if rank == Rank::Regex => Regex::new(pattern).is_ok(),
+                Literal::String(pattern) if rank == Rank::Regex => Regex::check(pattern).is_ok(),
                 _ if rank == Rank::Regex => true,
                 _ => plan_literal_call(self.checked, id, self.env).is_ok(),
             };

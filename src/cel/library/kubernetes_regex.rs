@@ -30,7 +30,7 @@ fn find<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [Val::String(text), Val::String(pattern)] = *args else {
         return NO_SUCH_OVERLOAD;
     };
-    match pattern::compile(pattern) {
+    match pattern::compile(context, pattern) {
         Ok(regex) => Val::String(regex.find(text).and_then(|span| text.get(span)).unwrap_or("")),
         Err(error) => context.error(format_args!("Illegal regex: {error}")),
     }
@@ -42,7 +42,7 @@ fn find_all<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         [Val::String(text), Val::String(pattern), Val::Int(count)] => (text, pattern, count),
         _ => return NO_SUCH_OVERLOAD,
     };
-    match pattern::compile(pattern) {
+    match pattern::compile(context, pattern) {
         Ok(regex) => {
             let spans = regex.find_all(text, usize::try_from(count).ok());
             let found: Vec<Val<'a>> = spans

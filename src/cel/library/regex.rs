@@ -59,7 +59,7 @@ fn search_cost(args: &[Val<'_>], result: &Val<'_>) -> f64 {
 
 /// A pattern with at most one group.
 fn single<'a>(context: &Context<'a>, pattern: &str) -> Result<Regex, Val<'a>> {
-    let regex = pattern::compile(pattern).map_err(|error| context.error(format_args!("{error}")))?;
+    let regex = pattern::compile(context, pattern).map_err(|error| context.error(format_args!("{error}")))?;
     if regex.group_count() > 1 {
         return Err(context.error(format_args!(
             "regular expression has more than one capturing group: {}",
@@ -122,7 +122,7 @@ fn replace<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     if count == 0 {
         return Val::String(text);
     }
-    let regex = match pattern::compile(pattern) {
+    let regex = match pattern::compile(context, pattern) {
         Ok(regex) => regex,
         Err(error) => return context.error(format_args!("{error}")),
     };

@@ -108,7 +108,7 @@ fn matches<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [Val::String(text), Val::String(pattern)] = args else {
         return NO_SUCH_OVERLOAD;
     };
-    match pattern::compile(pattern) {
+    match pattern::compile(context, pattern) {
         Ok(regex) => Val::Bool(regex.is_match(text)),
         Err(error) => context.error(format_args!("{error}")),
     }

@@ -7,6 +7,7 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
+use super::super::pattern::build;
 use super::native;
 use crate::{
     cel::{
@@ -62,7 +63,7 @@ fn from_default<'a>(context: &Context<'a>, _: &[Val<'a>]) -> Val<'a> {
 }
 
 fn generate<'a>(context: &Context<'a>, pattern: &str) -> Val<'a> {
-    let regex = match plain(pattern).and_then(|pattern| Regex::new(&pattern).map_err(|error| error.to_string())) {
+    let regex = match plain(pattern).and_then(|pattern| build(context, &pattern).map_err(|error| error.to_string())) {
         Ok(regex) => regex,
         Err(error) => return context.error(format_args!("{error}")),
     };
