@@ -5,11 +5,12 @@
 //! upstream does not either, a bad one shows when the rule is applied.
 //!
 //! Known deviations: what only other rules than `validate.cel` have is not looked into here (anchors of patterns,
-//! conditions and their operators, context entries, `podSecurity`, `mutate`, `generate`, `verifyImages`); the conditions of
+//! conditions of loops, context entries, `podSecurity`, `mutate`, `generate`, `verifyImages`); the conditions of
 //! `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
 
 mod action;
 mod block;
+mod conditions;
 mod conflict;
 mod json;
 mod overrides;
@@ -120,6 +121,7 @@ fn check(policy: &Policy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<String>) -
 /// A rule that is in force, written or generated.
 fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) -> Result<(), String> {
     block::check(rule, i)?;
+    conditions::check(rule, i)?;
     variables::element(rule)?;
     let has_context = rule
         .context
@@ -157,6 +159,7 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
         );
     }
     subresources(policy, rule, warnings);
+    conditions::deprecated(rule, warnings);
     Ok(())
 }
 

@@ -1,0 +1,189 @@
+//! `preconditions` of a rule and `deny.conditions`: complete, with known operators and, for the operation, known words.
+
+use crate::{
+    policy::Rule,
+    yaml::{Items, Kind, Node, Number},
+};
+
+/// The operators, sorted; upstream lists them in random order.
+const OPERATORS: [&str; 18] = [
+    "AllIn",
+    "AllNotIn",
+    "AnyIn",
+    "AnyNotIn",
+    "DurationGreaterThan",
+    "DurationGreaterThanOrEquals",
+    "DurationLessThan",
+    "DurationLessThanOrEquals",
+    "Equal",
+    "Equals",
+    "GreaterThan",
+    "GreaterThanOrEquals",
+    "In",
+    "LessThan",
+    "LessThanOrEquals",
+    "NotEqual",
+    "NotEquals",
+    "NotIn",
+];
+
+const OPERATIONS: [&str; 4] = ["CREATE", "UPDATE", "DELETE", "CONNECT"];
+
+/// What is wrong with a condition: where in it, and what.
+type Fault = (String, String);
+
+/// Checks the conditions of a rule in force.
+///
+/// # Errors
+/// The first mistake, in upstream's words.
+pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
+    let deny = rule.validate.as_ref().and_then(|validate| validate.deny.as_ref());
+    let parts = [
+        ("preconditions", rule.preconditions.as_ref().map(|part| part.node())),
+        ("deny.conditions", deny.and_then(|deny| deny.node().get("conditions"))),
+    ];
+    for (name, node) in parts {
+        let Some(node) = node.filter(|node| !node.is_null()) else {
+            continue;
+        };
+        for complete in [complete as fn(Node<'_>) -> Result<(), Fault>, operator] {
+            for (place, condition) in conditions(node) {
+                complete(condition).map_err(|(field, error)| {
+                    // Upstream calls an operator in `all` one in `any`.
+                    let place = if error.contains("`operator` is invalid") {
+                        place.replace(".all", ".any")
+                    } else {
+                        place
+                    };
+                    format!("path: spec.rules[{i}].validate.{name}{place}.{field}: {error}")
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The conditions of a list, or of `any` and `all`, each with its place.
+fn conditions(node: Node<'_>) -> Vec<(String, Node<'_>)> {
+    let items = |node: Option<Node<'_>>, place: &str| -> Vec<(String, _)> {
+        let items = node.and_then(Node::as_seq).into_iter().flat_map(Items::iter);
+        items
+            .enumerate()
+            .map(|(i, item)| (format!("{place}[{i}]"), item.id()))
+            .collect()
+    };
+    let found = if node.as_seq().is_some() {
+        items(Some(node), "")
+    } else {
+        let mut found = items(node.get("any"), ".any");
+        found.extend(items(node.get("all"), ".all"));
+        found
+    };
+    let tree = node.tree();
+    found.into_iter().map(|(place, id)| (place, tree.node(id))).collect()
+}
+
+fn complete(condition: Node<'_>) -> Result<(), Fault> {
+    let part = |name: &str| condition.get(name).filter(|value| !value.is_null());
+    let operator = part("operator").and_then(Node::as_str).unwrap_or_default();
+    let (Some(key), Some(value), false) = (part("key"), part("value"), operator.is_empty()) else {
+        return Err((
+            String::new(),
+            "entered value of `key`, `value` or `operator` is missing or misspelled".to_owned(),
+        ));
+    };
+    match key.as_str() {
+        Some(key) if key.replace(' ', "") == "{{request.operation}}" => operation(value),
+        _ => Ok(()),
+    }
+}
+
+fn operation(value: Node<'_>) -> Result<(), Fault> {
+    let unknown = |word: &str| {
+        format!(
+            "unknown value '{word}' found under the 'value' field. Only the following values are allowed: [CREATE, \
+             UPDATE, DELETE, CONNECT]"
+        )
+    };
+    match value.kind() {
+        Kind::Str(word) => {
+            let is_variable = word.len() >= 4 && word.starts_with("{{") && word.ends_with("}}");
+            if is_variable || OPERATIONS.contains(&word) {
+                return Ok(());
+            }
+            Err((format!("value: {word}"), unknown(word)))
+        }
+        Kind::Seq(items) => {
+            for (i, item) in items.iter().enumerate() {
+                match item.as_str() {
+                    Some(word) if OPERATIONS.contains(&word) => {}
+                    Some(word) => return Err((format!("value[{i}]"), unknown(word))),
+                    None => {
+                        let error = format!(
+                            "'value[{i}]' found to be of the type {}. The provided values are expected to be strings",
+                            go_type(item)
+                        );
+                        return Err((format!("value[{i}]"), error));
+                    }
+                }
+            }
+            Ok(())
+        }
+        _ => Err((
+            "value".to_owned(),
+            format!(
+                "'value' field found to be of the type {}. The provided value/values are expected to be either in the \
+                 form of a string or list",
+                if value.as_map().is_some() {
+                    "map"
+                } else {
+                    go_type(value)
+                }
+            ),
+        )),
+    }
+}
+
+fn go_type(node: Node<'_>) -> &'static str {
+    match (node.kind(), node.number()) {
+        (_, Some(Number::Int(_))) => "int64",
+        (_, Some(Number::Float(_))) => "float64",
+        (Kind::Bool(_), _) => "bool",
+        (Kind::Str(_), _) => "string",
+        (Kind::Seq(_), _) => "[]interface {}",
+        (Kind::Map(_), _) => "map[string]interface {}",
+        _ => "<nil>",
+    }
+}
+
+fn operator(condition: Node<'_>) -> Result<(), Fault> {
+    let word = condition.get("operator").and_then(Node::as_str).unwrap_or_default();
+    if OPERATORS.contains(&word) {
+        return Ok(());
+    }
+    let all: Vec<String> = OPERATORS.iter().map(|word| format!("\"{word}\"")).collect();
+    let error = format!(
+        "entered value of `operator` is invalid. valid values: [{}]",
+        all.join(" ")
+    );
+    Err((String::new(), error))
+}
+
+/// Warns of the two operators that upstream wants to drop, in `deny.conditions`.
+pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
+    let deny = rule.validate.as_ref().and_then(|validate| validate.deny.as_ref());
+    let Some(node) = deny.and_then(|deny| deny.node().get("conditions")) else {
+        return;
+    };
+    for (_, condition) in conditions(node) {
+        let word = condition.get("operator").and_then(Node::as_str).unwrap_or_default();
+        let instead = match word {
+            "In" => "[\"AllIn\" \"AnyIn\"]",
+            "NotIn" => "[\"AllNotIn\" \"AnyNotIn\"]",
+            _ => continue,
+        };
+        warnings.push(format!(
+            "Operator {word} has been deprecated and will be removed soon. Use these instead: {instead}"
+        ));
+    }
+}
