@@ -83,6 +83,8 @@ pub struct Responses {
     pub refused: Vec<(String, String)>,
     /// The policies of kinds that are not decided.
     pub unsupported: Vec<(String, String)>,
+    /// The rules that policies with named rules have, autogen's among them.
+    pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -209,6 +211,14 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
         .iter()
         .map(|vap| (vap.metadata.name.value.clone(), "ValidatingAdmissionPolicy".to_owned()));
     responses.unsupported = kinds.chain(vaps).collect();
+    let rules = loaded.policies.iter().map(|policy| {
+        let names = autogen::all_rules(policy)
+            .iter()
+            .map(|rule| rule.name.value.clone())
+            .collect();
+        (policy.metadata.name.value.clone(), names)
+    });
+    responses.rules = rules.collect();
     Policies {
         classic: loaded.policies.iter().cloned().map(CompiledPolicy::new).collect(),
         exceptions: suite

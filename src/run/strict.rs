@@ -170,23 +170,20 @@ impl Judge<'_> {
         else {
             return self.no_match("the policy does not match the resource");
         };
-        let has_rules = answers.iter().any(|response| response.has_rules);
-        let known: Vec<&str> = self
+        let rules = self
             .responses
-            .list
+            .rules
             .iter()
-            .filter(|response| response.policy == self.row.policy_name())
-            .flat_map(|response| &response.rules)
-            .map(|answer| answer.rule.as_str())
-            .collect();
-        if has_rules && !known.is_empty() && !known.iter().any(|name| compat::answers_for(self.row, answers[0], name)) {
+            .find(|(policy, _)| policy == self.row.policy_name());
+        let known: Vec<&str> = rules.iter().flat_map(|(_, names)| names).map(String::as_str).collect();
+        let exists = known.iter().any(|name| compat::answers_for(self.row, answers[0], name));
+        if answers.iter().any(|response| response.has_rules) && !exists {
             let near = nearest(rule, known.iter().copied());
-            if let Some(near) = near.first() {
-                return (
-                    Outcome::Unmatched,
-                    format!("no rule `{rule}` answered; did you mean `{near}`?"),
-                );
-            }
+            let hint = near
+                .first()
+                .map(|near| format!("; did you mean `{near}`?"))
+                .unwrap_or_default();
+            return (Outcome::Unmatched, format!("the policy has no rule `{rule}`{hint}"));
         }
         self.no_match(&format!("rule `{rule}` does not match the resource"))
     }
