@@ -516,7 +516,12 @@ impl<'t> Fields<'t, '_> {
         let label = self.decoder.key_span(first_entry);
         let span = self.decoder.key_span(second_entry);
         let path = self.decoder.path();
-        let message = format!("`{path}` has both `{first}` and `{second}`, of which it may have one");
+        let owner = if path.is_empty() {
+            "this block".to_owned()
+        } else {
+            format!("`{path}`")
+        };
+        let message = format!("{owner} has both `{first}` and `{second}`, of which it may have one");
         self.decoder
             .error(Diagnostic::at(Code::BadValue, span, message).with_label(label, "the other one is here"));
     }
