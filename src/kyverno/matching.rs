@@ -1,7 +1,7 @@
 //! Does a classic rule apply to a request: `match`, `exclude`, and the `match` of v2 PolicyExceptions.
 //!
 //! Upstream counterpart: `pkg/engine/utils/{match,exceptions}.go` and `pkg/utils/match`. The code is written against
-//! [`Facts`]; what upstream collects as reasons is collected by a [`Sink`], so that the verdict and its explanation are one
+//! [`Facts`]; what upstream collects as reasons is collected by a `Sink`, so that the verdict and its explanation are one
 //! piece of code.
 //!
 //! Known deviations: where a wildcard of `matchLabels` finds a label that Kubernetes itself would refuse, upstream answers
