@@ -26,7 +26,7 @@ pub use error::{Error, ErrorCode};
 /// How much memory the automaton of one pattern may take.
 const AUTOMATON_LIMIT: usize = 64 << 20;
 /// How many states it may have, by a rough count beforehand that saves building what would be refused anyway.
-const STATE_LIMIT: u64 = 2 << 20;
+const STATE_LIMIT: u64 = 1 << 19;
 /// States times group slots: the scratch memory of a search that reports groups, in words.
 const SLOT_LIMIT: u64 = 16 << 20;
 /// From this height on the recursive compiler gets a stack of its own.
@@ -42,6 +42,7 @@ struct Inner {
     pattern: Box<str>,
     names: Vec<Option<Box<str>>>,
     height: u32,
+    states: u64,
     hir: Hir,
     /// Finds matches without their groups.
     plain: meta::Regex,
@@ -109,6 +110,7 @@ impl Regex {
             pattern: pattern.into(),
             names: parsed.names,
             height: parsed.height,
+            states: parsed.states,
             hir: parsed.hir,
             plain,
             full: OnceLock::new(),
@@ -118,6 +120,11 @@ impl Regex {
     /// The pattern's structure, for those that make matching text instead of finding it.
     pub(crate) fn hir(&self) -> &Hir {
         &self.0.hir
+    }
+
+    /// About how many states the automaton has.
+    pub(crate) fn states(&self) -> u64 {
+        self.0.states
     }
 
     /// The pattern as given.
@@ -147,11 +154,17 @@ impl Regex {
 
     /// All matches that do not overlap, at most `limit` of them. An empty match right after another match does not count.
     pub fn find_all(&self, text: &str, limit: Option<usize>) -> Vec<Span> {
+        self.find_all_within(text, limit, |_| true)
+    }
+
+    /// The same, as long as `allow` takes the number of bytes that the next search may read: a search that always reads to
+    /// the end makes the whole quadratic.
+    pub(crate) fn find_all_within(&self, text: &str, limit: Option<usize>, allow: impl Fn(usize) -> bool) -> Vec<Span> {
         let mut found = Vec::new();
         each(
             text,
             limit,
-            |at| self.find_at(text, at),
+            |at| self.find_at(text, at).filter(|_| allow(text.len() - at)),
             Span::clone,
             |span| {
                 found.push(span);
@@ -167,12 +180,22 @@ impl Regex {
 
     /// All matches that do not overlap with their groups, by the rule of [`Regex::find_all`].
     pub fn captures_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<Captures<'t>> {
+        self.captures_all_within(text, limit, |_| true)
+    }
+
+    /// The same, as long as `allow` takes what the next search may read.
+    pub(crate) fn captures_all_within<'t>(
+        &self,
+        text: &'t str,
+        limit: Option<usize>,
+        allow: impl Fn(usize) -> bool,
+    ) -> Vec<Captures<'t>> {
         let mut found = Vec::new();
         let whole = |captures: &Captures<'t>| captures.span(0).unwrap_or(0..0);
         each(
             text,
             limit,
-            |at| self.captures_at(text, at),
+            |at| self.captures_at(text, at).filter(|_| allow(text.len() - at)),
             whole,
             |captures| {
                 found.push(captures);

@@ -15,7 +15,10 @@ use super::{
     profile::Profile,
     val::{Opaque, Val},
 };
-use crate::value::{Document, Value};
+use crate::{
+    regex::Regex,
+    value::{Document, Value},
+};
 
 /// How much one evaluation may do beyond what its cost tells: bytes made, and steps of walks over values.
 ///
@@ -23,8 +26,12 @@ use crate::value::{Document, Value};
 /// lets such an expression use all memory or run for hours. What stays below the limit of cost otherwise is far below
 /// this one.
 const WORK_LIMIT: u64 = 128 << 20;
+/// How many states at how many bytes count as one.
+const SEARCH: usize = 8;
+/// How many bytes that a search may read count as one.
+const SCAN: usize = 2;
 /// What a step of a walk counts.
-const STEP: u64 = 32;
+const STEP: u64 = 64;
 
 /// The text of the error of an evaluation that went over the limit of its work, which only an expression made for that does.
 pub const WORK_LIMIT_EXCEEDED: &str = "operation cancelled: memory limit exceeded";
@@ -124,6 +131,19 @@ impl<'a> Context<'a> {
         let mut steps = self.steps();
         value.walk(&mut steps);
         self.spend(((self.steps() - steps) * STEP) as usize) && steps > 0
+    }
+
+    /// Spends the work of a search at its worst: each state of the automaton at each byte of the text. What the limit of
+    /// cost lets through stays far below that, except for patterns whose few characters stand for many states.
+    #[must_use]
+    pub(crate) fn spend_search(&self, regex: &Regex, text: &str) -> bool {
+        self.spend((regex.states() as usize).saturating_mul(text.len()) / SEARCH)
+    }
+
+    /// Spends the work of one of several searches in a text.
+    #[must_use]
+    pub(crate) fn spend_scan(&self, bytes: usize) -> bool {
+        self.spend(bytes / SCAN)
     }
 
     /// The steps that are left.

@@ -6,7 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kyvtest::cel::syntax::{self, Macros, ParseOptions};
-use proptest::{collection::vec, prelude::*, test_runner::FileFailurePersistence};
+use proptest::{collection::vec, prelude::*};
+
+use super::properties::config;
 
 /// Our options that are nearest to the crate's.
 fn options() -> ParseOptions {
@@ -15,6 +17,7 @@ fn options() -> ParseOptions {
         ..ParseOptions::cel_go_0_29(Macros {
             two_variable: false,
             sort_by: false,
+            exists_one_camel: true,
             ..Macros::KUBERNETES
         })
     }
@@ -65,11 +68,7 @@ fn the_fixture_is_judged_alike() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 500,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/cel/regressions.txt"))),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(ProptestConfig { cases: 500, ..config() })]
 
     #[test]
     fn mutations_are_judged_alike(which in any::<prop::sample::Index>(), edits in vec((any::<prop::sample::Index>(), 0..WORDS.len(), any::<bool>()), 1..4)) {

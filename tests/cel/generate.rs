@@ -304,13 +304,19 @@ impl Maker<'_, '_> {
             Duration => &DURATIONS,
             Timestamp => &TIMESTAMPS,
         };
-        let template = self.choices.pick(templates);
-        let element = match template {
+        let mut template = self.choices.pick(templates).to_owned();
+        if self.grammar.kyverno && !self.grammar.dynamic {
+            // Kyverno's own form of it takes and gives anything.
+            template = template
+                .replace(".orValue($i)", ".value()")
+                .replace(".orValue($s)", ".value()");
+        }
+        let element = match template.as_str() {
             _ if template.starts_with("$I") || template.starts_with("$p") => Int,
             _ if template.starts_with("cel.bind(x, $i") => Int,
             _ => Text,
         };
-        self.fill(template, element, depth)
+        self.fill(&template, element, depth)
     }
 
     /// Fills a template; behind a macro's opening parenthesis its variable is visible.
@@ -402,7 +408,7 @@ impl Maker<'_, '_> {
                 "'1h30m'",
                 "'12'",
             ],
-            Ints => &["numbers", "[1, 2, 3]", "[]"],
+            Ints => &["numbers", "[1, 2, 3]"],
             Texts => &["names", "['a', 'b', 'a']"],
             Labels => &["labels", "{'a': 'b'}"],
             MaybeText => &["maybe", "optional.of('a')"],

@@ -17,16 +17,27 @@ use kyvtest::{
     },
     value::Document,
 };
-use proptest::{collection::vec, prelude::*, test_runner::FileFailurePersistence};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{FileFailurePersistence, RngSeed},
+};
 
 use super::generate::{Choices, Grammar, expression, pod};
 
-fn config() -> ProptestConfig {
+/// One sequence of cases, so that a run can be repeated; `PROPTEST_RNG_SEED` chooses another one.
+pub(crate) fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let rng_seed = match default.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        chosen @ RngSeed::Fixed(_) => chosen,
+    };
     ProptestConfig {
+        rng_seed,
         cases: 3_000,
         max_shrink_iters: 4_000,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/cel/regressions.txt"))),
-        ..ProptestConfig::default()
+        ..default
     }
 }
 

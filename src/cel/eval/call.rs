@@ -123,6 +123,7 @@ pub(in crate::cel) fn invoke<'a>(context: &Context<'a>, call: &'a Call, args: &[
         },
         // Upstream takes whatever is a string in Go, and a type is its name there.
         Dispatch::Regex(kind, regex) => match (kind, args) {
+            (_, [Val::String(text) | Val::Type(text), ..]) if !context.spend_search(regex, text) => context.exhausted(),
             (RegexFunction::Matches, [Val::String(text) | Val::Type(text), ..]) => Val::Bool(regex.is_match(text)),
             (RegexFunction::Find, [Val::String(text) | Val::Type(text), ..]) => match regex.find(text) {
                 Some(found) => Val::String(&text[found]),
@@ -140,7 +141,7 @@ pub(in crate::cel) fn invoke<'a>(context: &Context<'a>, call: &'a Call, args: &[
 fn find_all<'a>(context: &Context<'a>, regex: &Regex, text: &'a str, n: i64) -> Val<'a> {
     let limit = usize::try_from(n).ok();
     let found: Vec<Val<'a>> = regex
-        .find_all(text, limit)
+        .find_all_within(text, limit, |bytes| context.spend_scan(bytes))
         .into_iter()
         .map(|range| Val::String(&text[range]))
         .collect();

@@ -31,6 +31,7 @@ fn find<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         return NO_SUCH_OVERLOAD;
     };
     match pattern::compile(context, pattern) {
+        Ok(regex) if !context.spend_search(&regex, text) => context.exhausted(),
         Ok(regex) => Val::String(regex.find(text).and_then(|span| text.get(span)).unwrap_or("")),
         Err(error) => context.error(format_args!("Illegal regex: {error}")),
     }
@@ -43,8 +44,9 @@ fn find_all<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         _ => return NO_SUCH_OVERLOAD,
     };
     match pattern::compile(context, pattern) {
+        Ok(regex) if !context.spend_search(&regex, text) => context.exhausted(),
         Ok(regex) => {
-            let spans = regex.find_all(text, usize::try_from(count).ok());
+            let spans = regex.find_all_within(text, usize::try_from(count).ok(), |bytes| context.spend_scan(bytes));
             let found: Vec<Val<'a>> = spans
                 .into_iter()
                 .filter_map(|span| text.get(span))

@@ -212,8 +212,11 @@ fn range<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
             "lists.range: size {count} exceeds maximum allowed ({max})"
         ));
     }
-    let items: Vec<Val<'a>> = (0..count).map(Val::Int).collect();
-    context.list(&items)
+    let count = usize::try_from(count).unwrap_or(0);
+    if !context.spend_items(count) {
+        return context.exhausted();
+    }
+    Val::List(context.bump().alloc_slice_fill_with(count, |i| Val::Int(i as i64)))
 }
 
 fn distinct<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {

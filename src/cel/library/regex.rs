@@ -58,8 +58,11 @@ fn search_cost(args: &[Val<'_>], result: &Val<'_>) -> f64 {
 }
 
 /// A pattern with at most one group.
-fn single<'a>(context: &Context<'a>, pattern: &str) -> Result<Regex, Val<'a>> {
+fn single<'a>(context: &Context<'a>, pattern: &str, text: &str) -> Result<Regex, Val<'a>> {
     let regex = pattern::compile(context, pattern).map_err(|error| context.error(format_args!("{error}")))?;
+    if !context.spend_search(&regex, text) {
+        return Err(context.exhausted());
+    }
     if regex.group_count() > 1 {
         return Err(context.error(format_args!(
             "regular expression has more than one capturing group: {}",
@@ -73,7 +76,7 @@ fn extract<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [Val::String(text), Val::String(pattern)] = *args else {
         return NO_SUCH_OVERLOAD;
     };
-    let regex = match single(context, pattern) {
+    let regex = match single(context, pattern, text) {
         Ok(regex) => regex,
         Err(error) => return error,
     };
@@ -89,19 +92,19 @@ fn extract_all<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [Val::String(text), Val::String(pattern)] = *args else {
         return NO_SUCH_OVERLOAD;
     };
-    let regex = match single(context, pattern) {
+    let regex = match single(context, pattern, text) {
         Ok(regex) => regex,
         Err(error) => return error,
     };
     let found: Vec<Val<'a>> = if regex.group_count() == 0 {
-        let spans = regex.find_all(text, None);
+        let spans = regex.find_all_within(text, None, |bytes| context.spend_scan(bytes));
         spans
             .into_iter()
             .filter_map(|span| text.get(span))
             .map(Val::String)
             .collect()
     } else {
-        let captures = regex.captures_all(text, None);
+        let captures = regex.captures_all_within(text, None, |bytes| context.spend_scan(bytes));
         let groups = captures.iter().filter_map(|captures| captures.get(1));
         groups.filter(|group| !group.is_empty()).map(Val::String).collect()
     };
@@ -126,10 +129,13 @@ fn replace<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         Ok(regex) => regex,
         Err(error) => return context.error(format_args!("{error}")),
     };
+    if !context.spend_search(&regex, text) {
+        return context.exhausted();
+    }
     let limit = usize::try_from(count).ok();
     let mut out = std::string::String::with_capacity(text.len());
     let mut end = 0;
-    for captures in regex.captures_all(text, limit) {
+    for captures in regex.captures_all_within(text, limit, |bytes| context.spend_scan(bytes)) {
         let span = captures.span(0).unwrap_or(end..end);
         out.push_str(text.get(end..span.start).unwrap_or(""));
         let group = |number: usize| captures.get(number).unwrap_or("");

@@ -109,6 +109,7 @@ fn matches<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         return NO_SUCH_OVERLOAD;
     };
     match pattern::compile(context, pattern) {
+        Ok(regex) if !context.spend_search(&regex, text) => context.exhausted(),
         Ok(regex) => Val::Bool(regex.is_match(text)),
         Err(error) => context.error(format_args!("{error}")),
     }

@@ -271,15 +271,16 @@ fn split<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         _ => return NO_SUCH_OVERLOAD,
     };
     let limit = usize::try_from(count).unwrap_or(usize::MAX);
-    let most = if separator.is_empty() {
-        text.len()
+    let parts = if separator.is_empty() {
+        characters(text)
     } else {
-        text.len() / separator.len()
+        text.matches(separator).count() + 1
     };
-    if !context.spend_items(most.min(limit)) {
+    let parts = parts.min(limit);
+    if !context.spend_items(parts) {
         return context.exhausted();
     }
-    let mut parts = bumpalo::collections::Vec::new_in(context.bump());
+    let mut parts = bumpalo::collections::Vec::with_capacity_in(parts, context.bump());
     if limit == 0 {
         return Val::List(&[]);
     }

@@ -91,7 +91,7 @@ pub struct ParseOptions {
     pub recovery_lookahead_limit: usize,
     /// How many nodes an expression may have when a macro is expanded.
     ///
-    /// cel-go has this limit since 0.30.0; before, nested `optMap` calls use memory without bound. There the value
+    /// cel-go has this limit since 0.30.0; before, nested `optMap` calls use memory without bound. There the same value
     /// only keeps such an expression from exhausting ours.
     pub node_limit: usize,
 }
@@ -110,7 +110,7 @@ impl ParseOptions {
             error_limit: 100,
             recovery_limit: 30,
             recovery_lookahead_limit: 256,
-            node_limit: 200_000,
+            node_limit: 100_000,
         }
     }
 
@@ -124,9 +124,6 @@ impl ParseOptions {
 
     /// The limits and switches of cel-go 0.30.0 with optional syntax.
     pub const fn cel_go_0_30(macros: Macros) -> Self {
-        Self {
-            node_limit: 100_000,
-            ..Self::cel_go_0_29(macros)
-        }
+        Self::cel_go_0_29(macros)
     }
 }
