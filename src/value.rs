@@ -7,11 +7,13 @@
 //! decoder keeps them (`k8s.io/apimachinery/pkg/util/json`).
 
 mod build;
+mod data;
 mod diff;
 mod json;
 mod yaml;
 
 pub use build::Builder;
+pub use data::Data;
 pub use diff::{Change, diff};
 
 use std::{fmt, hash::Hasher};

@@ -1,0 +1,180 @@
+//! A JSON value that is built and taken apart step by step: what JMESPath and the classic rules compute with.
+//!
+//! [`super::Document`] is laid out once and read many times; this one shares its parts, so that a copy costs a counter.
+//! Keys are sorted as Go prints and marshals maps. Numbers keep the kind that Go's decoder gave them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Builder, Document, Value};
+
+/// A JSON value whose parts are shared.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Data {
+    /// `null`
+    #[default]
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A whole number, Go's `int64`.
+    Int(i64),
+    /// A whole number beyond that, Go's `uint64`.
+    Uint(u64),
+    /// Any other number, Go's `float64`.
+    Double(f64),
+    /// Text.
+    String(Arc<str>),
+    /// A list.
+    List(Arc<Vec<Data>>),
+    /// A map.
+    Map(Arc<BTreeMap<Arc<str>, Data>>),
+}
+
+impl Data {
+    /// The text, if this is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The list, if this is one.
+    pub fn as_list(&self) -> Option<&[Data]> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The map, if this is one.
+    pub fn as_map(&self) -> Option<&BTreeMap<Arc<str>, Data>> {
+        match self {
+            Self::Map(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The value of a field, if this is a map that has it.
+    pub fn get(&self, key: &str) -> Option<&Data> {
+        self.as_map()?.get(key)
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// Lays the value out as a document.
+    pub fn to_document(&self) -> Document {
+        let mut builder = Builder::new();
+        builder.data(self);
+        builder.finish()
+    }
+
+    /// The value as JSON on one line, as Go marshals it without escaping of HTML characters.
+    pub fn to_json(&self) -> String {
+        self.to_document().root().to_json()
+    }
+}
+
+impl Builder {
+    /// Adds a value with everything below it.
+    pub fn data(&mut self, value: &Data) {
+        match value {
+            Data::Null => self.null(),
+            Data::Bool(value) => self.bool(*value),
+            Data::Int(value) => self.int(*value),
+            Data::Uint(value) => self.uint(*value),
+            Data::Double(value) => self.double(*value),
+            Data::String(text) => self.string(text),
+            Data::List(items) => {
+                self.begin_list();
+                for item in items.iter() {
+                    self.data(item);
+                }
+                self.end();
+            }
+            Data::Map(entries) => {
+                self.begin_map();
+                for (key, value) in entries.iter() {
+                    self.key(key);
+                    self.data(value);
+                }
+                self.end();
+            }
+        }
+    }
+}
+
+impl From<Value<'_>> for Data {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(value),
+            Value::Int(value) => Self::Int(value),
+            Value::Uint(value) => Self::Uint(value),
+            Value::Double(value) => Self::Double(value),
+            Value::String(text) => Self::String(text.into()),
+            Value::List(items) => items.iter().map(Self::from).collect(),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|(key, value)| (Arc::from(key.text()), Self::from(value)))
+                .collect(),
+        }
+    }
+}
+
+impl From<&str> for Data {
+    fn from(text: &str) -> Self {
+        Self::String(text.into())
+    }
+}
+
+impl From<String> for Data {
+    fn from(text: String) -> Self {
+        Self::String(text.into())
+    }
+}
+
+impl From<bool> for Data {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i64> for Data {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<f64> for Data {
+    fn from(value: f64) -> Self {
+        Self::Double(value)
+    }
+}
+
+impl FromIterator<Data> for Data {
+    fn from_iter<I: IntoIterator<Item = Data>>(items: I) -> Self {
+        Self::List(Arc::new(items.into_iter().collect()))
+    }
+}
+
+impl FromIterator<(Arc<str>, Data)> for Data {
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, Data)>>(entries: I) -> Self {
+        Self::Map(Arc::new(entries.into_iter().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_survives_the_way_there_and_back() {
+        let document = Document::from_json(r#"{"b":[1,2.5,null,true],"a":{"c":"x"}}"#).expect("valid");
+        let data = Data::from(document.root());
+        assert_eq!(data.to_document(), document);
+        assert_eq!(data.to_json(), r#"{"a":{"c":"x"},"b":[1,2.5,null,true]}"#);
+    }
+}
