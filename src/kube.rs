@@ -9,6 +9,7 @@ mod cell;
 mod concrete;
 mod discovery;
 mod facts;
+mod find;
 mod gvk;
 mod normalise;
 mod operation;

@@ -303,6 +303,17 @@ pub enum ValidationAction {
     Audit,
 }
 
+impl ValidationAction {
+    /// The word in objects.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "Deny",
+            Self::Warn => "Warn",
+            Self::Audit => "Audit",
+        }
+    }
+}
+
 pub(crate) const VALIDATION_ACTIONS: [(&str, ValidationAction); 3] = [
     ("Deny", ValidationAction::Deny),
     ("Warn", ValidationAction::Warn),
