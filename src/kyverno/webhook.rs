@@ -7,6 +7,10 @@
 //! Known deviations: a conversion changes the version and nothing else; match conditions, which the API server evaluates
 //! before Kyverno does, are the engine's alone here.
 
+mod classic;
+mod registration;
+mod validating;
+
 use std::sync::Arc;
 
 use super::{autogen, matching::kind_matches};
@@ -14,6 +18,8 @@ use crate::{
     kube::{Cell, Discovery, Facts, LabelSelector, Operation, Pairs, Resource},
     policy::{KindSelector, MatchPolicy, Policy, ValidatingPolicy},
 };
+
+pub use registration::configuration;
 
 /// The webhook of one policy.
 #[derive(Debug, Clone)]
