@@ -16,5 +16,6 @@ pub mod run;
 pub mod suite;
 pub mod text;
 pub mod value;
+pub mod vap;
 pub mod verdict;
 pub mod yaml;

@@ -12,6 +12,7 @@ mod admission;
 mod classic;
 pub(crate) mod decode;
 mod exception;
+mod from_value;
 mod kind_selector;
 mod load;
 mod located;

@@ -62,6 +62,8 @@ pub struct Inputs<'a> {
     pub old_object: Value<'a>,
     /// `request`
     pub request: Value<'a>,
+    /// `request` of match conditions, which the API server tells another resource where it converts.
+    pub condition_request: Value<'a>,
     /// `namespaceObject`, or null.
     pub namespace: Value<'a>,
     /// `params`, or null.

@@ -204,6 +204,7 @@ impl CompiledPolicy {
             object: object.root(),
             old_object: old_object.root(),
             request: request.root(),
+            condition_request: request.root(),
             namespace: namespace.root(),
             params: Value::Null,
         };

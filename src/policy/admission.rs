@@ -5,11 +5,16 @@
 
 use super::{
     decode::Decoder,
-    located::{Origin, Spanned, Text},
+    from_value::from_value,
+    located::{Origin, Spanned, Text, place},
     match_constraints::MatchConstraints,
     parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
 };
-use crate::yaml::Node;
+use crate::{
+    diagnostic::{Diagnostic, FileId},
+    value::Value,
+    yaml::Node,
+};
 
 /// A ValidatingAdmissionPolicy.
 #[derive(Debug, Clone)]
@@ -97,6 +102,14 @@ impl ValidatingAdmissionPolicy {
         fields.finish();
         Some(policy)
     }
+
+    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
+    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
+        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        from_value(value, |decoder, node, file| {
+            Self::decode(api_version, decoder, node, origin(node, file))
+        })
+    }
 }
 
 impl ValidatingAdmissionPolicyBinding {
@@ -134,5 +147,22 @@ impl ValidatingAdmissionPolicyBinding {
         });
         fields.finish();
         Some(binding)
+    }
+
+    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
+    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
+        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        from_value(value, |decoder, node, file| {
+            Self::decode(api_version, decoder, node, origin(node, file))
+        })
+    }
+}
+
+/// A document that is a value on its own.
+fn origin(node: Node<'_>, file: FileId) -> Origin {
+    Origin {
+        file,
+        document: 0,
+        span: place(file, node.span()),
     }
 }
