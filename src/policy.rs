@@ -9,6 +9,7 @@
 //! are recognised only.
 
 mod admission;
+pub mod autogen;
 mod classic;
 pub(crate) mod decode;
 mod exception;
@@ -41,4 +42,4 @@ pub use parts::{
     Validation, ValidationAction, Variable,
 };
 pub use validate::{Checked, validate};
-pub use validating::{Autogen, Evaluation, Mode, ValidatingPolicy, ValidatingPolicySpec};
+pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};
