@@ -98,7 +98,11 @@ impl Answer {
             allowed: true,
             status: Status::NoMatch,
             effect: Effect::Admit,
-            code: if request.operation == Operation::Create { 201 } else { 200 },
+            code: if request.operation == Operation::Create {
+                201
+            } else {
+                200
+            },
             reason: String::new(),
             message: String::new(),
             details: None,
@@ -116,7 +120,11 @@ impl Answer {
         let name = object_name(request);
         let dot = if resource.group.is_empty() { "" } else { "." };
         let shown = format!("{}{dot}{}", resource.plural, resource.group);
-        let reason = denial.reason.as_deref().filter(|reason| !reason.is_empty()).unwrap_or(INVALID);
+        let reason = denial
+            .reason
+            .as_deref()
+            .filter(|reason| !reason.is_empty())
+            .unwrap_or(INVALID);
         self.allowed = false;
         self.code = match reason {
             "Forbidden" => 403,
@@ -146,7 +154,9 @@ impl Answer {
             Status::NoMatch => 1,
             Status::Unsupported => 0,
         };
-        let status = verdicts().map(|verdict| verdict.status).max_by_key(|&status| rank(status));
+        let status = verdicts()
+            .map(|verdict| verdict.status)
+            .max_by_key(|&status| rank(status));
         let effect = verdicts().map(|verdict| verdict.effect).max();
         self.status = status.unwrap_or(Status::NoMatch);
         self.effect = effect.unwrap_or(Effect::Admit);
@@ -186,5 +196,8 @@ fn object_name(request: &Request) -> String {
         let text = object.at(&["metadata", field]).and_then(Value::as_str);
         text.filter(|text| !text.is_empty())
     };
-    text("name").or_else(|| text("generateName")).unwrap_or("Unknown").to_owned()
+    text("name")
+        .or_else(|| text("generateName"))
+        .unwrap_or("Unknown")
+        .to_owned()
 }

@@ -275,7 +275,9 @@ impl<'i> Dispatch<'i> {
             params: param.map_or(Value::Null, Document::root),
         };
         let attributes = self.input.attributes();
-        let outcome = policy.validator.validate(&inputs, &attributes, self.host, &Scratch::new());
+        let outcome = policy
+            .validator
+            .validate(&inputs, &attributes, self.host, &Scratch::new());
         let (decisions, annotations) = match outcome {
             Outcome::Unmatched(condition) => {
                 let verdict = Verdict {

@@ -70,7 +70,11 @@ pub fn matches<'p, 'u>(
         return Ok(UNSELECTED);
     }
     let policy = constraints.match_policy.as_ref().map(|policy| policy.value);
-    let equivalents = if policy == Some(MatchPolicy::Exact) { &[] } else { equivalents };
+    let equivalents = if policy == Some(MatchPolicy::Exact) {
+        &[]
+    } else {
+        equivalents
+    };
     if first_of(&constraints.exclude_resource_rules, cell, equivalents, facts).is_some() {
         return Ok(Match::No(Part::Exclude));
     }

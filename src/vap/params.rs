@@ -96,7 +96,10 @@ fn candidates(resource: &Resource, namespace: &str, input: &Input<'_>) -> Vec<Do
         if group != wanted.group || text("kind") != wanted.kind || metadata(object, "namespace") != namespace {
             continue;
         }
-        if found.iter().any(|known| metadata(known, "name") == metadata(object, "name")) {
+        if found
+            .iter()
+            .any(|known| metadata(known, "name") == metadata(object, "name"))
+        {
             continue;
         }
         let mut given = resource.clone();

@@ -50,12 +50,19 @@ fn policy(object: &Value) -> Result<CompiledPolicy, String> {
 
 fn binding(object: &Value) -> Result<Binding, String> {
     let (binding, diagnostics) = ValidatingAdmissionPolicyBinding::from_value(Document::from(object).root());
-    Ok(Binding::new(&binding.ok_or_else(|| format!("not read: {diagnostics:?}"))?))
+    Ok(Binding::new(
+        &binding.ok_or_else(|| format!("not read: {diagnostics:?}"))?,
+    ))
 }
 
 /// The rules of a row as RBAC objects, in the names that the server had for them.
 fn rbac(rules: &Value, world: &mut World) {
-    for (subject, rules) in rules.as_object().into_iter().flatten().filter(|(key, _)| *key != "note") {
+    for (subject, rules) in rules
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "note")
+    {
         let (kind, name) = subject.split_once(':').unwrap_or_default();
         let (role, subject) = if kind == "group" {
             (format!("{name}-basic"), json!({"kind": "Group", "name": name}))
@@ -115,7 +122,11 @@ fn check_vector(row: &Value) -> Result<(), String> {
     let answer = answer(row)?;
     let observed = &row["observed"];
     let unordered = row["order_undefined"] == true;
-    let want = (observed["allowed"] == true, observed["code"].as_u64(), text(observed, "message"));
+    let want = (
+        observed["allowed"] == true,
+        observed["code"].as_u64(),
+        text(observed, "message"),
+    );
     let code = match observed.get("after_admission") {
         Some(_) => observed["code"].as_u64(),
         None => Some(u64::from(answer.code)),
@@ -127,7 +138,10 @@ fn check_vector(row: &Value) -> Result<(), String> {
     if answer.reason != text(observed, "reason") {
         return Err(format!("reason {}, not {}", answer.reason, text(observed, "reason")));
     }
-    let mut want: Vec<&str> = items(observed, "warnings").filter_map(Value::as_str).filter(of_policy).collect();
+    let mut want: Vec<&str> = items(observed, "warnings")
+        .filter_map(Value::as_str)
+        .filter(of_policy)
+        .collect();
     let mut got: Vec<&str> = answer.warnings.iter().map(String::as_str).collect();
     if unordered {
         want.sort_unstable();
@@ -143,17 +157,31 @@ fn check_vector(row: &Value) -> Result<(), String> {
         .filter(|(key, _)| !key.starts_with("authentication.kubernetes.io/"))
         .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
         .collect();
-    let got: BTreeMap<&str, &str> = answer.audit.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let got: BTreeMap<&str, &str> = answer
+        .audit
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
     let parts = |map: &BTreeMap<&str, &str>| -> BTreeSet<(String, Vec<String>)> {
         let split = |value: &str| {
             let mut parts: Vec<String> = value.split(", ").map(str::to_owned).collect();
             parts.sort_unstable();
             parts
         };
-        map.iter().map(|(key, value)| ((*key).to_owned(), split(value))).collect()
+        map.iter()
+            .map(|(key, value)| ((*key).to_owned(), split(value)))
+            .collect()
     };
-    let same = if unordered { parts(&got) == parts(&want) } else { got == want };
-    if same { Ok(()) } else { Err(format!("audit {got:?}, not {want:?}")) }
+    let same = if unordered {
+        parts(&got) == parts(&want)
+    } else {
+        got == want
+    };
+    if same {
+        Ok(())
+    } else {
+        Err(format!("audit {got:?}, not {want:?}"))
+    }
 }
 
 #[test]
