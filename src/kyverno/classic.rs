@@ -1,0 +1,3 @@
+//! The classic rules: patterns, conditions, pod security, and what they share.
+
+pub mod pattern;
