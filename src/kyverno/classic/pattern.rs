@@ -9,8 +9,8 @@ pub(super) mod scalar;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use anchor::{Anchor, Kind};
 use anchor::Mismatch;
+pub use anchor::{Anchor, Kind};
 use thiserror::Error;
 
 use crate::value::Data;
@@ -307,7 +307,8 @@ fn has_anchors(pattern: &Data, depth: usize) -> bool {
     }
     match pattern {
         Data::Map(entries) => entries.iter().any(|(key, part)| {
-            Anchor::parse(key).is_some_and(|anchor| anchor.kind != Kind::AddIfNotPresent) || has_anchors(part, depth + 1)
+            Anchor::parse(key).is_some_and(|anchor| anchor.kind != Kind::AddIfNotPresent)
+                || has_anchors(part, depth + 1)
         }),
         Data::List(parts) => parts.iter().any(|part| has_anchors(part, depth + 1)),
         _ => false,

@@ -147,7 +147,9 @@ fn fits_text(value: &Data, pattern: &str) -> bool {
     let value = Texts::new(value);
     pattern.split('|').any(|alternative| {
         let alternative = alternative.trim_matches(' ');
-        alternative.split('&').all(|atom| fits_atom(&value, atom.trim_matches(' ')))
+        alternative
+            .split('&')
+            .all(|atom| fits_atom(&value, atom.trim_matches(' ')))
     })
 }
 
