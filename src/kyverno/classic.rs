@@ -2,3 +2,4 @@
 
 pub mod condition;
 pub mod pattern;
+pub mod pod_security;

@@ -9,6 +9,7 @@ mod cel_kubernetes;
 mod cel_parse;
 mod classic_condition;
 mod classic_pattern;
+mod classic_pod_security;
 mod conformance;
 mod kyverno;
 mod kyverno_cli;
