@@ -9,6 +9,7 @@
 mod build;
 mod data;
 mod diff;
+mod go;
 mod json;
 mod yaml;
 
