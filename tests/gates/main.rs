@@ -8,6 +8,7 @@ mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
 mod conformance;
+mod jmespath;
 mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;
