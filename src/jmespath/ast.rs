@@ -4,7 +4,6 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use super::item;
 use crate::value::Data;
 
 /// How two values are compared.
@@ -89,11 +88,7 @@ impl Node {
             Self::Identity => (8, nil(), vec![]),
             Self::Index(index) => (9, index.to_string(), vec![]),
             Self::IndexExpression(sides) => (10, nil(), vec![&sides.0, &sides.1]),
-            Self::Literal(data) => {
-                let mut text = String::new();
-                item::write_go(&mut text, data);
-                (12, text, vec![])
-            }
+            Self::Literal(data) => (12, data.to_go(), vec![]),
             Self::MultiSelectHash(entries) => {
                 out.push_str("{13 <nil> [");
                 for (i, (key, node)) in entries.iter().enumerate() {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::{Error, ast::Node};
-use crate::{text::float, value::Data};
+use crate::value::Data;
 
 /// A value of an expression.
 #[derive(Debug, Clone)]
@@ -74,50 +74,15 @@ impl<'e> Item<'e> {
 
     /// The value as Go's `%v` prints it.
     pub(super) fn to_go(&self) -> String {
-        let mut out = String::new();
         match self {
-            Item::Data(data) => write_go(&mut out, data),
-            Item::Objects(objects) => write_go(&mut out, &Data::List(objects.clone())),
+            Item::Data(data) => data.to_go(),
+            Item::Objects(objects) => Data::List(objects.clone()).to_go(),
             Item::Expref(node) => {
-                out.push('{');
+                let mut out = String::from("{");
                 node.write_go(&mut out);
                 out.push('}');
+                out
             }
-        }
-        out
-    }
-}
-
-/// Writes data as Go's `%v` prints it.
-pub(super) fn write_go(out: &mut String, data: &Data) {
-    match data {
-        Data::Null => out.push_str("<nil>"),
-        Data::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Data::Int(value) => out.push_str(&value.to_string()),
-        Data::Uint(value) => out.push_str(&value.to_string()),
-        Data::Double(value) => out.push_str(&float::display(*value)),
-        Data::String(text) => out.push_str(text),
-        Data::List(items) => {
-            out.push('[');
-            for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.push(' ');
-                }
-                write_go(out, item);
-            }
-            out.push(']');
-        }
-        Data::Map(entries) => {
-            out.push_str("map[");
-            for (i, (key, item)) in entries.iter().enumerate() {
-                if i > 0 {
-                    out.push(' ');
-                }
-                out.push_str(key);
-                out.push(':');
-                write_go(out, item);
-            }
-            out.push(']');
         }
     }
 }

@@ -7,6 +7,8 @@ mod cel;
 mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
+mod classic_condition;
+mod classic_pattern;
 mod conformance;
 mod jmespath;
 mod kyverno;

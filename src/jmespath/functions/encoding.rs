@@ -51,7 +51,8 @@ pub(super) fn parse_yaml<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     call.interpreter.charge(text.len())?;
     match Document::from_yaml(text) {
         Ok(document) => data(Data::from(document.root()).with_doubles()),
-        Err(error) => refused(error),
+        // The prefix is that of a decoder into types, which is not at work here.
+        Err(error) => refused(error.strip_prefix("error converting YAML to JSON: ").unwrap_or(&error)),
     }
 }
 

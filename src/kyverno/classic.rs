@@ -1,0 +1,4 @@
+//! The classic rules: patterns, conditions, pod security, and what they share.
+
+pub mod condition;
+pub mod pattern;
