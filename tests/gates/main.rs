@@ -13,6 +13,7 @@ mod classic_pattern;
 mod classic_pod_security;
 mod conformance;
 mod convert;
+mod jmespath;
 mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;
