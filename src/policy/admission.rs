@@ -6,7 +6,7 @@
 use super::{
     decode::Decoder,
     from_value::from_value,
-    located::{Origin, Spanned, Text, place},
+    located::{Origin, Spanned, Subtree, Text, place},
     match_constraints::MatchConstraints,
     parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
 };
@@ -37,6 +37,8 @@ pub struct ValidatingAdmissionPolicy {
     pub param_kind: Option<ParamKind>,
     /// What an evaluation error means, as written.
     pub failure_policy: Option<Text>,
+    /// The object as it was written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -56,6 +58,8 @@ pub struct ValidatingAdmissionPolicyBinding {
     pub match_resources: Option<MatchConstraints>,
     /// What a violation means, as written.
     pub validation_actions: Vec<Text>,
+    /// The object as it was written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -67,6 +71,7 @@ impl ValidatingAdmissionPolicy {
         node: Node<'t>,
         origin: Origin,
     ) -> Option<Self> {
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind", "status"]);
         let mut policy = Self {
@@ -79,6 +84,7 @@ impl ValidatingAdmissionPolicy {
             audit_annotations: Vec::new(),
             param_kind: None,
             failure_policy: None,
+            source,
             origin,
         };
         fields.optional("spec", |decoder, node| {
@@ -120,6 +126,7 @@ impl ValidatingAdmissionPolicyBinding {
         origin: Origin,
     ) -> Option<Self> {
         let nowhere = Spanned::new(String::new(), origin.span);
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind"]);
         let mut binding = Self {
@@ -129,6 +136,7 @@ impl ValidatingAdmissionPolicyBinding {
             param_ref: None,
             match_resources: None,
             validation_actions: Vec::new(),
+            source,
             origin,
         };
         fields.optional("spec", |decoder, node| {
