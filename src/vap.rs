@@ -17,6 +17,7 @@ mod convert;
 mod decide;
 mod input;
 pub mod matching;
+pub mod offline;
 mod params;
 mod policy;
 mod warning;

@@ -38,6 +38,7 @@ impl CompiledRule {
         let declarations = Declarations {
             params: cel.param_kind.is_some(),
             authorizer: true,
+            variables: true,
         };
         let parts = parts(validate, cel, &rule.cel_preconditions);
         Some(Self {

@@ -92,6 +92,7 @@ impl CompiledPolicy {
                 let declarations = Declarations {
                     params: false,
                     authorizer: false,
+                    variables: true,
                 };
                 Validator::compile(Profile::kyverno_classic(), declarations, &parts)
             });

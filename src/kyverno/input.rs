@@ -310,25 +310,10 @@ impl<'r> Input<'r> {
 
 /// Copies a value, with whole numbers as doubles if asked.
 fn copy(builder: &mut Builder, value: Value<'_>, doubles: bool) {
-    match value {
-        _ if !doubles => builder.value(value),
-        Value::Int(number) => builder.double(number as f64),
-        Value::List(list) => {
-            builder.begin_list();
-            for item in list.iter() {
-                copy(builder, item, doubles);
-            }
-            builder.end();
-        }
-        Value::Map(map) => {
-            builder.begin_map();
-            for (key, value) in map.iter() {
-                builder.key(key.text());
-                copy(builder, value, doubles);
-            }
-            builder.end();
-        }
-        value => builder.value(value),
+    if doubles {
+        builder.value_with_doubles(value);
+    } else {
+        builder.value(value);
     }
 }
 

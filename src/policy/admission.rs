@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{
     decode::{Decoder, Style},
     from_value::from_value,
-    located::{Origin, Spanned, Text, place},
+    located::{Origin, Spanned, Subtree, Text, place},
     match_constraints::MatchConstraints,
     parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
 };
@@ -39,6 +39,8 @@ pub struct ValidatingAdmissionPolicy {
     pub param_kind: Option<ParamKind>,
     /// What an evaluation error means, as written.
     pub failure_policy: Option<Text>,
+    /// The object as it was written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -58,6 +60,8 @@ pub struct ValidatingAdmissionPolicyBinding {
     pub match_resources: Option<MatchConstraints>,
     /// What a violation means, as written.
     pub validation_actions: Vec<Text>,
+    /// The object as it was written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -78,6 +82,7 @@ impl ValidatingAdmissionPolicy {
         node: Node<'t>,
         origin: Origin,
     ) -> Option<Self> {
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind", "status"]);
         let mut policy = Self {
@@ -90,6 +95,7 @@ impl ValidatingAdmissionPolicy {
             audit_annotations: Vec::new(),
             param_kind: None,
             failure_policy: None,
+            source,
             origin,
         };
         fields.optional("spec", |decoder, node| {
@@ -140,6 +146,7 @@ impl ValidatingAdmissionPolicyBinding {
         origin: Origin,
     ) -> Option<Self> {
         let nowhere = Spanned::new(String::new(), origin.span);
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind"]);
         let mut binding = Self {
@@ -149,6 +156,7 @@ impl ValidatingAdmissionPolicyBinding {
             param_ref: None,
             match_resources: None,
             validation_actions: Vec::new(),
+            source,
             origin,
         };
         fields.optional("spec", |decoder, node| {

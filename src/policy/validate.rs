@@ -9,6 +9,7 @@
 //! `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
 
 mod action;
+mod admission;
 mod block;
 mod conditions;
 mod conflict;
@@ -16,6 +17,8 @@ mod json;
 mod overrides;
 mod references;
 mod variables;
+
+pub use admission::{AdmissionChecked, FieldError, validate_admission};
 
 use std::{borrow::Cow, collections::BTreeSet};
 

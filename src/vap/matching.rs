@@ -49,7 +49,34 @@ impl fmt::Display for InvalidSelector<'_> {
 
 impl std::error::Error for InvalidSelector<'_> {}
 
-/// Whether constraints select the requests of a cell. `equivalents` are the other names of the cell's resource
+/// How constraints are read: as the API server does, or with the differences of others who read them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Whether `matchPolicy` counts; otherwise rules mean exactly what they list.
+    pub equivalents: bool,
+    /// Whether an object that the request does not have counts as one without labels; otherwise no selector selects it.
+    pub absent_objects: bool,
+    /// Whether a listed name also fits the beginning of a name that is yet to be generated.
+    pub generated_names: bool,
+}
+
+impl Reading {
+    /// The API server.
+    pub const API_SERVER: Self = Self {
+        equivalents: true,
+        absent_objects: false,
+        generated_names: false,
+    };
+
+    /// Kyverno's own matcher, which its command line uses for native policies (`pkg/cel/matching` of Kyverno 1.19).
+    pub const KYVERNO: Self = Self {
+        equivalents: false,
+        absent_objects: true,
+        generated_names: true,
+    };
+}
+
+/// Whether constraints select the requests of a cell, as the API server reads them. `equivalents` are the other names of the cell's resource
 /// ([`Discovery::equivalents`](crate::kube::Discovery::equivalents)), to which a match policy `Equivalent`, the default, looks.
 ///
 /// # Errors
@@ -60,28 +87,45 @@ pub fn matches<'p, 'u>(
     equivalents: &[&'u Resource],
     facts: &mut impl Facts<'p>,
 ) -> Result<Match<'u>, InvalidSelector<'p>> {
+    matches_as(Reading::API_SERVER, constraints, cell, equivalents, facts)
+}
+
+/// [`matches`] with the differences of a reader.
+///
+/// # Errors
+/// If everything else selects the request and a selector is invalid.
+pub fn matches_as<'p, 'u>(
+    reading: Reading,
+    constraints: &'p MatchConstraints,
+    cell: &Cell<'u>,
+    equivalents: &[&'u Resource],
+    facts: &mut impl Facts<'p>,
+) -> Result<Match<'u>, InvalidSelector<'p>> {
     const UNSELECTED: Match<'_> = Match::No(Part::Match);
     let namespace = namespace_matches(constraints, cell, facts);
     if namespace == Ok(false) {
         return Ok(UNSELECTED);
     }
-    let object = object_matches(constraints, cell, facts);
+    let object = object_matches(reading, constraints, cell, facts);
     if object == Ok(false) {
         return Ok(UNSELECTED);
     }
     let policy = constraints.match_policy.as_ref().map(|policy| policy.value);
-    let equivalents = if policy == Some(MatchPolicy::Exact) {
-        &[]
-    } else {
-        equivalents
+    let exact = policy == Some(MatchPolicy::Exact) || !reading.equivalents;
+    let equivalents = if exact { &[] } else { equivalents };
+    let mut rules = Rules {
+        reading,
+        cell,
+        equivalents,
+        facts,
     };
-    if first_of(&constraints.exclude_resource_rules, cell, equivalents, facts).is_some() {
+    if rules.first_of(&constraints.exclude_resource_rules).is_some() {
         return Ok(Match::No(Part::Exclude));
     }
     let selected = if constraints.resource_rules.is_empty() {
         Some(cell.resource)
     } else {
-        first_of(&constraints.resource_rules, cell, equivalents, facts)
+        rules.first_of(&constraints.resource_rules)
     };
     match selected {
         None => Ok(UNSELECTED),
@@ -89,33 +133,57 @@ pub fn matches<'p, 'u>(
     }
 }
 
-/// The resource under whose name a rule means the request: its own, if any rule means it.
-fn first_of<'p, 'u>(
-    rules: &'p [NamedRule],
-    cell: &Cell<'u>,
-    equivalents: &[&'u Resource],
-    facts: &mut impl Facts<'p>,
-) -> Option<&'u Resource> {
-    let mut means = |rule: &'p NamedRule, resource: &'u Resource| {
-        rule.rule.matches(&Cell { resource, ..*cell }) && has_name(rule, cell, facts)
-    };
-    if rules.iter().any(|rule| means(rule, cell.resource)) {
-        return Some(cell.resource);
-    }
-    rules
-        .iter()
-        .find_map(|rule| equivalents.iter().copied().find(|resource| means(rule, resource)))
+struct Rules<'c, 'u, F> {
+    reading: Reading,
+    cell: &'c Cell<'u>,
+    equivalents: &'c [&'u Resource],
+    facts: &'c mut F,
 }
 
-fn has_name<'p>(rule: &'p NamedRule, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
-    let names = &rule.resource_names;
-    // The items of a collection delete have no name in their requests.
-    let mut named = |name: &'p String| match name.as_str() {
-        "" if cell.collection => true,
-        _ if cell.collection => false,
-        name => facts.ask(Atom::Text(Text::RequestName, Pattern::Exact(name))),
-    };
-    names.is_empty() || names.iter().any(&mut named)
+impl<'u, F> Rules<'_, 'u, F> {
+    /// The resource under whose name a rule means the request: its own, if any rule means it.
+    fn first_of<'p>(&mut self, rules: &'p [NamedRule]) -> Option<&'u Resource>
+    where
+        F: Facts<'p>,
+    {
+        let own = self.cell.resource;
+        if rules.iter().any(|rule| self.means(rule, own)) {
+            return Some(own);
+        }
+        let equivalents = self.equivalents;
+        rules
+            .iter()
+            .find_map(|rule| equivalents.iter().copied().find(|resource| self.means(rule, resource)))
+    }
+
+    fn means<'p>(&mut self, rule: &'p NamedRule, resource: &'u Resource) -> bool
+    where
+        F: Facts<'p>,
+    {
+        let cell = Cell { resource, ..*self.cell };
+        rule.rule.matches(&cell) && self.has_name(rule)
+    }
+
+    fn has_name<'p>(&mut self, rule: &'p NamedRule) -> bool
+    where
+        F: Facts<'p>,
+    {
+        let names = &rule.resource_names;
+        if names.is_empty() {
+            return true;
+        }
+        let nameless = Atom::Text(Text::RequestName, Pattern::Exact(""));
+        if self.reading.generated_names && (self.cell.collection || self.facts.ask(nameless)) {
+            let mut names = names.iter();
+            return names.any(|name| self.facts.ask(Atom::Text(Text::GenerateName, Pattern::Prefix(name))));
+        }
+        // The items of a collection delete have no name in their requests.
+        if self.cell.collection {
+            return names.iter().any(String::is_empty);
+        }
+        let mut names = names.iter();
+        names.any(|name| self.facts.ask(Atom::Text(Text::RequestName, Pattern::Exact(name))))
+    }
 }
 
 /// Where a selector is empty it selects everything, also what has no labels.
@@ -148,12 +216,14 @@ fn namespace_matches<'p>(
 }
 
 fn object_matches<'p>(
+    reading: Reading,
     constraints: &'p MatchConstraints,
     cell: &Cell<'_>,
     facts: &mut impl Facts<'p>,
 ) -> Result<bool, InvalidSelector<'p>> {
     // The options of a connection have no metadata, so no selector selects them.
     let sides: &[Pairs] = match cell.operation {
+        _ if reading.absent_objects => &[Pairs::NewLabels, Pairs::OldLabels],
         Operation::Create => &[Pairs::NewLabels],
         Operation::Update => &[Pairs::NewLabels, Pairs::OldLabels],
         Operation::Delete => &[Pairs::OldLabels],

@@ -49,6 +49,7 @@ impl CompiledPolicy {
         let declarations = Declarations {
             params: policy.param_kind.is_some(),
             authorizer,
+            variables: true,
         };
         let failure_policy = match policy.failure_policy.as_ref().map(|word| word.value.as_str()) {
             None | Some("Fail") => Failure::Fail,
