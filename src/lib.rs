@@ -7,6 +7,7 @@
 pub mod cel;
 pub mod cli;
 pub mod diagnostic;
+pub mod jmespath;
 pub mod kube;
 pub mod kyverno;
 pub mod policy;

@@ -10,6 +10,7 @@ mod build;
 mod data;
 mod diff;
 mod go;
+pub(crate) mod go_json;
 mod json;
 mod yaml;
 

@@ -11,6 +11,7 @@ mod classic_condition;
 mod classic_pattern;
 mod classic_pod_security;
 mod conformance;
+mod jmespath;
 mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;
