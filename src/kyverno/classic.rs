@@ -1,4 +1,7 @@
 //! The classic rules: patterns, conditions, pod security, and what they share.
 
 pub mod condition;
+pub mod context;
+pub mod images;
 pub mod pattern;
+pub mod variables;

@@ -9,6 +9,7 @@ mod cel_kubernetes;
 mod cel_parse;
 mod classic_condition;
 mod classic_pattern;
+mod classic_variables;
 mod conformance;
 mod jmespath;
 mod kyverno;
