@@ -3,7 +3,6 @@
 use std::{path::Path, sync::Arc};
 
 use kyvtest::{
-    kube::Discovery,
     run::{Settings, SuiteRun, run},
     suite::{self, BuiltInScopes, Disk, Options, Suite},
 };
@@ -25,11 +24,7 @@ fn suites() -> Vec<Suite> {
 }
 
 fn settings(compat: bool) -> Settings {
-    Settings {
-        compat,
-        discovery: Discovery::kubernetes(),
-        now: None,
-    }
+    Settings::new(compat)
 }
 
 fn is_green(run: &SuiteRun) -> bool {

@@ -139,6 +139,7 @@ codes! {
     UnexpectedMessage = "KT507", Coverage, Error, "other message than expected";
     UnexpectedMatch = "KT508", Coverage, Error, "policy that matches, or does not, against expectation";
     StaleDivergence = "KT509", Coverage, Error, "expected divergence that does not occur";
+    NoTests = "KT510", Coverage, Warning, "nothing to run";
 }
 
 impl fmt::Display for Code {
