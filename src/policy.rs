@@ -39,5 +39,5 @@ pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
-pub use validate::{Checked, validate};
+pub use validate::{Checked, validate, validate_exception, validate_in_cluster};
 pub use validating::{Autogen, Evaluation, Mode, ValidatingPolicy, ValidatingPolicySpec};

@@ -218,8 +218,14 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
     let mut diagnostics = suite.diagnostics.clone();
     let mut cases = Vec::new();
     let mut responses = Responses::default();
+    if settings.compat {
+        compat::reconsider(suite, &mut diagnostics);
+    }
     // Kyverno's own rules say which mistakes of a suite end it; ours are stricter, so only a usable suite is run.
-    if suite.test.is_some() && !suite.has_errors() {
+    let usable = diagnostics
+        .iter()
+        .all(|diagnostic| diagnostic.severity != Severity::Error);
+    if suite.test.is_some() && usable {
         responses = respond::respond(suite, settings);
         diagnostics.extend(responses.diagnostics.iter().cloned());
         cases = if settings.compat && responses.aborts {

@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Folders with suites, searched with everything below them
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH")]
     paths: Vec<String>,
 
     /// The name of test files
@@ -117,6 +117,14 @@ enum NoTests {
 
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.paths.is_empty() {
+            let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
+            output.diagnostic(
+                &diagnostic.with_help("`kyvtest run .` looks in this folder"),
+                &Sources::new(),
+            );
+            return Ok(if self.compat { Exit::Mismatch } else { Exit::Input });
+        }
         let settings = self.settings()?;
         let options = Options {
             file_name: &self.file_name,

@@ -110,13 +110,14 @@ fn classic_policies(request: &Request, answers: &[&Answered]) -> String {
         }
     }
     let object = request.subject().map_or(Value::Null, |(_, object)| object);
-    let text = |key: &str| {
-        object
-            .at(&["metadata", key])
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+    let name = object.at(&["metadata", "name"]).and_then(Value::as_str);
+    let namespace = if request.cell().namespaced {
+        request.namespace.as_str()
+    } else {
+        ""
     };
-    let resource = format!("{}/{}/{}", request.resource.kind, text("namespace"), text("name"));
+    let kind = &request.resource.object_kind.kind;
+    let resource = format!("{kind}/{namespace}/{}", name.unwrap_or_default());
     format!("\n\nresource {resource} was blocked due to the following policies \n\n{document}")
 }
 

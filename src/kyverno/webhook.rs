@@ -7,10 +7,11 @@
 //! Match conditions go to the API server where it can evaluate them: a false one keeps Kyverno out, an error refuses the
 //! request or is passed over, as the policy's `failurePolicy` says.
 //!
-//! Known deviations: a conversion changes the version and nothing else; CEL policies with different selectors share no webhook
-//! upstream, and the names of theirs have a checksum behind them.
+//! Known deviation: a conversion changes the version and nothing else.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use sha2::{Digest as _, Sha256};
 
 use super::{autogen, input::Input, matching::kind_matches};
 use crate::{
@@ -20,8 +21,8 @@ use crate::{
         host::{Attributes, Host},
         profile::Profile,
     },
-    kube::{Cell, Discovery, Facts, LabelSelector, Operation, Pairs, Resource},
-    policy::{FailurePolicy, KindSelector, MatchCondition, MatchPolicy, Policy, ValidatingPolicy},
+    kube::{Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Requirement, Resource},
+    policy::{FailurePolicy, KindSelector, MatchCondition, MatchPolicy, Policy, Spanned, ValidatingPolicy},
     value::Value,
 };
 
@@ -34,6 +35,8 @@ pub struct Webhook {
     is_exact: bool,
     conditions: Option<Validator>,
     fails: bool,
+    /// The checksum of the selectors of a CEL policy that shares its webhook with others.
+    group: Option<String>,
 }
 
 /// What the API server does with a request that a webhook lists.
@@ -86,6 +89,7 @@ impl Webhook {
             is_exact: false,
             conditions: compile(conditions.iter()),
             fails,
+            group: None,
         }
     }
 
@@ -123,7 +127,33 @@ impl Webhook {
         }
     }
 
-    /// The webhook of a ValidatingPolicy: its resource rules, those of what is generated from it, and its object selector.
+    /// The webhooks of all ValidatingPolicies of a cluster. Those with different selectors cannot share one, and have a
+    /// checksum of them in their names.
+    pub fn of_validating_policies<'p>(policies: impl IntoIterator<Item = &'p ValidatingPolicy>) -> Vec<Self> {
+        let mut all: Vec<(bool, Self)> = policies
+            .into_iter()
+            .map(|policy| (policy.namespaced, Self::of_validating_policy(policy)))
+            .collect();
+        for namespaced in [false, true] {
+            let of_kind = |(is, _): &&(bool, Self)| *is == namespaced;
+            let mut groups: Vec<String> = all
+                .iter()
+                .filter(of_kind)
+                .filter_map(|(_, own)| own.group.clone())
+                .collect();
+            groups.sort();
+            groups.dedup();
+            if groups.len() > 1 {
+                for (_, webhook) in all.iter_mut().filter(|(is, _)| *is == namespaced) {
+                    let digits = webhook.group.as_deref().and_then(|group| group.get(..8));
+                    webhook.name.extend(digits.map(|digits| format!("-{digits}")));
+                }
+            }
+        }
+        all.into_iter().map(|(_, webhook)| webhook).collect()
+    }
+
+    /// The webhook of a ValidatingPolicy that is alone: its resource rules, those of what is generated from it, and its object selector.
     pub fn of_validating_policy(policy: &ValidatingPolicy) -> Self {
         let generated = autogen::variants(policy);
         let constraints = policy.spec.match_constraints.as_ref();
@@ -148,6 +178,7 @@ impl Webhook {
             let namespace = namespace.map(|namespace| format!("{}-", namespace.value));
             format!("{}{}", namespace.unwrap_or_default(), policy.metadata.name.value)
         });
+        let group = own.is_none().then(|| selectors(policy));
         let base = if policy.namespaced {
             "nvpol.validate.kyverno.svc"
         } else {
@@ -161,6 +192,7 @@ impl Webhook {
             name: name(base, fails, own.as_deref()),
             conditions: compile(offered),
             fails,
+            group,
             is_exact,
             listed: rules.map(|rule| Listed::Rule(rule.rule.clone())).collect(),
             object_selector: constraints
@@ -230,6 +262,56 @@ fn name(base: &str, fails: bool, own: Option<&str>) -> String {
     let failure = if fails { "fail" } else { "ignore" };
     let own = own.map(|own| format!("-finegrained-{own}"));
     format!("{base}-{failure}{}", own.unwrap_or_default())
+}
+
+/// The checksum of the selectors of a policy's webhook (`pkg/controllers/webhook/validating.go` `selectorKey`).
+fn selectors(policy: &ValidatingPolicy) -> String {
+    let constraints = policy.spec.match_constraints.as_ref();
+    let own = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+    let namespace = match own {
+        Some(namespace) => serde_json::json!({"matchLabels": {NAME_LABEL: namespace.value}}),
+        None => selector(constraints.and_then(|block| block.namespace_selector.as_ref())),
+    };
+    let object = selector(constraints.and_then(|block| block.object_selector.as_ref()));
+    let digest = Sha256::digest(serde_json::json!([namespace, object]).to_string());
+    let mut text = String::new();
+    for byte in digest {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// A selector as Go marshals it.
+fn selector(selector: Option<&Spanned<LabelSelector>>) -> serde_json::Value {
+    let Some(selector) = selector else {
+        return serde_json::Value::Null;
+    };
+    let (pairs, expressions): (Vec<&Requirement>, Vec<&Requirement>) = selector
+        .requirements()
+        .iter()
+        .partition(|requirement| requirement.is_pair);
+    let mut object = serde_json::Map::new();
+    let pairs: BTreeMap<&str, &str> = pairs
+        .into_iter()
+        .map(|pair| (pair.key.as_str(), pair.values.first().map_or("", String::as_str)))
+        .collect();
+    if !pairs.is_empty() {
+        object.insert("matchLabels".to_owned(), serde_json::json!(pairs));
+    }
+    let expressions: Vec<serde_json::Value> = expressions
+        .into_iter()
+        .map(|expression| {
+            let mut value = serde_json::json!({"key": expression.key, "operator": expression.word});
+            if !expression.values.is_empty() {
+                value["values"] = serde_json::json!(expression.values);
+            }
+            value
+        })
+        .collect();
+    if !expressions.is_empty() {
+        object.insert("matchExpressions".to_owned(), expressions.into());
+    }
+    object.into()
 }
 
 const DECLARATIONS: Declarations = Declarations {

@@ -10,6 +10,7 @@
 
 mod action;
 mod block;
+mod cluster;
 mod conditions;
 mod conflict;
 mod json;
@@ -18,6 +19,8 @@ mod references;
 mod variables;
 
 use std::{borrow::Cow, collections::BTreeSet};
+
+pub use cluster::{validate_exception, validate_in_cluster};
 
 use super::{MatchResources, Policy, PolicyKind, Rule, kind_selector::split_kind};
 use crate::yaml::{Items, Node, Number};

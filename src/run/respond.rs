@@ -9,7 +9,7 @@ use super::{
     surroundings::Surroundings,
 };
 use crate::{
-    diagnostic::{Code, Diagnostic},
+    diagnostic::{Code, Diagnostic, Severity},
     kube::{LabelSelector, Operation, Request},
     kyverno::{
         autogen,
@@ -21,7 +21,7 @@ use crate::{
         validating_policy::{Answer, CompiledValidatingPolicy},
         webhook::{Call, Webhook},
     },
-    policy::{MatchConstraints, Mode, Rule, Spanned, validate},
+    policy::{MatchConstraints, Mode, Rule, Spanned, validate, validate_exception, validate_in_cluster},
     suite::{Named, OldObject, Resource, Suite},
     value::Document,
 };
@@ -228,7 +228,7 @@ impl Asking<'_> {
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
 pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
     let mut responses = Responses::default();
-    let policies = compile(suite, &mut responses);
+    let policies = compile(suite, settings, &mut responses);
     let surroundings = Surroundings::new(suite, settings);
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let asking = Asking {
@@ -388,7 +388,7 @@ fn keys(suite: &Suite) -> Vec<Key> {
     keys
 }
 
-fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
+fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Policies {
     let loaded = &suite.policies;
     let mut validating = Vec::new();
     for policy in &loaded.validating_policies {
@@ -434,7 +434,12 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
     for policy in &loaded.policies {
         let name = policy.metadata.name.value.clone();
         let rules = autogen::all_rules(policy);
-        if let Some(error) = validate(policy, &rules).error {
+        let checked = if settings.compat {
+            validate(policy, &rules)
+        } else {
+            validate_in_cluster(policy, &rules, &settings.discovery)
+        };
+        if let Some(error) = checked.error {
             let message = format!("policy `{name}` is refused: {error}");
             let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
             responses.diagnostics.push(diagnostic);
@@ -452,14 +457,21 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
     responses.policies = names.map(str::to_owned).collect();
     responses.policies.sort();
     responses.policies.dedup();
+    let mut exceptions = Vec::new();
+    for exception in &suite.exceptions.exceptions {
+        let refusal = validate_exception(exception).filter(|_| !settings.compat);
+        if let Some(error) = refusal {
+            let name = &exception.metadata.name;
+            let message = format!("exception `{}` is refused: {error}", name.value);
+            let diagnostic = Diagnostic::at(Code::PolicyRefused, name.span, message);
+            responses.diagnostics.push(diagnostic.with_severity(Severity::Warning));
+        } else {
+            exceptions.push(CompiledException::new(exception));
+        }
+    }
     Policies {
         classic,
-        exceptions: suite
-            .exceptions
-            .exceptions
-            .iter()
-            .map(|exception| CompiledException::new(exception))
-            .collect(),
+        exceptions,
         validating,
     }
 }

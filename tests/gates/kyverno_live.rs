@@ -17,7 +17,7 @@ use kyvtest::{
         validating_policy::{Answer, CompiledValidatingPolicy},
         webhook::{Call, Webhook},
     },
-    policy::{Loaded, Purpose, validate},
+    policy::{Loaded, Purpose, validate_exception, validate_in_cluster},
     value::Document,
     verdict::Status,
 };
@@ -122,7 +122,11 @@ fn load(policies: &[Value], exceptions: &[Value]) -> Result<Loaded, String> {
 fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Decided, String> {
     let Cluster { world, discovery, .. } = *cluster;
     let loaded = load(cluster.policies, cluster.exceptions)?;
-    let compiled: Vec<CompiledException> = loaded.exceptions.iter().map(|e| CompiledException::new(e)).collect();
+    let accepted = loaded
+        .exceptions
+        .iter()
+        .filter(|exception| validate_exception(exception).is_none());
+    let compiled: Vec<CompiledException> = accepted.map(|exception| CompiledException::new(exception)).collect();
     let mut answers = Vec::new();
     let mut refusal = None;
     let judged = cluster
@@ -148,11 +152,11 @@ fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Decided, String> {
             response,
         }));
     }
-    for policy in loaded.validating_policies.iter() {
+    let webhooks = Webhook::of_validating_policies(loaded.validating_policies.iter().map(|policy| &**policy));
+    for (policy, webhook) in loaded.validating_policies.iter().zip(&webhooks) {
         let exceptions = loaded.cel_exceptions.iter().map(|exception| &**exception);
         let all = CompiledValidatingPolicy::compile_all(policy, exceptions).map_err(|error| error.to_string())?;
-        let webhook = Webhook::of_validating_policy(policy);
-        let Some(delivered) = deliver(&webhook, request, world, discovery).filter(|_| judged) else {
+        let Some(delivered) = deliver(webhook, request, world, discovery).filter(|_| judged) else {
             continue;
         };
         let input = Input::new(&delivered, world, discovery, Lens::CLUSTER);
@@ -352,7 +356,7 @@ fn config(row: &Value) -> Config {
 }
 
 /// Rows without an answer: a policy or an exception is refused when it is created. The first line of the text counts.
-fn check_refused(row: &Value) -> Result<(), String> {
+fn check_refused(row: &Value, discovery: &Discovery) -> Result<(), String> {
     let refused = row["install"].as_array().into_iter().flatten();
     let Some(theirs) = refused
         .into_iter()
@@ -370,15 +374,23 @@ fn check_refused(row: &Value) -> Result<(), String> {
             let classic = loaded
                 .policies
                 .iter()
-                .filter_map(|policy| validate(policy, &autogen::all_rules(policy)).error);
+                .filter_map(|policy| validate_in_cluster(policy, &autogen::all_rules(policy), discovery).error);
             let cel = loaded.validating_policies.iter().filter_map(|policy| {
                 let exceptions = loaded.cel_exceptions.iter().map(|exception| &**exception);
                 let compiled = CompiledValidatingPolicy::compile_all(policy, exceptions);
-                compiled.err().map(|error| format!("[<nil>: Internal error: {error}"))
+                compiled.err().map(|error| error.to_string())
             });
             let said =
                 |text: String| format!("admission webhook \"validate-policy.kyverno.svc\" denied the request: {text}");
-            classic.chain(cel).next().map(said)
+            let exceptions = loaded
+                .exceptions
+                .iter()
+                .filter_map(|exception| validate_exception(exception));
+            let exception = exceptions
+                .into_iter()
+                .next()
+                .map(|text| format!("admission webhook \"kyverno-svc.kyverno.svc\" denied the request: {text}"));
+            exception.or_else(|| classic.chain(cel).next().map(said))
         }
     };
     let ours = ours.ok_or_else(|| format!("the policy is accepted; expected {theirs:?}"))?;
@@ -409,7 +421,7 @@ fn run_texts(rows: &[Value], name: &str, least: usize) {
         |row| text(row, "id").to_owned(),
         |row| {
             if row.get("observed").is_none() {
-                check_refused(row)
+                check_refused(row, &discovery)
             } else {
                 check_vector(row, &discovery, same_text)
             }
