@@ -43,5 +43,7 @@ pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
-pub use validate::{AdmissionChecked, Checked, FieldError, validate, validate_admission};
+pub use validate::{
+    AdmissionChecked, Checked, FieldError, validate, validate_admission, validate_exception, validate_in_cluster,
+};
 pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};

@@ -4,6 +4,7 @@
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
 pub mod compat;
+mod edit;
 pub mod expect;
 mod question;
 mod respond;
@@ -14,6 +15,7 @@ use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Severity, Span},
     kube::{Discovery, Operation},
+    kyverno::config::Config,
     suite::{ExpectedDivergence, Suite},
     verdict::{Effect, Status},
 };
@@ -31,6 +33,20 @@ pub struct Settings {
     pub discovery: Discovery,
     /// The clock of expressions that ask for it.
     pub now: Option<Timestamp>,
+    /// Which requests Kyverno judges; `kyverno test` judges all of them.
+    pub config: Config,
+}
+
+impl Settings {
+    /// A lens with everything else as a cluster has it: what Kubernetes serves, a bare configuration, no clock.
+    pub fn new(compat: bool) -> Self {
+        Self {
+            compat,
+            discovery: Discovery::kubernetes(),
+            now: None,
+            config: Config::bare(),
+        }
+    }
 }
 
 /// What became of a suite.
@@ -191,8 +207,14 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
     let mut diagnostics = suite.diagnostics.clone();
     let mut cases = Vec::new();
     let mut responses = Responses::default();
+    if settings.compat {
+        compat::reconsider(suite, &mut diagnostics);
+    }
     // Kyverno's own rules say which mistakes of a suite end it; ours are stricter, so only a usable suite is run.
-    if suite.test.is_some() && !suite.has_errors() {
+    let usable = diagnostics
+        .iter()
+        .all(|diagnostic| diagnostic.severity != Severity::Error);
+    if suite.test.is_some() && usable {
         responses = respond::respond(suite, settings);
         diagnostics.extend(responses.diagnostics.iter().cloned());
         cases = if settings.compat && responses.aborts {

@@ -9,7 +9,6 @@ use std::{
 };
 
 use kyvtest::{
-    kube::Discovery,
     kyverno::autogen,
     policy::{self, MatchResources},
     run::{Settings, SuiteRun, run},
@@ -43,11 +42,7 @@ fn suites() -> Vec<Suite> {
 }
 
 fn settings(compat: bool) -> Settings {
-    Settings {
-        compat,
-        discovery: Discovery::kubernetes(),
-        now: None,
-    }
+    Settings::new(compat)
 }
 
 fn is_green(run: &SuiteRun) -> bool {

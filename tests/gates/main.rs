@@ -20,6 +20,7 @@ mod kyverno_cli;
 mod kyverno_live;
 mod matching;
 mod policy_validate;
+mod probes;
 mod regex;
 mod suite;
 mod support;
