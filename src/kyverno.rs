@@ -2,7 +2,9 @@
 
 pub mod autogen;
 pub mod cel_rule;
+pub mod classic;
 pub mod classic_policy;
+pub mod config;
 pub mod constraints;
 pub mod exception;
 pub mod failure_action;
@@ -10,6 +12,7 @@ pub mod input;
 pub mod lens;
 pub mod matching;
 mod params;
+pub mod refusal;
 pub mod response;
 pub mod validating_policy;
 pub mod webhook;

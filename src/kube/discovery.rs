@@ -129,6 +129,11 @@ impl Resource {
     }
 }
 
+/// The two groups that events are served in.
+fn is_event_group(group: &str) -> bool {
+    matches!(group, "" | "events.k8s.io")
+}
+
 /// A table of resources.
 #[derive(Debug, Clone, Default)]
 pub struct Discovery {
@@ -373,6 +378,17 @@ impl Discovery {
     pub fn subresource(&self, kind: &GroupVersionKind, subresource: &str) -> Option<&Arc<Resource>> {
         self.pick(self.by_kind.get(&kind.kind), subresource)
             .find(|resource| resource.is(&kind.group, &kind.version))
+    }
+
+    /// The other names under which the objects of a resource are served: the other versions of its group, and for events
+    /// the other group (`pkg/kubeapiserver/default_storage_factory_builder.go` upstream).
+    pub fn equivalents<'s>(&'s self, resource: &'s Resource) -> impl Iterator<Item = &'s Arc<Resource>> {
+        let events = resource.plural == "events" && is_event_group(&resource.group);
+        self.pick(self.by_plural.get(&resource.plural), &resource.subresource)
+            .filter(move |other| {
+                let kin = other.group == resource.group || events && is_event_group(&other.group);
+                kin && !other.is(&resource.group, &resource.version)
+            })
     }
 
     /// A resource by its name.

@@ -7,11 +7,16 @@ use std::sync::Arc;
 
 use super::{
     decode::{Decoder, Style},
-    located::{Origin, Spanned, Text},
+    from_value::from_value,
+    located::{Origin, Spanned, Subtree, Text, place},
     match_constraints::MatchConstraints,
     parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
 };
-use crate::yaml::{Node, Tree};
+use crate::{
+    diagnostic::{Diagnostic, FileId},
+    value::Value,
+    yaml::{Node, Tree},
+};
 
 /// A ValidatingAdmissionPolicy.
 #[derive(Debug, Clone)]
@@ -34,6 +39,8 @@ pub struct ValidatingAdmissionPolicy {
     pub param_kind: Option<ParamKind>,
     /// What an evaluation error means, as written.
     pub failure_policy: Option<Text>,
+    /// The object as it was written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -53,6 +60,8 @@ pub struct ValidatingAdmissionPolicyBinding {
     pub match_resources: Option<MatchConstraints>,
     /// What a violation means, as written.
     pub validation_actions: Vec<Text>,
+    /// The object as it was written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -73,6 +82,7 @@ impl ValidatingAdmissionPolicy {
         node: Node<'t>,
         origin: Origin,
     ) -> Option<Self> {
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind", "status"]);
         let mut policy = Self {
@@ -85,6 +95,7 @@ impl ValidatingAdmissionPolicy {
             audit_annotations: Vec::new(),
             param_kind: None,
             failure_policy: None,
+            source,
             origin,
         };
         fields.optional("spec", |decoder, node| {
@@ -108,6 +119,14 @@ impl ValidatingAdmissionPolicy {
         fields.finish();
         Some(policy)
     }
+
+    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
+    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
+        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        from_value(value, |decoder, node, file| {
+            Self::decode(api_version, decoder, node, origin(node, file))
+        })
+    }
 }
 
 impl ValidatingAdmissionPolicyBinding {
@@ -127,6 +146,7 @@ impl ValidatingAdmissionPolicyBinding {
         origin: Origin,
     ) -> Option<Self> {
         let nowhere = Spanned::new(String::new(), origin.span);
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind"]);
         let mut binding = Self {
@@ -136,6 +156,7 @@ impl ValidatingAdmissionPolicyBinding {
             param_ref: None,
             match_resources: None,
             validation_actions: Vec::new(),
+            source,
             origin,
         };
         fields.optional("spec", |decoder, node| {
@@ -154,5 +175,22 @@ impl ValidatingAdmissionPolicyBinding {
         });
         fields.finish();
         Some(binding)
+    }
+
+    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
+    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
+        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        from_value(value, |decoder, node, file| {
+            Self::decode(api_version, decoder, node, origin(node, file))
+        })
+    }
+}
+
+/// A document that is a value on its own.
+fn origin(node: Node<'_>, file: FileId) -> Origin {
+    Origin {
+        file,
+        document: 0,
+        span: place(file, node.span()),
     }
 }

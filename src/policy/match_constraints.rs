@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use super::{
     decode::{Decoder, Style},
+    from_value::from_value,
     located::{Spanned, Text},
     selector::decode_selector,
 };
 use crate::{
-    diagnostic::{Diagnostic, FileId, Sources, Span},
+    diagnostic::{Diagnostic, FileId, Span},
     kube::{LabelSelector, ResourcePattern, RuleWithOperations, Scope},
     value::Value,
-    yaml::{self, Node, Tree},
+    yaml::{Node, Tree},
 };
 
 /// Whether a rule also means the other versions in which the same objects are served.
@@ -130,15 +131,6 @@ impl MatchConstraints {
 
     /// Reads a block from a value. Places of diagnostics refer to the value's JSON text.
     pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
-        let text = value.to_json();
-        let mut sources = Sources::new();
-        let file = sources.add("value", text.as_str());
-        match yaml::read_first(&text, yaml::Mode::Lax, &yaml::Limits::default()) {
-            Ok(tree) => {
-                let tree = Arc::new(tree);
-                Self::from_node(&tree, tree.root(), file)
-            }
-            Err(error) => (None, vec![Diagnostic::from_yaml(file, &error)]),
-        }
+        from_value(value, |decoder, node, _| Self::decode(decoder, node))
     }
 }

@@ -9,7 +9,9 @@
 //! `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
 
 mod action;
+mod admission;
 mod block;
+mod cluster;
 mod conditions;
 mod conflict;
 mod json;
@@ -17,7 +19,11 @@ mod overrides;
 mod references;
 mod variables;
 
+pub use admission::{AdmissionChecked, FieldError, validate_admission};
+
 use std::{borrow::Cow, collections::BTreeSet};
+
+pub use cluster::{validate_exception, validate_in_cluster};
 
 use super::{MatchResources, Policy, PolicyKind, Rule, autogen, kind_selector::split_kind};
 use crate::yaml::{Items, Node, Number};

@@ -6,13 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::registration::{Registered, Rule, sorted};
+use super::{
+    name,
+    registration::{Registered, Rule, sorted},
+};
 use crate::{
     kube::{Discovery, LabelSelector, Operation},
     kyverno::autogen,
     policy::{self, FailurePolicy, KindSelector, Policy, PolicyKind},
     yaml::{Items, Node, Number},
 };
+
+/// How the names begin.
+const BASE: &str = "validate.kyverno.svc";
 
 /// The time that a webhook gets, and the most that it may get, in seconds.
 const TIMEOUT: i64 = 10;
@@ -49,7 +55,7 @@ pub(super) fn webhooks(policies: &[&Policy], discovery: &Discovery) -> Vec<Regis
                 let word = word(is_ignore);
                 own.extend(registered(&entries, timeout).map(|webhook| {
                     Registered {
-                        name: format!("validate.kyverno.svc-{word}-finegrained-{}", key.replace('/', "-")),
+                        name: name(BASE, !is_ignore, Some(&key.replace('/', "-"))),
                         path: format!("/validate/{word}/finegrained/{key}"),
                         is_ignore,
                         match_conditions: conditions
@@ -70,7 +76,7 @@ pub(super) fn webhooks(policies: &[&Policy], discovery: &Discovery) -> Vec<Regis
     let shared = shared.into_iter().filter_map(|(is_ignore, entries, timeout)| {
         let word = word(is_ignore);
         registered(&entries, timeout).map(|webhook| Registered {
-            name: format!("validate.kyverno.svc-{word}"),
+            name: name(BASE, !is_ignore, None),
             path: format!("/validate/{word}"),
             is_ignore,
             ..webhook

@@ -3,18 +3,12 @@
 //!
 //! Upstream counterpart: `buildWebhookRules` of `pkg/controllers/webhook/validating.go` and `match_conditions.go` (1.19).
 
-use std::fmt::Write as _;
-
-use sha2::{Digest as _, Sha256};
-
-use super::registration::{Registered, Rule, sorted};
+use super::{
+    mentions_namespace, name, offloadable,
+    registration::{Registered, Rule, sorted},
+    selectors,
+};
 use crate::{
-    cel::{
-        admission::{Declarations, Environment, Expression, Returns},
-        ast::{Expr, ExprId},
-        profile::Profile,
-        syntax::parse,
-    },
     kube::{self, LabelSelector, ResourcePattern, Scope},
     kyverno::autogen::{self, Target, Variant},
     policy::{FailurePolicy, MatchCondition, MatchConstraints, MatchPolicy, ValidatingPolicy},
@@ -62,43 +56,14 @@ fn is_exact(policy: &ValidatingPolicy) -> bool {
 }
 
 fn is_fine(policy: &ValidatingPolicy) -> bool {
-    is_offloaded(&policy.spec.match_conditions) || is_exact(policy) || policy.spec.timeout_seconds.is_some()
-}
-
-/// Whether the API server can compile the conditions; all of them, or none is handed over.
-fn is_offloaded(conditions: &[MatchCondition]) -> bool {
-    let declarations = Declarations {
-        params: false,
-        authorizer: true,
-    };
-    let environment = Environment::new(Profile::kubernetes(), declarations, []);
-    !conditions.is_empty()
-        && conditions.iter().all(|condition| {
-            let text = condition.expression.text();
-            !mentions(text, "variables")
-                && Expression::compile(text, &environment, Returns::Bool, true)
-                    .error()
-                    .is_none()
-        })
-}
-
-/// Whether an expression mentions a variable; one that cannot be parsed may.
-fn mentions(expression: &str, variable: &str) -> bool {
-    let Ok(ast) = parse(expression, &Profile::kubernetes().syntax) else {
-        return true;
-    };
-    let mut all = (0..ast.len() as u32).map(ExprId);
-    all.any(|id| matches!(ast.expr(id), Expr::Ident(name) if &**name == variable))
+    !offloadable(&policy.spec.match_conditions).is_empty() || is_exact(policy) || policy.spec.timeout_seconds.is_some()
 }
 
 /// The conditions that the API server evaluates: it has no `namespaceObject` for them.
 fn offloaded(conditions: &[MatchCondition]) -> Vec<(String, String)> {
-    if !is_offloaded(conditions) {
-        return Vec::new();
-    }
-    let kept = conditions
+    let kept = offloadable(conditions)
         .iter()
-        .filter(|condition| !mentions(condition.expression.text(), "namespaceObject"));
+        .filter(|condition| !mentions_namespace(condition.expression.text()));
     kept.map(|condition| (condition.name.value.clone(), condition.expression.text().to_owned()))
         .collect()
 }
@@ -195,13 +160,12 @@ fn own(policy: &ValidatingPolicy, base: &str, root: &str) -> Registered {
         rules.extend(self::rules(policy.spec.match_constraints.as_ref()));
     }
     let is_ignore = ignores(policy);
-    let word = if is_ignore { "ignore" } else { "fail" };
-    let name = &policy.metadata.name.value;
+    let own = &policy.metadata.name.value;
     let namespace = policy.metadata.namespace.as_ref();
     let namespace = namespace.map(|text| format!("{}-", text.value)).unwrap_or_default();
     Registered {
-        name: format!("{base}-{word}-finegrained-{namespace}{name}"),
-        path: format!("{root}/{name}"),
+        name: name(base, !is_ignore, Some(&format!("{namespace}{own}"))),
+        path: format!("{root}/{own}"),
         is_ignore,
         rules,
         match_conditions: conditions,
@@ -219,7 +183,7 @@ type Group<'p> = (String, Vec<&'p ValidatingPolicy>);
 fn shared(policies: &[&ValidatingPolicy], base: &str, root: &str) -> Vec<Registered> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for policy in policies {
-        let key = digest(namespace_selector(policy).as_ref(), object_selector(policy).as_ref());
+        let key = selectors(policy);
         match groups.iter_mut().find(|(other, _)| *other == key) {
             Some((_, members)) => members.push(policy),
             None => groups.push((key, vec![policy])),
@@ -240,7 +204,6 @@ fn shared(policies: &[&ValidatingPolicy], base: &str, root: &str) -> Vec<Registe
             .collect();
         names.sort_unstable();
         for is_ignore in [false, true] {
-            let word = if is_ignore { "ignore" } else { "fail" };
             let mut rules = Vec::new();
             for policy in members.iter().filter(|policy| ignores(policy) == is_ignore) {
                 // Upstream forgets the generated ones of policies for one namespace.
@@ -258,7 +221,7 @@ fn shared(policies: &[&ValidatingPolicy], base: &str, root: &str) -> Vec<Registe
                 continue;
             };
             webhooks.push(Registered {
-                name: format!("{base}-{word}{suffix}"),
+                name: format!("{}{suffix}", name(base, !is_ignore, None)),
                 path: format!("{root}/{}", names.join("/")),
                 is_ignore,
                 rules,
@@ -269,57 +232,4 @@ fn shared(policies: &[&ValidatingPolicy], base: &str, root: &str) -> Vec<Registe
         }
     }
     webhooks
-}
-
-/// SHA-256 of both selectors as Go writes them.
-fn digest(namespace: Option<&LabelSelector>, object: Option<&LabelSelector>) -> String {
-    let text = format!("[{},{}]", go_json(namespace), go_json(object));
-    let mut out = String::new();
-    for byte in Sha256::digest(text.as_bytes()) {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
-}
-
-fn go_json(selector: Option<&LabelSelector>) -> String {
-    let Some(selector) = selector else {
-        return "null".to_owned();
-    };
-    let quote = |text: &str| serde_json::Value::from(text).to_string();
-    let (pairs, expressions): (Vec<_>, Vec<_>) = selector.requirements().iter().partition(|item| item.is_pair);
-    let mut parts = Vec::new();
-    if !pairs.is_empty() {
-        let mut pairs: Vec<String> = pairs
-            .iter()
-            .map(|pair| {
-                format!(
-                    "{}:{}",
-                    quote(&pair.key),
-                    quote(pair.values.first().map_or("", String::as_str))
-                )
-            })
-            .collect();
-        pairs.sort_unstable();
-        parts.push(format!("\"matchLabels\":{{{}}}", pairs.join(",")));
-    }
-    if !expressions.is_empty() {
-        let expressions: Vec<String> = expressions
-            .iter()
-            .map(|item| {
-                let values: Vec<String> = item.values.iter().map(|value| quote(value)).collect();
-                let values = if values.is_empty() {
-                    String::new()
-                } else {
-                    format!(",\"values\":[{}]", values.join(","))
-                };
-                format!(
-                    "{{\"key\":{},\"operator\":{}{values}}}",
-                    quote(&item.key),
-                    quote(&item.word)
-                )
-            })
-            .collect();
-        parts.push(format!("\"matchExpressions\":[{}]", expressions.join(",")));
-    }
-    format!("{{{}}}", parts.join(","))
 }
