@@ -12,6 +12,7 @@ pub mod diagnostic;
 pub mod jmespath;
 pub mod kube;
 pub mod kyverno;
+pub mod pair;
 pub mod policy;
 pub mod regex;
 pub mod report;

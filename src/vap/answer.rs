@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The reason of a refusal that names none.
-const INVALID: &str = "Invalid";
+pub const INVALID: &str = "Invalid";
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
