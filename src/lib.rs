@@ -9,6 +9,7 @@ pub mod cli;
 pub mod compare;
 pub mod convert;
 pub mod diagnostic;
+pub mod eval;
 pub mod jmespath;
 pub mod kube;
 pub mod kyverno;

@@ -10,7 +10,7 @@ use crate::{
     cel::{host::Host, time::Timestamp},
     compare::{self, Divergence, Suspect, Tendency},
     convert::{
-        self, Conversion, Exceptions, Options, Outcome, RefusalCode, Source,
+        self, Conversion, Exceptions, Generated, Options, Outcome, RefusalCode, Source,
         hazard::{Direction, Hazard},
     },
     kube::{Discovery, Request, World},
@@ -169,6 +169,14 @@ impl Pair {
         Some((native.policies[0].name(), native.bindings.first().map_or("", vap::Binding::name)))
     }
 
+    /// The objects that stand for the policy, where the API server takes them.
+    pub fn generated(&self) -> Option<&Generated> {
+        match (&self.native, &self.conversion.outcome) {
+            (Ok(_), Outcome::Generated(generated)) => Some(generated),
+            _ => None,
+        }
+    }
+
     /// Whether the two are compared without policies for pod controllers.
     pub fn without_autogen(&self) -> bool {
         self.compared.is_some()
@@ -301,6 +309,13 @@ impl Native {
 
     fn decide(&self, request: &Request, world: &World, discovery: &Discovery, host: &dyn Host) -> NativeVerdict {
         let answer = vap::decide(&self.policies, &self.bindings, request, world, discovery, host);
+        NativeVerdict::of(answer)
+    }
+}
+
+impl NativeVerdict {
+    /// An answer with the verdict that it comes to.
+    pub fn of(answer: vap::Answer) -> Self {
         let verdicts = answer.verdicts.iter().map(|said| said.verdict.clone()).collect();
         let mut verdict = Verdict::strongest(verdicts);
         verdict.status = answer.status;
@@ -310,6 +325,6 @@ impl Native {
         } else if answer.allowed && answer.warnings.len() > 1 {
             verdict.message = answer.warnings.join("; ");
         }
-        NativeVerdict { verdict, answer }
+        Self { verdict, answer }
     }
 }

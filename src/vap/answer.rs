@@ -65,6 +65,14 @@ pub struct PolicyVerdict {
     pub verdict: Verdict,
 }
 
+/// What a server answers that carries a request out.
+pub const fn admitted_code(operation: Operation) -> u16 {
+    match operation {
+        Operation::Create => 201,
+        Operation::Update | Operation::Delete | Operation::Connect => 200,
+    }
+}
+
 /// One refusal of a policy.
 #[derive(Debug, Clone)]
 pub(super) struct Denial {
