@@ -14,6 +14,7 @@ mod classic_pod_security;
 mod classic_variables;
 mod conformance;
 mod convert;
+mod eval;
 mod jmespath;
 mod kyverno;
 mod kyverno_cli;
