@@ -6,6 +6,7 @@
 mod cel;
 mod color;
 mod completions;
+mod convert;
 mod crash;
 mod exit;
 mod explain;
@@ -58,6 +59,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Convert(convert::Args),
     Cel(cel::Args),
     Explain(explain::Args),
     Completions(completions::Args),
@@ -68,6 +70,7 @@ impl Command {
     fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self {
             Self::Run(args) => args.run(output),
+            Self::Convert(args) => args.run(output),
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
             Self::Completions(args) => args.run(output),

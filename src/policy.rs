@@ -8,8 +8,8 @@
 //! are recognised only.
 
 mod admission;
-pub mod autogen;
 mod anchor;
+pub mod autogen;
 mod classic;
 mod classic_parts;
 pub(crate) mod decode;
@@ -39,6 +39,7 @@ pub(crate) use located::place;
 pub use located::{Expression, Origin, Spanned, Subtree, Text};
 pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule};
 pub use match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter};
+pub use match_write::write_selector;
 pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,

@@ -17,7 +17,6 @@ use super::{
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Sources},
-    kube::Discovery,
     kyverno::config::Config,
     report::{human, json, junit},
     run::{self, Settings, SuiteRun},
@@ -246,38 +245,12 @@ impl Args {
 
     fn settings(&self) -> Result<Settings, Failure> {
         let mut sources = Sources::new();
-        let mut discovery = match &self.discovery {
-            None => Discovery::kubernetes(),
-            Some(path) => {
-                let file = input::read(path, &mut sources)?;
-                let text = sources.text(file).cloned().unwrap_or_default();
-                match Discovery::from_tsv(&text, file) {
-                    Ok(discovery) => discovery,
-                    Err(problems) => return Err(Failure::Input(problems, sources)),
-                }
-            }
-        };
-        for path in &self.crds {
-            for document in input::read_values(path, &mut sources).map_err(|problems| {
-                let sources = std::mem::take(&mut sources);
-                Failure::Input(problems, sources)
-            })? {
-                discovery
-                    .add_crd(document.root())
-                    .map_err(|problem| Diagnostic::new(Code::BadValue, format!("`{}`: {problem}", path.display())))?;
-            }
-        }
-        let now = self.now.as_deref().map(|text| {
-            Timestamp::parse(text).ok_or_else(|| {
-                Diagnostic::new(Code::CommandLine, format!("`{text}` is no time"))
-                    .with_help("write it in RFC 3339: `2026-11-16T00:00:00Z`")
-            })
-        });
+        let discovery = input::cluster(self.discovery.as_deref(), &self.crds)?;
         Ok(Settings {
             config: self.kyverno_config(&mut sources)?,
             compat: self.compat,
             discovery,
-            now: now.transpose()?,
+            now: self.now.as_deref().map(input::time).transpose()?,
         })
     }
 }

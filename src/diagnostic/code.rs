@@ -21,17 +21,20 @@ pub enum Group {
     Conversion,
     /// `KT5`: something was never tried.
     Coverage,
+    /// `KT6`: native policies, and what the API server says of them.
+    Native,
 }
 
 impl Group {
     /// Every group, in the order of the digits.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Input,
         Self::Policy,
         Self::Expectation,
         Self::Divergence,
         Self::Conversion,
         Self::Coverage,
+        Self::Native,
     ];
 
     /// The word that a user sees.
@@ -43,6 +46,7 @@ impl Group {
             Self::Divergence => "divergence",
             Self::Conversion => "conversion",
             Self::Coverage => "coverage",
+            Self::Native => "native",
         }
     }
 }
@@ -143,6 +147,14 @@ codes! {
     UpstreamCrash = "KT511", Coverage, Error, "suite on which `kyverno test` crashes";
     UnsupportedRule = "KT520", Coverage, Warning, "rule that is not decided";
     UnsupportedKind = "KT521", Coverage, Warning, "policy of a kind that is not decided";
+    NotConverted = "KT620", Native, Error, "policy that Kyverno does not convert";
+    ConversionDrops = "KT621", Native, Warning, "part of a policy that conversion drops";
+    ConversionWidens = "KT622", Native, Warning, "generated policy that judges more";
+    ConversionNarrows = "KT623", Native, Warning, "generated policy that judges less";
+    ConversionMaps = "KT624", Native, Note, "part of a policy that is converted and reads differently";
+    NativeInvalid = "KT625", Native, Warning, "generated policy that the API server refuses";
+    ConversionDiffers = "KT626", Native, Warning, "generated policy that differs from its origin";
+    NothingToConvert = "KT627", Native, Error, "no policy to convert";
 }
 
 impl fmt::Display for Code {

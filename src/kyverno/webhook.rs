@@ -9,6 +9,10 @@
 //!
 //! Known deviation: a conversion changes the version and nothing else.
 
+mod classic;
+mod registration;
+mod validating;
+
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use sha2::{Digest as _, Sha256};
@@ -17,14 +21,18 @@ use super::{autogen, input::Input, matching::kind_matches};
 use crate::{
     cel::{
         admission::{Decision, Declarations, Environment, Expression, Inputs, Outcome, Parts, Returns, Validator},
+        ast::{Expr, ExprId},
         context::Scratch,
         host::{Attributes, Host},
         profile::Profile,
+        syntax::parse,
     },
     kube::{Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Requirement, Resource},
     policy::{FailurePolicy, KindSelector, MatchCondition, MatchPolicy, Policy, Spanned, ValidatingPolicy},
     value::Value,
 };
+
+pub use registration::configuration;
 
 /// The webhook of one policy.
 #[derive(Debug)]
@@ -173,7 +181,7 @@ impl Webhook {
         let is_exact = constraints
             .and_then(|block| block.match_policy.as_ref())
             .is_some_and(|word| word.value == MatchPolicy::Exact);
-        let valid: Vec<&MatchCondition> = policy.spec.match_conditions.iter().filter(|c| is_valid(c)).collect();
+        let valid = offloadable(&policy.spec.match_conditions);
         let own = (!valid.is_empty() || is_exact || policy.spec.timeout_seconds.is_some()).then(|| {
             let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
             let namespace = namespace.map(|namespace| format!("{}-", namespace.value));
@@ -187,8 +195,8 @@ impl Webhook {
         };
         // The API server knows no namespace here, so conditions about it are left to Kyverno.
         let offered = valid
-            .into_iter()
-            .filter(|c| !c.expression.text().contains("namespaceObject"));
+            .iter()
+            .filter(|condition| !mentions_namespace(condition.expression.text()));
         Self {
             name: name(base, fails, own.as_deref()),
             conditions: compile(offered),
@@ -270,7 +278,9 @@ fn selectors(policy: &ValidatingPolicy) -> String {
     let constraints = policy.spec.match_constraints.as_ref();
     let own = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
     let namespace = match own {
-        Some(namespace) => serde_json::json!({"matchLabels": {NAME_LABEL: namespace.value}}),
+        Some(namespace) => serde_json::json!({
+            "matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": [namespace.value]}]
+        }),
         None => selector(constraints.and_then(|block| block.namespace_selector.as_ref())),
     };
     let object = selector(constraints.and_then(|block| block.object_selector.as_ref()));
@@ -334,13 +344,29 @@ fn compile<'p>(conditions: impl Iterator<Item = &'p MatchCondition>) -> Option<V
     })
 }
 
-/// Whether the API server can evaluate a condition: it does not know Kyverno's functions.
-fn is_valid(condition: &MatchCondition) -> bool {
+/// The conditions, if the API server can evaluate them all: it does not know Kyverno's functions. One that it cannot
+/// evaluate keeps all of them with Kyverno.
+fn offloadable(conditions: &[MatchCondition]) -> &[MatchCondition] {
     let environment = Environment::new(Profile::kubernetes(), DECLARATIONS, []);
-    let text = condition.expression.text();
-    Expression::compile(text, &environment, Returns::Bool, true)
-        .flaw()
-        .is_none()
+    let is_valid = |condition: &MatchCondition| {
+        let text = condition.expression.text();
+        let compiled = Expression::compile(text, &environment, Returns::Bool, true);
+        compiled.flaw().is_none()
+    };
+    if conditions.iter().all(is_valid) {
+        conditions
+    } else {
+        &[]
+    }
+}
+
+/// Whether an expression mentions `namespaceObject`; one that cannot be parsed may.
+fn mentions_namespace(expression: &str) -> bool {
+    let Ok(ast) = parse(expression, &Profile::kubernetes().syntax) else {
+        return true;
+    };
+    let mut all = (0..ast.len() as u32).map(ExprId);
+    all.any(|id| matches!(ast.expr(id), Expr::Ident(name) if &**name == "namespaceObject"))
 }
 
 /// Whether a kind selector lists a resource. Pods bring their ephemeral containers with them.
