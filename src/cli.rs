@@ -14,6 +14,7 @@ mod man;
 mod output;
 mod report_file;
 mod run;
+mod schema;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -60,6 +61,7 @@ enum Command {
     Run(run::Args),
     Cel(cel::Args),
     Explain(explain::Args),
+    Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -70,6 +72,7 @@ impl Command {
             Self::Run(args) => args.run(output),
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
+            Self::Schema(args) => args.run(output),
             Self::Completions(args) => args.run(output),
             Self::Man(args) => args.run(output),
         }
