@@ -1,7 +1,9 @@
 //! What Kyverno 1.19 decides.
 
+pub mod admission;
 pub mod autogen;
 pub mod cel_rule;
+pub mod classic;
 pub mod classic_policy;
 pub mod config;
 pub mod constraints;

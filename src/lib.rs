@@ -6,9 +6,13 @@
 
 pub mod cel;
 pub mod cli;
+pub mod compare;
+pub mod convert;
 pub mod diagnostic;
+pub mod jmespath;
 pub mod kube;
 pub mod kyverno;
+pub mod pair;
 pub mod policy;
 pub mod regex;
 pub mod report;
@@ -16,5 +20,6 @@ pub mod run;
 pub mod suite;
 pub mod text;
 pub mod value;
+pub mod vap;
 pub mod verdict;
 pub mod yaml;

@@ -20,7 +20,7 @@ use crate::{
     verdict::{Effect, Status},
 };
 
-pub use crate::suite::DivergenceClass;
+pub use crate::{compare::Divergence, verdict::DivergenceClass};
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
 
@@ -139,17 +139,6 @@ pub struct NativeAnswer {
     pub policy: String,
     /// The binding's name.
     pub binding: String,
-}
-
-/// A difference between the engines.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Divergence {
-    /// Its class.
-    pub class: DivergenceClass,
-    /// The code of its cause.
-    pub code: Option<String>,
-    /// The first cause.
-    pub cause: String,
 }
 
 /// What an engine answered.

@@ -303,6 +303,23 @@ pub enum ValidationAction {
     Audit,
 }
 
+impl ValidationAction {
+    /// The word in policies.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "Deny",
+            Self::Warn => "Warn",
+            Self::Audit => "Audit",
+        }
+    }
+
+    /// Reads the word of a policy.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let action = VALIDATION_ACTIONS.iter().find(|(word, _)| *word == text);
+        action.map(|(_, action)| *action)
+    }
+}
+
 pub(crate) const VALIDATION_ACTIONS: [(&str, ValidationAction); 3] = [
     ("Deny", ValidationAction::Deny),
     ("Warn", ValidationAction::Warn),
@@ -329,6 +346,11 @@ const OPERATORS: [&str; 14] = [
 
 /// Conditions with variables as the newer schemas have them: checked, and kept as they are.
 pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
+    conditions_with(decoder, node, false)
+}
+
+/// The same, with other fields beside `any` and `all` where the schema lets them stand.
+pub(crate) fn conditions_with<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, others: bool) -> Option<Subtree> {
     let words = OPERATORS.map(|word| (word, ()));
     let mut fields = decoder.fields(node)?;
     for name in ["any", "all"] {
@@ -341,7 +363,9 @@ pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Optio
             Some(())
         });
     }
-    fields.finish();
+    if !others {
+        fields.finish();
+    }
     decoder.subtree(node)
 }
 

@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 
 use super::variables::walk;
 use crate::{
+    policy::Anchor,
     regex::Regex,
+    text::path::join,
     yaml::{Kind, Node},
 };
 
@@ -68,21 +70,6 @@ fn follow(rule: Node<'_>, reference: &str, path: &str) -> Result<(), String> {
     }
 }
 
-/// Go's `path.Join`.
-fn join(base: &str, path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in base.split('/').chain(path.split('/')) {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
-}
-
 /// What a reference leads to.
 enum Found {
     Text,
@@ -114,10 +101,5 @@ fn find(node: Node<'_>, path: &str, target: &str) -> Option<Found> {
 
 /// `key` for `(key)`, `=(key)`, `X(key)` and the like.
 fn without_anchor(key: &str) -> &str {
-    let inner = key.strip_prefix(['+', '<', '=', 'X', '^']).unwrap_or(key);
-    inner
-        .strip_prefix('(')
-        .and_then(|inner| inner.strip_suffix(')'))
-        .filter(|inner| !inner.is_empty())
-        .unwrap_or(key)
+    Anchor::parse(key).map_or(key, |anchor| anchor.key)
 }
