@@ -15,6 +15,7 @@ mod man;
 mod output;
 mod report_file;
 mod run;
+mod schema;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -62,6 +63,7 @@ enum Command {
     Convert(convert::Args),
     Cel(cel::Args),
     Explain(explain::Args),
+    Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -73,6 +75,7 @@ impl Command {
             Self::Convert(args) => args.run(output),
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
+            Self::Schema(args) => args.run(output),
             Self::Completions(args) => args.run(output),
             Self::Man(args) => args.run(output),
         }

@@ -166,7 +166,10 @@ impl Pair {
     /// The names of the native policy and its first binding.
     pub fn names(&self) -> Option<(&str, &str)> {
         let native = self.native.as_ref().ok()?;
-        Some((native.policies[0].name(), native.bindings.first().map_or("", vap::Binding::name)))
+        Some((
+            native.policies[0].name(),
+            native.bindings.first().map_or("", vap::Binding::name),
+        ))
     }
 
     /// The objects that stand for the policy, where the API server takes them.
@@ -286,8 +289,8 @@ impl Native {
                 });
             }
         };
-        let documents = std::iter::once(&generated.vap.document)
-            .chain(generated.bindings.iter().map(|binding| &binding.document));
+        let documents =
+            std::iter::once(&generated.vap.document).chain(generated.bindings.iter().map(|binding| &binding.document));
         for document in documents {
             let checked = validate_admission(document.root());
             if !checked.errors.is_empty() {

@@ -191,7 +191,9 @@ impl Verdict {
         let effect = verdicts.iter().map(|verdict| verdict.effect).max();
         let effect = effect.unwrap_or(Effect::Admit);
         let with_effect = || verdicts.iter().filter(|verdict| verdict.effect == effect);
-        let status = with_effect().map(|verdict| verdict.status).max_by_key(|status| status.strength());
+        let status = with_effect()
+            .map(|verdict| verdict.status)
+            .max_by_key(|status| status.strength());
         let status = status.unwrap_or(Status::NoMatch);
         let mut texts: Vec<&str> = Vec::new();
         for verdict in with_effect().filter(|verdict| verdict.status == status) {

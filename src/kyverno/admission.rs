@@ -20,9 +20,7 @@ use super::{
 use crate::{
     cel::host::Host,
     kube::{Discovery, Request, World},
-    policy::{
-        CelPolicyException, Policy, PolicyException, ValidatingPolicy, ValidationAction, validate_exception,
-    },
+    policy::{CelPolicyException, Policy, PolicyException, ValidatingPolicy, ValidationAction, validate_exception},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
@@ -140,12 +138,14 @@ impl Controller {
                 let part = decided.unmatched.last().map_or(Part::Match, |(_, part)| *part);
                 review.silent.push((name.clone(), part));
             }
-            review.answers.extend(decided.rules.into_iter().map(|response| Answered {
-                webhook: webhook.name().to_owned(),
-                policy: name.clone(),
-                is_cel_policy: false,
-                response,
-            }));
+            review
+                .answers
+                .extend(decided.rules.into_iter().map(|response| Answered {
+                    webhook: webhook.name().to_owned(),
+                    policy: name.clone(),
+                    is_cel_policy: false,
+                    response,
+                }));
         }
         for Validating {
             name,

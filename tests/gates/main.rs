@@ -23,6 +23,7 @@ mod matching;
 mod policy_validate;
 mod probes;
 mod regex;
+mod run_binary;
 mod suite;
 mod support;
 mod text;
