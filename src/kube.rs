@@ -11,6 +11,7 @@ mod concrete;
 mod describe;
 mod discovery;
 mod facts;
+mod find;
 mod gvk;
 mod normalise;
 mod operation;

@@ -6,6 +6,7 @@
 
 pub mod cel;
 pub mod cli;
+pub mod convert;
 pub mod diagnostic;
 pub mod kube;
 pub mod kyverno;

@@ -9,6 +9,7 @@
 //! are recognised only.
 
 mod admission;
+pub mod autogen;
 mod classic;
 pub(crate) mod decode;
 mod exception;
@@ -40,5 +41,5 @@ pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
-pub use validate::{AdmissionChecked, Checked, FieldError, validate, validate_admission};
-pub use validating::{Autogen, Evaluation, Mode, ValidatingPolicy, ValidatingPolicySpec};
+pub use validate::{AdmissionChecked, Checked, FieldError, admission_diagnostics, validate, validate_admission};
+pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};

@@ -21,17 +21,20 @@ pub enum Group {
     Conversion,
     /// `KT5`: something was never tried.
     Coverage,
+    /// `KT6`: native policies, and what the API server says of them.
+    Native,
 }
 
 impl Group {
     /// Every group, in the order of the digits.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Input,
         Self::Policy,
         Self::Expectation,
         Self::Divergence,
         Self::Conversion,
         Self::Coverage,
+        Self::Native,
     ];
 
     /// The word that a user sees.
@@ -43,6 +46,7 @@ impl Group {
             Self::Divergence => "divergence",
             Self::Conversion => "conversion",
             Self::Coverage => "coverage",
+            Self::Native => "native",
         }
     }
 }
@@ -129,6 +133,10 @@ codes! {
     MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
     EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
     VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule answered";
+    NativeRefused = "KT600", Native, Error, "native policy or binding that the API server refuses";
+    UnboundPolicy = "KT601", Native, Warning, "native policy without a binding";
+    DanglingBinding = "KT602", Native, Error, "binding without its policy";
+    UnknownParamKind = "KT603", Native, Error, "kind of parameters that nothing serves";
 }
 
 impl fmt::Display for Code {

@@ -108,6 +108,15 @@ impl Resource {
         GroupVersionResource::new(&*self.group, &*self.version, &*self.plural)
     }
 
+    /// The name by which rules list it: `deployments`, `deployments/scale`.
+    pub fn name(&self) -> String {
+        if self.subresource.is_empty() {
+            self.plural.clone()
+        } else {
+            format!("{}/{}", self.plural, self.subresource)
+        }
+    }
+
     /// Whether no native policy ever sees it: the review kinds (`exclusion.Excluded` upstream).
     pub fn is_vap_exempt(&self) -> bool {
         self.subresource.is_empty()

@@ -3,8 +3,10 @@
 //! Counterpart: `k8s.io/api/admissionregistration/v1`. Only the types of fields are checked here, as the schema does: what
 //! the API server refuses beyond that is the matter of static validation.
 
+use std::sync::Arc;
+
 use super::{
-    decode::Decoder,
+    decode::{Decoder, Style},
     from_value::from_value,
     located::{Origin, Spanned, Subtree, Text, place},
     match_constraints::MatchConstraints,
@@ -13,7 +15,7 @@ use super::{
 use crate::{
     diagnostic::{Diagnostic, FileId},
     value::Value,
-    yaml::Node,
+    yaml::{Node, Tree},
 };
 
 /// A ValidatingAdmissionPolicy.
@@ -65,6 +67,15 @@ pub struct ValidatingAdmissionPolicyBinding {
 }
 
 impl ValidatingAdmissionPolicy {
+    /// Reads an object that was made from a policy, at whose places its parts stand.
+    ///
+    /// What the API server refuses of it is static validation's to say, so what the decoder finds is left alone.
+    pub(crate) fn read(tree: Tree, origin: Origin) -> Option<Self> {
+        let tree = Arc::new(tree);
+        let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
+        Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
+    }
+
     pub(crate) fn decode<'t>(
         api_version: &str,
         decoder: &mut Decoder<'t>,
@@ -119,6 +130,15 @@ impl ValidatingAdmissionPolicy {
 }
 
 impl ValidatingAdmissionPolicyBinding {
+    /// Reads an object that was made from a policy, at whose places its parts stand.
+    ///
+    /// What the API server refuses of it is static validation's to say, so what the decoder finds is left alone.
+    pub(crate) fn read(tree: Tree, origin: Origin) -> Option<Self> {
+        let tree = Arc::new(tree);
+        let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
+        Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
+    }
+
     pub(crate) fn decode<'t>(
         api_version: &str,
         decoder: &mut Decoder<'t>,

@@ -100,6 +100,28 @@ impl MatchConstraints {
         Some(constraints)
     }
 
+    /// Whether it is about Pods of version 1 and nothing else, with no word on names or labels: only then rules for pod
+    /// controllers are made.
+    ///
+    /// kyverno: `CanAutoGen` of pkg/cel/autogen/support.go (1.19).
+    pub fn is_pods_only(&self) -> bool {
+        let [rule] = self.resource_rules.as_slice() else {
+            return false;
+        };
+        let (groups, versions) = (&rule.rule.api_groups, &rule.rule.api_versions);
+        let [resource] = rule.rule.resources.as_slice() else {
+            return false;
+        };
+        let selector = self.object_selector.as_ref().map(|selector| &selector.value);
+        selector.is_none_or(LabelSelector::is_empty)
+            && self.exclude_resource_rules.is_empty()
+            && rule.resource_names.is_empty()
+            && groups == &[""]
+            && versions == &["v1"]
+            && resource.resource == "pods"
+            && resource.subresource.is_empty()
+    }
+
     /// Reads a block that stands alone, with everything that is wrong with it.
     pub fn from_node(tree: &Arc<Tree>, node: Node<'_>, file: FileId) -> (Option<Self>, Vec<Diagnostic>) {
         let mut decoder = Decoder::new(tree, file, Style::Schema);

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Settings, surroundings::Surroundings};
 use crate::{
     diagnostic::{Code, Diagnostic},
-    kube::{LabelSelector, Operation},
+    kube::{LabelSelector, Operation, Request},
     kyverno::{
         autogen,
         classic_policy::CompiledPolicy,
@@ -15,8 +15,13 @@ use crate::{
         response::RuleResponse,
         validating_policy::{Answer, CompiledValidatingPolicy},
     },
-    policy::{MatchConstraints, Mode, Spanned},
+    policy::{
+        MatchConstraints, Mode, Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+        admission_diagnostics,
+    },
     suite::{Named, Resource, Suite},
+    vap::{self, offline},
+    verdict::{Status, Verdict},
 };
 
 /// Which resource an answer is about; of a payload only the name is set, to its path.
@@ -93,13 +98,15 @@ struct Policies {
     classic: Vec<CompiledPolicy>,
     exceptions: Vec<CompiledException>,
     validating: Vec<(CompiledValidatingPolicy, &'static str)>,
+    native: Vec<vap::CompiledPolicy>,
+    bindings: Vec<vap::Binding>,
 }
 
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
 pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
     let mut responses = Responses::default();
-    let policies = compile(suite, &mut responses);
     let surroundings = Surroundings::new(suite, settings);
+    let policies = compile(suite, settings, &surroundings, &mut responses);
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let mut runs: Vec<Option<Operation>> = vec![None];
     for row in suite.rows() {
@@ -147,6 +154,14 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                 };
                 answer(compiled.name(), kind, compiled.is_scored(), false, rules);
             }
+            for (name, verdict) in native(&policies, suite, resource, &request, &surroundings, settings) {
+                let rules = verdict.map(|verdict| {
+                    let mut rule = RuleResponse::new(name, verdict.status, verdict.message, verdict.trace);
+                    rule.effect = verdict.effect;
+                    rule
+                });
+                answer(name, NATIVE, true, false, rules.into_iter().collect());
+            }
         }
     }
     for payload in &suite.json_payloads {
@@ -175,7 +190,83 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
     responses
 }
 
-fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
+/// The kind of native policies.
+const NATIVE: &str = "ValidatingAdmissionPolicy";
+
+/// What each native policy says about a resource; `None` where it does not look at it.
+fn native<'p>(
+    policies: &'p Policies,
+    suite: &Suite,
+    resource: &Resource,
+    request: &Request,
+    surroundings: &Surroundings,
+    settings: &Settings,
+) -> Vec<(&'p str, Option<Verdict>)> {
+    let Policies { native, bindings, .. } = policies;
+    if native.is_empty() {
+        return Vec::new();
+    }
+    let Surroundings {
+        world,
+        discovery,
+        mocks,
+        ..
+    } = surroundings;
+    if settings.compat {
+        // Whatever operation is asked for, the command line creates the object.
+        let request = surroundings.request(suite, resource, Operation::Create);
+        let decide = |policy: &'p vap::CompiledPolicy| {
+            let verdict = offline::decide(policy, bindings, &request, world, suite.cluster.is_some());
+            (policy.name(), verdict)
+        };
+        return native.iter().map(decide).collect();
+    }
+    let answer = vap::decide(native, bindings, request, world, discovery, mocks);
+    let of_policy = |policy: &'p vap::CompiledPolicy| {
+        let verdict = answer.of_policy(policy.name());
+        (policy.name(), verdict.filter(|verdict| verdict.status != Status::NoMatch))
+    };
+    native.iter().map(of_policy).collect()
+}
+
+/// The native policies and bindings of a suite. In the default lens those that the API server refuses are refused here, too.
+fn compile_native(
+    suite: &Suite,
+    settings: &Settings,
+    surroundings: &Surroundings,
+    responses: &mut Responses,
+) -> (Vec<vap::CompiledPolicy>, Vec<vap::Binding>) {
+    let loaded = &suite.policies;
+    let bindings = || loaded.bindings.iter().map(|binding| &**binding);
+    let compiled_bindings = bindings().map(vap::Binding::new).collect();
+    if settings.compat {
+        let policies = loaded.vaps.iter().map(|policy| offline::compile(policy));
+        return (policies.collect(), compiled_bindings);
+    }
+    let policies: Vec<&ValidatingAdmissionPolicy> = loaded.vaps.iter().map(|policy| &**policy).collect();
+    let bindings: Vec<&ValidatingAdmissionPolicyBinding> = bindings().collect();
+    let diagnostics = vap::check(&policies, &bindings, &surroundings.discovery);
+    responses.diagnostics.extend(diagnostics);
+    let mut compiled = Vec::new();
+    for policy in policies {
+        let errors = admission_diagnostics(&policy.source);
+        match errors.into_iter().next() {
+            None => compiled.push(vap::CompiledPolicy::compile(policy)),
+            Some(first) => {
+                let name = policy.metadata.name.value.clone();
+                responses.refused.push((name, first.message));
+            }
+        }
+    }
+    (compiled, compiled_bindings)
+}
+
+fn compile(
+    suite: &Suite,
+    settings: &Settings,
+    surroundings: &Surroundings,
+    responses: &mut Responses,
+) -> Policies {
     let loaded = &suite.policies;
     let mut validating = Vec::new();
     for policy in &loaded.validating_policies {
@@ -206,11 +297,8 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
         .unsupported
         .iter()
         .map(|policy| (policy.name.clone(), policy.kind.clone()));
-    let vaps = loaded
-        .vaps
-        .iter()
-        .map(|vap| (vap.metadata.name.value.clone(), "ValidatingAdmissionPolicy".to_owned()));
-    responses.unsupported = kinds.chain(vaps).collect();
+    responses.unsupported = kinds.collect();
+    let (native, bindings) = compile_native(suite, settings, surroundings, responses);
     let rules = loaded.policies.iter().map(|policy| {
         let names = autogen::all_rules(policy)
             .iter()
@@ -228,6 +316,8 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
             .map(|exception| CompiledException::new(exception))
             .collect(),
         validating,
+        native,
+        bindings,
     }
 }
 

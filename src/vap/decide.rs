@@ -139,7 +139,7 @@ impl<'i> Dispatch<'i> {
         if bindings.is_empty() {
             return self.silent(policy, None, Status::NoMatch, Part::Binding);
         }
-        let params = params::served(policy.param_kind.as_ref(), self.input);
+        let params = params::served(policy.param_kind.as_ref(), self.input.discovery);
         if params == Served::Unreadable {
             return self.silent(policy, None, Status::NoMatch, Part::Params);
         }

@@ -5,7 +5,7 @@
 
 use super::{convert::convert, input::Input, policy::ParamRef};
 use crate::{
-    kube::{Atom, Facts, LabelSelector, Pairs, Resource, parse_api_version},
+    kube::{Atom, Discovery, Facts, LabelSelector, Pairs, Resource, parse_api_version},
     policy::ParamKind,
     value::{Document, Map, Value},
 };
@@ -24,7 +24,7 @@ pub(super) enum Served<'d> {
 }
 
 /// Finds the resource of a policy's parameters.
-pub(super) fn served<'d>(kind: Option<&ParamKind>, input: &'d Input<'_>) -> Served<'d> {
+pub(super) fn served<'d>(kind: Option<&ParamKind>, discovery: &'d Discovery) -> Served<'d> {
     let Some(kind) = kind else {
         return Served::None;
     };
@@ -32,7 +32,7 @@ pub(super) fn served<'d>(kind: Option<&ParamKind>, input: &'d Input<'_>) -> Serv
     if version.contains('/') {
         return Served::Unreadable;
     }
-    match input.discovery.by_kind(group, version, &kind.kind) {
+    match discovery.by_kind(group, version, &kind.kind) {
         Some(resource) => Served::As(resource),
         None => Served::Unknown(format!(
             "failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'",

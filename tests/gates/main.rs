@@ -9,6 +9,7 @@ mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
 mod conformance;
+mod convert;
 mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;

@@ -5,11 +5,13 @@
 //! differ. Known deviations: whether the author may read the parameters is not asked; `matchLabels` are looked at in the
 //! order in which they are written; `ownerReferences` and `managedFields` are not looked at.
 
+mod diagnose;
 mod expressions;
 mod field;
 mod rules;
 mod shape;
 
+pub use diagnose::admission_diagnostics;
 pub use field::FieldError;
 
 use self::{expressions::Compiler, field::Errors};
