@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use kyvtest::{
+    diagnostic::Code,
     kube::Discovery,
     run::{Settings, SuiteRun, run},
     suite::{self, BuiltInScopes, Disk, Options, Suite},
@@ -39,7 +40,7 @@ fn is_green(run: &SuiteRun) -> bool {
 #[test]
 fn all_are_green_under_both_lenses() {
     let suites = suites();
-    assert!(suites.len() >= 6, "the suites are found");
+    assert!(suites.len() >= 7, "the suites are found");
     for suite in &suites {
         for compat in [false, true] {
             let run = run(suite, &settings(compat));
@@ -81,6 +82,14 @@ fn every_rule_and_policy_is_needed() {
                 suite.path
             );
             suite.policies.validating_policies.insert(i, gone);
+        }
+        for i in 0..suite.policies.bindings.len() {
+            let gone = suite.policies.bindings.remove(i);
+            let name = gone.metadata.name.value.clone();
+            let run = run(suite, &settings(false));
+            assert!(!is_green(&run), "{} without binding {name}", suite.path);
+            assert!(run.diagnostics.iter().any(|d| d.code == Code::UnboundPolicy), "{name}");
+            suite.policies.bindings.insert(i, gone);
         }
     }
 }

@@ -122,9 +122,7 @@ impl Environment {
     /// The variables that cannot be compiled, by their place among those given.
     pub fn variable_flaws(&self) -> Vec<(usize, Flaw)> {
         let errors = self.composite.errors().iter();
-        errors
-            .map(|(place, error)| (*place, Flaw::from(error)))
-            .collect()
+        errors.map(|(place, error)| (*place, Flaw::from(error))).collect()
     }
 
     /// The environment for expressions that may ask the authorizer, if it is declared, or for those that may not.

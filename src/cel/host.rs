@@ -239,7 +239,9 @@ pub struct Authorizing<'h> {
 
 impl std::fmt::Debug for Authorizing<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authorizing").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("Authorizing")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 

@@ -194,12 +194,21 @@ mod tests {
             .collect();
         let groups = ["dev".to_owned()];
         let ask = |access: Access<'_>| {
-            let access = Access { user: "ann", groups: &groups, ..access };
+            let access = Access {
+                user: "ann",
+                groups: &groups,
+                ..access
+            };
             let answer = authorize(&bindings, &roles, &access);
             (answer.allowed, answer.reason)
         };
         let because = "RBAC: allowed by ClusterRoleBinding \"b\" of ClusterRole \"r\" to Group \"dev\"".to_owned();
-        let secret = |name| Access { verb: "get", resource: "secrets", name, ..Access::default() };
+        let secret = |name| Access {
+            verb: "get",
+            resource: "secrets",
+            name,
+            ..Access::default()
+        };
         assert_eq!(ask(secret("open")), (true, because.clone()));
         assert_eq!(ask(secret("")), (false, String::new()));
         let scale = Access {
@@ -211,12 +220,29 @@ mod tests {
             ..Access::default()
         };
         assert_eq!(ask(scale), (true, because));
-        let plain = Access { subresource: "", ..scale };
+        let plain = Access {
+            subresource: "",
+            ..scale
+        };
         let missing = "RBAC: role.rbac.authorization.k8s.io \"gone\" not found".to_owned();
         assert_eq!(ask(plain), (false, missing));
-        let path = |path| Access { verb: "get", path: Some(path), ..Access::default() };
+        let path = |path| Access {
+            verb: "get",
+            path: Some(path),
+            ..Access::default()
+        };
         assert!(ask(path("/healthz/etcd")).0 && !ask(path("/metrics")).0);
         let masters = [MASTERS.to_owned()];
-        assert!(authorize(&[], &[], &Access { groups: &masters, ..plain }).allowed);
+        assert!(
+            authorize(
+                &[],
+                &[],
+                &Access {
+                    groups: &masters,
+                    ..plain
+                }
+            )
+            .allowed
+        );
     }
 }

@@ -15,10 +15,7 @@ use crate::{
         response::RuleResponse,
         validating_policy::{Answer, CompiledValidatingPolicy},
     },
-    policy::{
-        MatchConstraints, Mode, Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-        admission_diagnostics,
-    },
+    policy::{MatchConstraints, Mode, Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     suite::{Named, Resource, Suite},
     vap::{self, offline},
     verdict::{Status, Verdict},
@@ -224,7 +221,10 @@ fn native<'p>(
     let answer = vap::decide(native, bindings, request, world, discovery, mocks);
     let of_policy = |policy: &'p vap::CompiledPolicy| {
         let verdict = answer.of_policy(policy.name());
-        (policy.name(), verdict.filter(|verdict| verdict.status != Status::NoMatch))
+        (
+            policy.name(),
+            verdict.filter(|verdict| verdict.status != Status::NoMatch),
+        )
     };
     native.iter().map(of_policy).collect()
 }
@@ -246,27 +246,28 @@ fn compile_native(
     let policies: Vec<&ValidatingAdmissionPolicy> = loaded.vaps.iter().map(|policy| &**policy).collect();
     let bindings: Vec<&ValidatingAdmissionPolicyBinding> = bindings().collect();
     let diagnostics = vap::check(&policies, &bindings, &surroundings.discovery);
-    responses.diagnostics.extend(diagnostics);
     let mut compiled = Vec::new();
     for policy in policies {
-        let errors = admission_diagnostics(&policy.source);
-        match errors.into_iter().next() {
+        let span = policy.source.span();
+        let refused = diagnostics.iter().find(|diagnostic| {
+            let within = diagnostic
+                .primary
+                .is_some_and(|place| place.file == span.file && span.start <= place.start && place.end <= span.end);
+            diagnostic.code == Code::NativeRefused && within
+        });
+        match refused {
             None => compiled.push(vap::CompiledPolicy::compile(policy)),
             Some(first) => {
                 let name = policy.metadata.name.value.clone();
-                responses.refused.push((name, first.message));
+                responses.refused.push((name, first.message.clone()));
             }
         }
     }
+    responses.diagnostics.extend(diagnostics);
     (compiled, compiled_bindings)
 }
 
-fn compile(
-    suite: &Suite,
-    settings: &Settings,
-    surroundings: &Surroundings,
-    responses: &mut Responses,
-) -> Policies {
+fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, responses: &mut Responses) -> Policies {
     let loaded = &suite.policies;
     let mut validating = Vec::new();
     for policy in &loaded.validating_policies {

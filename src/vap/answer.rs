@@ -98,7 +98,11 @@ impl Answer {
             allowed: true,
             status: Status::NoMatch,
             effect: Effect::Admit,
-            code: if request.operation == Operation::Create { 201 } else { 200 },
+            code: if request.operation == Operation::Create {
+                201
+            } else {
+                200
+            },
             reason: String::new(),
             message: String::new(),
             details: None,
@@ -116,7 +120,11 @@ impl Answer {
         let name = object_name(request);
         let dot = if resource.group.is_empty() { "" } else { "." };
         let shown = format!("{}{dot}{}", resource.plural, resource.group);
-        let reason = denial.reason.as_deref().filter(|reason| !reason.is_empty()).unwrap_or(INVALID);
+        let reason = denial
+            .reason
+            .as_deref()
+            .filter(|reason| !reason.is_empty())
+            .unwrap_or(INVALID);
         self.allowed = false;
         self.code = match reason {
             "Forbidden" => 403,
@@ -137,7 +145,9 @@ impl Answer {
     /// Takes the strongest of all verdicts.
     pub(super) fn summarise(&mut self) {
         let verdicts = || self.verdicts.iter().map(|verdict| &verdict.verdict);
-        let status = verdicts().map(|verdict| verdict.status).max_by_key(|&status| rank(status));
+        let status = verdicts()
+            .map(|verdict| verdict.status)
+            .max_by_key(|&status| rank(status));
         let effect = verdicts().map(|verdict| verdict.effect).max();
         self.status = status.unwrap_or(Status::NoMatch);
         self.effect = effect.unwrap_or(Effect::Admit);
@@ -148,9 +158,13 @@ impl Answer {
     pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
         let verdicts = || self.verdicts.iter().filter(|verdict| verdict.policy == policy);
         let effect = verdicts().map(|verdict| verdict.verdict.effect).max()?;
-        let status = verdicts().map(|verdict| verdict.verdict.status).max_by_key(|&status| rank(status))?;
+        let status = verdicts()
+            .map(|verdict| verdict.verdict.status)
+            .max_by_key(|&status| rank(status))?;
         let of_effect = || verdicts().filter(|verdict| verdict.verdict.effect == effect);
-        let first = of_effect().find(|verdict| verdict.verdict.status == status).or_else(|| of_effect().next())?;
+        let first = of_effect()
+            .find(|verdict| verdict.verdict.status == status)
+            .or_else(|| of_effect().next())?;
         Some(Verdict {
             status,
             ..first.verdict.clone()
@@ -204,5 +218,8 @@ fn object_name(request: &Request) -> String {
         let text = object.at(&["metadata", field]).and_then(Value::as_str);
         text.filter(|text| !text.is_empty())
     };
-    text("name").or_else(|| text("generateName")).unwrap_or("Unknown").to_owned()
+    text("name")
+        .or_else(|| text("generateName"))
+        .unwrap_or("Unknown")
+        .to_owned()
 }

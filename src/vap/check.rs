@@ -19,7 +19,10 @@ pub fn check(
         diagnostics.extend(admission_diagnostics(&policy.source));
         let name = &policy.metadata.name;
         if !bindings.iter().any(|binding| binding.policy_name.value == name.value) {
-            let message = format!("policy `{}` has no binding, so that the API server never asks it", name.value);
+            let message = format!(
+                "policy `{}` has no binding, so that the API server never asks it",
+                name.value
+            );
             diagnostics.push(Diagnostic::at(Code::UnboundPolicy, name.span, message));
         }
         if let Some(kind) = &policy.param_kind

@@ -57,7 +57,11 @@ fn renamed<'k>(key: &'k str, own: &GroupVersionKind, wanted: &GroupVersionKind) 
         return key;
     }
     let pair = EVENT_FIELDS.iter().find_map(|&(core, events)| {
-        let (from, to) = if wanted.group.is_empty() { (events, core) } else { (core, events) };
+        let (from, to) = if wanted.group.is_empty() {
+            (events, core)
+        } else {
+            (core, events)
+        };
         (from == key).then_some(to)
     });
     pair.unwrap_or(key)

@@ -57,8 +57,10 @@ pub fn decide(
         audit: Audit::default(),
         verdicts: Vec::new(),
     };
+    let bindings = by_name(bindings, Binding::name);
     for policy in by_name(policies, CompiledPolicy::name) {
-        dispatch.policy(policy, bindings);
+        let own = bindings.iter().copied().filter(|binding| binding.policy == policy.name);
+        dispatch.policy(policy, &own.collect::<Vec<_>>());
     }
     let Dispatch {
         denials,
@@ -72,7 +74,7 @@ pub fn decide(
     answer.verdicts = verdicts;
     answer.summarise();
     if let Some(first) = denials.first() {
-        answer.refuse(request, first);
+        answer.refuse(&input.request, first);
     }
     answer
 }
@@ -131,11 +133,7 @@ struct Dispatch<'i> {
 }
 
 impl<'i> Dispatch<'i> {
-    fn policy(&mut self, policy: &CompiledPolicy, bindings: &[Binding]) {
-        let bindings: Vec<&Binding> = by_name(bindings, Binding::name)
-            .into_iter()
-            .filter(|binding| binding.policy == policy.name)
-            .collect();
+    fn policy(&mut self, policy: &CompiledPolicy, bindings: &[&Binding]) {
         if bindings.is_empty() {
             return self.silent(policy, None, Status::NoMatch, Part::Binding);
         }
@@ -275,7 +273,9 @@ impl<'i> Dispatch<'i> {
             params: param.map_or(Value::Null, Document::root),
         };
         let attributes = self.input.attributes();
-        let outcome = policy.validator.validate(&inputs, &attributes, self.host, &Scratch::new());
+        let outcome = policy
+            .validator
+            .validate(&inputs, &attributes, self.host, &Scratch::new());
         let (decisions, annotations) = match outcome {
             Outcome::Unmatched(condition) => {
                 let verdict = Verdict {

@@ -177,7 +177,7 @@ impl<'u, F> Rules<'_, 'u, F> {
             let mut names = names.iter();
             return names.any(|name| self.facts.ask(Atom::Text(Text::GenerateName, Pattern::Prefix(name))));
         }
-        // The items of a collection delete have no name in their requests.
+        // The items of a collection delete have no name in their requests: a proof need not ask.
         if self.cell.collection {
             return names.iter().any(String::is_empty);
         }

@@ -24,7 +24,9 @@ use crate::{
         host::{Attributes, NoHost},
         profile::Profile,
     },
-    kube::{Concrete, Description, Namespace, Operation, Request, World, describe, namespace_object, parse_api_version},
+    kube::{
+        Concrete, Description, Namespace, Operation, Request, World, describe, namespace_object, parse_api_version,
+    },
     policy::{MatchConstraints, ValidatingAdmissionPolicy},
     value::{Builder, Document, Value},
     verdict::{Effect, Part, Status, Trace, Verdict},
@@ -71,7 +73,10 @@ pub fn decide(
     fake_cluster: bool,
 ) -> Option<Verdict> {
     let request = as_created(request);
-    let bindings: Vec<&Binding> = bindings.iter().filter(|binding| binding.policy == policy.name).collect();
+    let bindings: Vec<&Binding> = bindings
+        .iter()
+        .filter(|binding| binding.policy == policy.name)
+        .collect();
     let matcher = match (bindings.is_empty(), fake_cluster) {
         (true, _) => Matcher::Definition,
         (false, false) => Matcher::BindingOnly,
@@ -166,7 +171,11 @@ fn given_params(reference: &ParamRef, world: &World) -> Document {
     let mut params = world.params.iter();
     if let Some(selector) = &reference.selector {
         let found: Vec<&Document> = params.filter(|object| selected(selector, object)).collect();
-        return if found.is_empty() { Document::null() } else { list(&found) };
+        return if found.is_empty() {
+            Document::null()
+        } else {
+            list(&found)
+        };
     }
     let found = params.find(|object| {
         if reference.name.is_empty() {

@@ -3,6 +3,8 @@
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go` `CollectParams`. Several
 //! parameters come in the order of namespace and name, where upstream has none.
 
+use std::collections::BTreeSet;
+
 use super::{convert::convert, input::Input, policy::ParamRef};
 use crate::{
     kube::{Atom, Discovery, Facts, LabelSelector, Pairs, Resource, parse_api_version},
@@ -88,6 +90,7 @@ fn candidates(resource: &Resource, namespace: &str, input: &Input<'_>) -> Vec<Do
     let world = input.world;
     let wanted = &resource.object_kind;
     let mut found: Vec<Document> = Vec::new();
+    let mut names = BTreeSet::new();
     let namespaces = world.namespaces().map(|namespace| &namespace.object);
     for object in world.params.iter().chain(&world.objects).chain(namespaces) {
         let root = object.root();
@@ -96,7 +99,7 @@ fn candidates(resource: &Resource, namespace: &str, input: &Input<'_>) -> Vec<Do
         if group != wanted.group || text("kind") != wanted.kind || metadata(object, "namespace") != namespace {
             continue;
         }
-        if found.iter().any(|known| metadata(known, "name") == metadata(object, "name")) {
+        if !names.insert(metadata(object, "name")) {
             continue;
         }
         let mut given = resource.clone();

@@ -63,7 +63,11 @@ impl CompiledPolicy {
             validator: Validator::compile(profile, declarations, &parts(policy)),
             param_kind: policy.param_kind.clone(),
             failure_policy,
-            reasons: policy.validations.iter().map(|validation| reason(&validation.reason)).collect(),
+            reasons: policy
+                .validations
+                .iter()
+                .map(|validation| reason(&validation.reason))
+                .collect(),
         }
     }
 

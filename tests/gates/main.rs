@@ -13,6 +13,7 @@ mod convert;
 mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;
+mod kyverno_probes;
 mod matching;
 mod policy_validate;
 mod regex;

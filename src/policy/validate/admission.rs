@@ -14,6 +14,8 @@ mod shape;
 pub use diagnose::admission_diagnostics;
 pub use field::FieldError;
 
+use std::collections::BTreeSet;
+
 use self::{expressions::Compiler, field::Errors};
 use crate::{
     text::label::{Wording, dns1035_problems, key_problems, subdomain_problems},
@@ -106,7 +108,10 @@ fn items<'v>(value: Value<'v>, key: &str) -> Vec<Value<'v>> {
 /// The texts of a list; null is an empty one.
 fn texts<'v>(value: Value<'v>, key: &str) -> Vec<&'v str> {
     let items = items(value, key);
-    items.into_iter().map(|item| item.as_str().unwrap_or_default()).collect()
+    items
+        .into_iter()
+        .map(|item| item.as_str().unwrap_or_default())
+        .collect()
 }
 
 fn check_metadata(metadata: Value<'_>, errors: &mut Errors) {
@@ -273,10 +278,11 @@ fn check_param_ref(reference: Value<'_>, errors: &mut Errors) {
 
 fn check_actions(actions: &[&str], errors: &mut Errors) {
     let field = "spec.validationActions";
+    let mut seen = BTreeSet::new();
     for (i, action) in actions.iter().enumerate() {
         let field = format!("{field}[{i}]");
         errors.supported(&field, action, &["Audit", "Deny", "Warn"]);
-        if actions[..i].contains(action) {
+        if !seen.insert(*action) {
             errors.duplicate(&field, action);
         }
     }

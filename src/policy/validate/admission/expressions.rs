@@ -3,6 +3,8 @@
 //! New expressions may use what the release before also knew; between Kubernetes 1.35 and 1.36 nothing was added, so that
 //! they are compiled as they are run.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{field::Errors, items, present, text};
 use crate::{
     cel::{
@@ -24,8 +26,27 @@ const MAX_ANNOTATION: usize = 5 * 1024;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
 const RESERVED: [&str; 21] = [
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-    "loop", "package", "namespace", "return", "var", "void", "while",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 /// The environments of a policy's expressions.
@@ -77,13 +98,21 @@ impl<'v> Compiler<'v> {
             variables: false,
         };
         let environment = Environment::new(Profile::kubernetes(), declarations, []);
+        let mut names = BTreeSet::new();
         for (i, condition) in conditions.iter().enumerate() {
             let expression = text(*condition, "expression").trim();
             let field = format!("{path}[{i}].expression");
             if expression.is_empty() {
                 errors.required(&field, "");
             } else {
-                compile(&environment, expression, expression, (Returns::Bool, true), &field, errors);
+                compile(
+                    &environment,
+                    expression,
+                    expression,
+                    (Returns::Bool, true),
+                    &field,
+                    errors,
+                );
             }
             let name = text(*condition, "name");
             let field = format!("{path}[{i}].name");
@@ -94,13 +123,17 @@ impl<'v> Compiler<'v> {
             let mut problems = Vec::new();
             key_problems(name, Wording::LabelKey, &mut problems);
             errors.all_invalid(&field, name, &mut problems);
-            if conditions[..i].iter().any(|other| text(*other, "name") == name) {
+            if !names.insert(name) {
                 errors.duplicate(&field, name);
             }
         }
     }
 
     pub(super) fn check_variables(&mut self, errors: &mut Errors) {
+        let flaws = self.environment.variable_flaws().into_iter();
+        let flaws: BTreeMap<usize, Flaw> = flaws
+            .filter_map(|(place, flaw)| Some((*self.compiled.get(place)?, flaw)))
+            .collect();
         for (i, variable) in items(self.spec, "variables").into_iter().enumerate() {
             let path = format!("spec.variables[{i}]");
             let name = text(variable, "name");
@@ -116,9 +149,7 @@ impl<'v> Compiler<'v> {
                 errors.required(&field, "expression is not specified");
                 continue;
             }
-            let flaws = self.environment.variable_flaws();
-            let found = flaws.iter().find(|(place, _)| self.compiled.get(*place) == Some(&i));
-            if let Some((_, flaw)) = found {
+            if let Some(flaw) = flaws.get(&i) {
                 report(flaw, expression, &field, errors);
             }
         }
@@ -134,7 +165,14 @@ impl<'v> Compiler<'v> {
                 errors.required(&field("expression"), "expression is not specified");
             } else {
                 let (environment, field) = (&self.environment, field("expression"));
-                compile(environment, expression, expression, (Returns::Bool, true), &field, errors);
+                compile(
+                    environment,
+                    expression,
+                    expression,
+                    (Returns::Bool, true),
+                    &field,
+                    errors,
+                );
             }
             let expression = part("messageExpression");
             let name = field("messageExpression");
@@ -144,7 +182,14 @@ impl<'v> Compiler<'v> {
                 }
             } else {
                 let environment = &self.environment;
-                compile(environment, expression, expression, (Returns::String, false), &name, errors);
+                compile(
+                    environment,
+                    expression,
+                    expression,
+                    (Returns::String, false),
+                    &name,
+                    errors,
+                );
             }
             let message = part("message");
             if !message.is_empty() && message.trim().is_empty() {
@@ -169,6 +214,7 @@ impl<'v> Compiler<'v> {
             let detail = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
             errors.invalid_json(path, &json, &detail);
         }
+        let mut keys = BTreeSet::new();
         for (i, annotation) in annotations.iter().enumerate() {
             let key = text(*annotation, "key");
             let field = format!("{path}[{i}].key");
@@ -186,9 +232,16 @@ impl<'v> Compiler<'v> {
                 errors.required(&value, &detail);
             } else {
                 let environment = &self.environment;
-                compile(environment, expression, written, (Returns::StringOrNull, true), &value, errors);
+                compile(
+                    environment,
+                    expression,
+                    written,
+                    (Returns::StringOrNull, true),
+                    &value,
+                    errors,
+                );
             }
-            if annotations[..i].iter().any(|other| text(*other, "key") == key) {
+            if !keys.insert(key) {
                 errors.duplicate(&field, key);
             }
         }
@@ -197,7 +250,9 @@ impl<'v> Compiler<'v> {
 
 fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
-    chars.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
+    chars
+        .next()
+        .is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
         && chars.all(|c| c == '_' || c.is_ascii_alphanumeric())
         && !RESERVED.contains(&name)
 }

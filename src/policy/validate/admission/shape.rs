@@ -144,10 +144,7 @@ static PARAM_REF: Struct = Struct {
         field("name", STRING),
         field("namespace", STRING),
         field("selector", Shape::Struct(&SELECTOR)),
-        field(
-            "parameterNotFoundAction",
-            Shape::Text("v1.ParameterNotFoundActionType"),
-        ),
+        field("parameterNotFoundAction", Shape::Text("v1.ParameterNotFoundActionType")),
     ],
 };
 static BINDING_SPEC: Struct = Struct {
