@@ -260,21 +260,21 @@ fn generated(path: &Path) -> BTreeMap<PolicyKey, Generated> {
     let rows: Vec<Value> = jsonl(path);
     let rows = rows.into_iter().filter(|row| text(row, "set") == "corpus");
     let natives = rows.filter(|row| text(&row["vap"], "kind") == "ValidatingAdmissionPolicy");
-    natives
-        .map(|row| {
-            let (vap, object) = (row["vap"].clone(), row["binding"].clone());
-            let mut enforced = object.clone();
-            enforced["spec"]["validationActions"] = json!(["Deny"]);
-            let generated = Generated {
-                policy: policy(&vap).expect("a policy"),
-                bound: binding(&object).expect("a binding"),
-                enforced: binding(&enforced).expect("a binding"),
-                vap,
-                binding: object,
-            };
-            (policy_key(&row), generated)
-        })
-        .collect()
+    let mut generated = BTreeMap::new();
+    for row in natives {
+        let (vap, object) = (row["vap"].clone(), row["binding"].clone());
+        let mut enforced = object.clone();
+        enforced["spec"]["validationActions"] = json!(["Deny"]);
+        // A policy that was also generated with its exceptions was installed without them.
+        generated.entry(policy_key(&row)).or_insert_with(|| Generated {
+            policy: policy(&vap).expect("a policy"),
+            bound: binding(&object).expect("a binding"),
+            enforced: binding(&enforced).expect("a binding"),
+            vap,
+            binding: object,
+        });
+    }
+    generated
 }
 
 type Resources = BTreeMap<(String, u64), Value>;
@@ -374,7 +374,9 @@ fn verdicts() {
         let (policy, binding) = (std::slice::from_ref(&generated.policy), std::slice::from_ref(binding));
         let answer = decide(policy, binding, &request, &World::new(), &discovery, &NoHost);
         let got = (answer.allowed, answer.message.as_str());
-        let want = (row["allowed"] == true, text(row, "message"));
+        let allowed = row["allowed"] == true;
+        // Some of what was admitted was there already, which is no matter of policies.
+        let want = (allowed, if allowed { "" } else { text(row, "message") });
         if got != want {
             return Err(format!("want {want:?}, got {got:?}"));
         }
@@ -423,7 +425,14 @@ fn any_object_is_answered_or_refused() {
             places(&row[part], &format!("/{part}"), &mut all);
         }
         for (i, place) in all.iter().enumerate() {
-            let others = [Value::Null, json!(7), json!([]), json!(""), json!({"a": [{"b": null}]}), json!("*/*")];
+            let others = [
+                Value::Null,
+                json!(7),
+                json!([]),
+                json!(""),
+                json!({"a": [{"b": null}]}),
+                json!("*/*"),
+            ];
             let mut row = row.clone();
             row.as_object_mut().expect("a row").remove("seen");
             *row.pointer_mut(place).expect("a place") = others[i % others.len()].clone();

@@ -85,7 +85,8 @@ fn native_policies() {
         .collect();
     let mut runs: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
     for line in &lines {
-        runs.entry(&line.suite).or_insert_with(|| cases(&root.join(&line.suite)));
+        runs.entry(&line.suite)
+            .or_insert_with(|| cases(&root.join(&line.suite)));
     }
     let gate = Gate {
         name: "kyverno-probes",
@@ -97,7 +98,9 @@ fn native_policies() {
         |line| {
             let cases = runs[line.suite.as_str()].iter();
             let cases: Vec<(&str, &str, &str)> = cases
-                .filter(|case| case.policy == line.policy && case.resource.to_string().replace(',', "/") == line.resource)
+                .filter(|case| {
+                    case.policy == line.policy && case.resource.to_string().replace(',', "/") == line.resource
+                })
                 .map(|case| {
                     let message = case.kyverno.as_ref().map_or("", |answer| answer.message.as_str());
                     let first = message.lines().next().unwrap_or_default();
