@@ -6,8 +6,10 @@
 
 pub mod cel;
 pub mod cli;
+pub mod compare;
 pub mod convert;
 pub mod diagnostic;
+pub mod jmespath;
 pub mod kube;
 pub mod kyverno;
 pub mod policy;

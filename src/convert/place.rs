@@ -42,6 +42,11 @@ impl<'p> At<'p> {
         }
     }
 
+    /// Whether it is a part of an exception.
+    pub(super) fn is_exception(&self) -> bool {
+        !self.owner.is_empty()
+    }
+
     /// A field of it.
     pub(super) fn key(&self, key: &'static str) -> Self {
         let mut at = self.clone();

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 
 use crate::policy::{Policy, Rule};
 
-pub use crate::policy::autogen::{ANNOTATION, CONTROLLERS, Eligibility, controllers, eligibility};
+pub use crate::policy::autogen::{ANNOTATION, CONTROLLERS, Eligibility, controllers, eligibility, is_generated};
 pub use validating::{Config, Target, Variant, variants};
 
 /// The rules in force for objects of a kind: those of the policy, and what is generated for that kind.
@@ -37,11 +37,6 @@ pub fn rules_for<'p>(policy: &'p Policy, kind: &str) -> Vec<Cow<'p, Rule>> {
 pub fn all_rules(policy: &Policy) -> Vec<Cow<'_, Rule>> {
     let all: Vec<String> = controllers(policy).into_iter().collect();
     with_generated(policy, &all.join(","))
-}
-
-/// Whether a rule was generated, by its name.
-pub fn is_generated(name: &str) -> bool {
-    name.starts_with("autogen-")
 }
 
 fn written(policy: &Policy) -> Vec<Cow<'_, Rule>> {

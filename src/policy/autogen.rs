@@ -123,3 +123,8 @@ pub(crate) fn is_about_pods(rule: &Rule) -> bool {
     let excludes = rule.exclude.as_ref();
     pods(&rule.matches) && excludes.is_none_or(|block| block.kinds().next().is_none() || pods(block))
 }
+
+/// Whether a rule was generated, by its name.
+pub fn is_generated(name: &str) -> bool {
+    name.starts_with("autogen-")
+}

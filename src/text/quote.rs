@@ -49,6 +49,11 @@ pub fn quote_char(c: char) -> String {
     quoted(c.encode_utf8(&mut [0; 4]), '\'', is_print)
 }
 
+/// [`quote_char`] with an escape for everything outside ASCII (`strconv.QuoteRuneToASCII`).
+pub fn quote_char_ascii(c: char) -> String {
+    quoted(c.encode_utf8(&mut [0; 4]), '\'', |c| c.is_ascii())
+}
+
 fn quoted(text: &str, mark: char, plain: fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(mark);
