@@ -6,6 +6,7 @@
 pub mod compat;
 mod edit;
 pub mod expect;
+mod native;
 mod question;
 mod respond;
 pub mod strict;

@@ -244,6 +244,37 @@ impl Mutation {
         }
     }
 
+    fn native_policies(&mut self) {
+        for i in 0..self.suite.policies.vaps.len() {
+            let whole = self.suite.policies.vaps.remove(i);
+            let name = whole.metadata.name.value.clone();
+            self.expect_red(format!("policy {name}"));
+            self.suite.policies.vaps.insert(i, whole.clone());
+            let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::ValidatingAdmissionPolicy)| {
+                let mut changed = (*whole).clone();
+                change(&mut changed);
+                this.suite.policies.vaps[i] = Arc::new(changed);
+                this.expect_red(format!("{what} of {name}"));
+            };
+            for c in 0..whole.match_conditions.len() {
+                without(self, format!("match condition {c}"), &|policy| {
+                    policy.match_conditions.remove(c);
+                });
+            }
+            for v in 0..whole.validations.len() {
+                without(self, format!("validation {v}"), &|policy| {
+                    policy.validations.remove(v);
+                });
+            }
+            self.suite.policies.vaps[i] = whole;
+        }
+        for i in 0..self.suite.policies.bindings.len() {
+            let whole = self.suite.policies.bindings.remove(i);
+            self.expect_red(format!("binding {}", whole.metadata.name.value));
+            self.suite.policies.bindings.insert(i, whole);
+        }
+    }
+
     fn exceptions(&mut self) {
         for i in 0..self.suite.exceptions.exceptions.len() {
             let whole = self.suite.exceptions.exceptions.remove(i);
@@ -289,6 +320,7 @@ fn nothing_is_idle() {
         };
         mutation.policies();
         mutation.validating_policies();
+        mutation.native_policies();
         mutation.exceptions();
         assert_green(&mutation.suite, false);
         tried += mutation.tried;

@@ -19,7 +19,7 @@ mod overrides;
 mod references;
 mod variables;
 
-pub use admission::{AdmissionChecked, FieldError, validate_admission};
+pub use admission::{AdmissionChecked, FieldError, admission_diagnostics, validate_admission};
 
 use std::{borrow::Cow, collections::BTreeSet};
 

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use super::{
     Settings,
     edit::edited,
+    native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
 };
@@ -140,6 +141,7 @@ struct Policies {
     classic: Vec<(CompiledPolicy, Webhook)>,
     exceptions: Vec<CompiledException>,
     validating: Vec<Validating>,
+    native: Natives,
 }
 
 /// A CEL policy, or what autogen made of one, with the webhook of the policy as it is written.
@@ -228,8 +230,8 @@ impl Asking<'_> {
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
 pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
     let mut responses = Responses::default();
-    let policies = compile(suite, settings, &mut responses);
     let surroundings = Surroundings::new(suite, settings);
+    let policies = compile(suite, settings, &surroundings, &mut responses);
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let asking = Asking {
         suite,
@@ -278,6 +280,9 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
             if let Some(rules) = rules {
                 answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules);
             }
+        }
+        for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings) {
+            answer(name, native::KIND, true, false, rules);
         }
     }
     for payload in &suite.json_payloads {
@@ -388,7 +393,7 @@ fn keys(suite: &Suite) -> Vec<Key> {
     keys
 }
 
-fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Policies {
+fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, responses: &mut Responses) -> Policies {
     let loaded = &suite.policies;
     let mut validating = Vec::new();
     for policy in &loaded.validating_policies {
@@ -425,11 +430,8 @@ fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Pol
         .unsupported
         .iter()
         .map(|policy| (policy.name.clone(), policy.kind.clone()));
-    let vaps = loaded
-        .vaps
-        .iter()
-        .map(|vap| (vap.metadata.name.value.clone(), "ValidatingAdmissionPolicy".to_owned()));
-    responses.unsupported = kinds.chain(vaps).collect();
+    responses.unsupported = kinds.collect();
+    let native = Natives::compile(suite, settings, surroundings, responses);
     let mut classic = Vec::new();
     for policy in &loaded.policies {
         let name = policy.metadata.name.value.clone();
@@ -454,7 +456,7 @@ fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Pol
         .iter()
         .map(|(compiled, _)| compiled.policy().metadata.name.value.as_str());
     let names = names.chain(validating.iter().map(|policy| policy.compiled.name()));
-    responses.policies = names.map(str::to_owned).collect();
+    responses.policies = names.chain(native.names()).map(str::to_owned).collect();
     responses.policies.sort();
     responses.policies.dedup();
     let mut exceptions = Vec::new();
@@ -473,6 +475,7 @@ fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Pol
         classic,
         exceptions,
         validating,
+        native,
     }
 }
 

@@ -90,7 +90,7 @@ static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
 /// Whether the answers of a policy are in scope: CEL in all its forms.
 fn in_scope(line: &Line) -> bool {
     match line.pk.as_deref() {
-        Some("ValidatingPolicy" | "NamespacedValidatingPolicy") => true,
+        Some("ValidatingPolicy" | "NamespacedValidatingPolicy" | "ValidatingAdmissionPolicy") => true,
         Some("ClusterPolicy" | "Policy") => line.body.as_deref() == Some("validate.cel"),
         _ => false,
     }

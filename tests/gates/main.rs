@@ -19,6 +19,7 @@ mod jmespath;
 mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;
+mod kyverno_probes;
 mod matching;
 mod policy_validate;
 mod probes;
