@@ -129,6 +129,7 @@ codes! {
     MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
     EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
     VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule answered";
+    NothingInFile = "KT550", Coverage, Warning, "file with nothing in it";
 }
 
 impl fmt::Display for Code {

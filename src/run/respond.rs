@@ -79,6 +79,8 @@ pub struct Response {
 pub struct Responses {
     /// The answers, by run, resource and policy in the order of the suite.
     pub list: Vec<Response>,
+    /// Everything that policies were asked about.
+    pub keys: Vec<Key>,
     /// The policies that cannot be asked, with the reason.
     pub refused: Vec<(String, String)>,
     /// The policies of kinds that are not decided.
@@ -108,6 +110,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
             runs.push(operation);
         }
     }
+    responses.keys.extend(suite.resources.iter().map(Key::of));
     for run in runs {
         for resource in &suite.resources {
             let operation = run.unwrap_or_else(|| default_operation(suite, resource));
@@ -154,6 +157,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
             name: payload.path.value.clone(),
             ..Key::default()
         };
+        responses.keys.push(key.clone());
         for (compiled, kind) in policies
             .validating
             .iter()
@@ -192,11 +196,16 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
                 Ok(compiled) => validating.push((compiled, kind)),
                 Err(errors) => {
                     let name = policy.metadata.name.value.clone();
-                    let message = format!("policy `{name}` cannot be compiled: {errors}");
-                    let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
                     if !responses.refused.iter().any(|(known, _)| *known == name) {
-                        responses.diagnostics.push(diagnostic);
-                        responses.refused.push((name, errors.to_string()));
+                        responses.diagnostics.extend(errors.errors.iter().map(|error| {
+                            let message = format!("policy `{name}` is refused: `{}`: {}", error.path, error.reason);
+                            Diagnostic::at(Code::PolicyRefused, error.place, message)
+                        }));
+                        let reasons = errors
+                            .errors
+                            .iter()
+                            .map(|error| format!("`{}`: {}", error.path, error.reason));
+                        responses.refused.push((name, reasons.collect::<Vec<_>>().join("; ")));
                     }
                 }
             }

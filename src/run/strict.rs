@@ -30,15 +30,7 @@ impl Judge<'_> {
     }
 
     fn keys(&self) -> Vec<&Key> {
-        let run = self.run();
-        let fits = |response: &&Response| response.run == run || response.key.kind.is_empty();
-        let mut keys: Vec<&Key> = self
-            .responses
-            .list
-            .iter()
-            .filter(fits)
-            .map(|response| &response.key)
-            .collect();
+        let mut keys: Vec<&Key> = self.responses.keys.iter().collect();
         keys.sort();
         keys.dedup();
         keys
