@@ -2,6 +2,7 @@
 
 pub mod autogen;
 pub mod cel_rule;
+pub mod classic;
 pub mod classic_policy;
 pub mod constraints;
 pub mod exception;

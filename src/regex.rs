@@ -9,6 +9,7 @@
 
 mod class;
 mod error;
+pub(crate) mod generate;
 mod parser;
 mod replace;
 

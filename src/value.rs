@@ -9,6 +9,8 @@
 mod build;
 mod data;
 mod diff;
+mod go;
+pub(crate) mod go_json;
 mod json;
 mod yaml;
 

@@ -7,13 +7,13 @@
 use kyvtest::{
     diagnostic::render,
     kube::Discovery,
-    report::{human, json},
+    report::{human, json, junit},
     run::{self, Settings},
     suite::{self, Memory, Options},
 };
 
 /// The files of the input, in order, with what stands there otherwise.
-const FILES: [(&str, &str); 7] = [
+pub(crate) const FILES: [(&str, &str); 7] = [
     ("kyverno-test.yaml", TEST),
     ("policy.yaml", POLICY),
     ("resources.yaml", RESOURCES),
@@ -109,7 +109,7 @@ pub(crate) fn run(data: &[u8]) {
                 let line = render::concise(diagnostic, &suite.sources);
                 assert!(!line.contains('\n'), "{line:?}");
             }
-            let _ = human::suite(run, true);
+            let _ = human::suite(run, &suite.sources, true);
             // A suite that cannot be used decides nothing.
             assert!(!suite.has_errors() || run.cases.is_empty());
         }
@@ -120,6 +120,11 @@ pub(crate) fn run(data: &[u8]) {
             .map(|(run, suite)| (run, &suite.sources))
             .collect();
         let report = json::render(&pairs, compat, true);
+        let xml = junit::render(&pairs, compat, &junit::Times::default());
+        assert!(
+            !xml.contains(|c: char| c.is_control() && !"\n\r\t".contains(c)),
+            "{xml:?}"
+        );
         // The same once more: nothing may depend on the order of a map.
         let again: Vec<_> = suites.iter().map(|suite| run::run(suite, &settings)).collect();
         let again: Vec<_> = again

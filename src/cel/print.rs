@@ -123,7 +123,7 @@ fn write_display(out: &mut String, value: Val<'_>) {
                 if i > 0 {
                     out.push_str(", ");
                 }
-                write_native(out, item);
+                item.write_go(out);
             }
             out.push(']');
         }
@@ -177,8 +177,8 @@ pub fn native_display(value: Val<'_>) -> String {
                 .collect();
             push(&mut out, format_args!("map[{}]", entries.join(" ")));
         }
-        Val::DocumentList(list) => write_native(&mut out, Value::List(list)),
-        Val::DocumentMap(map) => write_native(&mut out, Value::Map(map)),
+        Val::DocumentList(list) => Value::List(list).write_go(&mut out),
+        Val::DocumentMap(map) => Value::Map(map).write_go(&mut out),
         _ => write_display(&mut out, value),
     }
     out
@@ -188,41 +188,6 @@ fn element_display(value: Val<'_>) -> String {
     match value {
         Val::DocumentList(_) | Val::DocumentMap(_) => native_display(value),
         _ => go_display(value),
-    }
-}
-
-/// A decoded JSON value as Go's `%v` prints it.
-fn write_native(out: &mut String, value: Value<'_>) {
-    match value {
-        Value::Null => out.push_str("<nil>"),
-        Value::Bool(b) => push(out, format_args!("{b}")),
-        Value::Int(i) => push(out, format_args!("{i}")),
-        Value::Uint(u) => push(out, format_args!("{u}")),
-        Value::Double(d) => out.push_str(&float::display(d)),
-        Value::String(s) => out.push_str(s),
-        Value::List(list) => {
-            out.push('[');
-            for (i, item) in list.iter().enumerate() {
-                if i > 0 {
-                    out.push(' ');
-                }
-                write_native(out, item);
-            }
-            out.push(']');
-        }
-        Value::Map(map) => {
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_by_key(|(key, _)| key.text());
-            out.push_str("map[");
-            for (i, (key, value)) in entries.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(' ');
-                }
-                push(out, format_args!("{}:", key.text()));
-                write_native(out, value);
-            }
-            out.push(']');
-        }
     }
 }
 

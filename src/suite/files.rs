@@ -1,5 +1,7 @@
 //! Where files come from: the disk, or memory. Paths are texts with `/`, as the user gave them.
 
+pub(crate) use crate::text::path::{clean, join};
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -184,39 +186,6 @@ impl Files for Memory {
         names.dedup();
         Ok(names)
     }
-}
-
-/// Go's `path.Clean`: no empty parts, no `.`, no `..` that can be taken away.
-pub(crate) fn clean(path: &str) -> String {
-    let rooted = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => match parts.last() {
-                Some(&last) if last != ".." => {
-                    parts.pop();
-                }
-                _ if rooted => {}
-                _ => parts.push(".."),
-            },
-            part => parts.push(part),
-        }
-    }
-    let joined = parts.join("/");
-    match (rooted, joined.is_empty()) {
-        (true, _) => format!("/{joined}"),
-        (false, true) => ".".to_owned(),
-        (false, false) => joined,
-    }
-}
-
-/// Go's `filepath.Join`.
-pub(crate) fn join(folder: &str, path: &str) -> String {
-    if folder.is_empty() {
-        return clean(path);
-    }
-    clean(&format!("{folder}/{path}"))
 }
 
 /// A path that a file in `folder` names: absolute ones stay, others start at the folder.

@@ -54,6 +54,16 @@ fn settle(value: f64, shortest: &str, reads_back: impl Fn(&str) -> bool) -> Digi
     digits(if reads_back(&nearest) { &nearest } else { shortest })
 }
 
+/// Go's conversion to `int64` on a 64-bit machine: the fraction is cut off, and what does not fit is the smallest number.
+pub fn truncate(value: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if value >= -LIMIT && value < LIMIT {
+        value as i64
+    } else {
+        i64::MIN
+    }
+}
+
 /// `%v` and `%g`: the shortest form, with an exponent below 10^-4 and from 10^6 on.
 pub fn display(value: f64) -> String {
     format(value, Layout::General, None)

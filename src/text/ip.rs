@@ -216,6 +216,28 @@ impl Addr {
         self.has_zone
     }
 
+    /// The IPv4 address that is in the clothes of IPv6, or the address itself.
+    pub(crate) fn unmapped(self) -> Addr {
+        if self.is_v4_in_v6() {
+            Addr {
+                bits: self.bits & u128::from(u32::MAX),
+                is_v4: true,
+                ..self
+            }
+        } else {
+            self
+        }
+    }
+
+    /// `10.0.0.0/8`, `172.16.0.0/12`, `192.168.0.0/16` or `fc00::/7`.
+    pub(crate) fn is_private(self) -> bool {
+        if self.is_v4 {
+            self.bits >> 24 == 10 || self.first_16_bits() & 0xfff0 == 0xac10 || self.first_16_bits() == 0xc0a8
+        } else {
+            self.bits >> 121 == 0xfc >> 1
+        }
+    }
+
     /// 32 or 128.
     pub(crate) fn bit_len(self) -> u8 {
         if self.is_v4 { 32 } else { 128 }

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Builder, Document, Value};
+use super::{Builder, Document, Value, go_json};
 
 /// A JSON value whose parts are shared.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -59,9 +59,64 @@ impl Data {
         self.as_map()?.get(key)
     }
 
+    /// The value at the end of a chain of fields.
+    pub fn at(&self, path: &[&str]) -> Option<&Data> {
+        path.iter().try_fold(self, |value, key| value.get(key))
+    }
+
     /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
+    }
+
+    /// How large the value is: its values, and its text in pieces of 16 bytes. `None` where that is more than `limit`, or where
+    /// it nests more than [`Data::DEPTH_LIMIT`] levels deep. Parts that are shared count each time that they occur.
+    pub fn size(&self, limit: usize) -> Option<usize> {
+        let mut size = 0;
+        self.add_size(&mut size, limit, 0).then_some(size)
+    }
+
+    /// How deep values nest at most that are computed.
+    pub const DEPTH_LIMIT: usize = 1_200;
+
+    fn add_size(&self, size: &mut usize, limit: usize, depth: usize) -> bool {
+        *size += 1;
+        if *size > limit || depth > Self::DEPTH_LIMIT {
+            return false;
+        }
+        match self {
+            Self::String(text) => *size += text.len() / 16,
+            Self::List(items) => return items.iter().all(|item| item.add_size(size, limit, depth + 1)),
+            Self::Map(entries) => {
+                return entries.iter().all(|(key, item)| {
+                    *size += key.len() / 16;
+                    item.add_size(size, limit, depth + 1)
+                });
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// The value with every number a double, as Go's `encoding/json` reads them.
+    pub fn with_doubles(&self) -> Self {
+        match self {
+            Self::Int(value) => Self::Double(*value as f64),
+            Self::Uint(value) => Self::Double(*value as f64),
+            Self::List(items) => items.iter().map(Self::with_doubles).collect(),
+            Self::Map(entries) => entries
+                .iter()
+                .map(|(key, item)| (key.clone(), item.with_doubles()))
+                .collect(),
+            other => other.clone(),
+        }
+    }
+
+    /// The value as Go's `encoding/json` marshals it, HTML characters escaped; the error is Go's text.
+    pub fn to_go_json(&self) -> Result<String, String> {
+        let mut out = String::new();
+        go_json::write_data(&mut out, self)?;
+        Ok(out)
     }
 
     /// Lays the value out as a document.

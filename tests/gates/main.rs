@@ -2,12 +2,18 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
+mod apiserver;
 mod autogen;
 mod cel;
 mod cel_binary;
 mod cel_kubernetes;
 mod cel_parse;
+mod classic_condition;
+mod classic_pattern;
+mod classic_pod_security;
 mod conformance;
+mod convert;
+mod jmespath;
 mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;

@@ -11,9 +11,7 @@ use crate::cel::{
     types::Type::{Bytes, Dyn, String},
     val::{NO_SUCH_OVERLOAD, Val},
 };
-use crate::text::float;
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use crate::text::{base64, float};
 
 /// The largest whole number that a double, and so a JSON reader, is sure to keep.
 const MAX_SAFE: i64 = (1 << 53) - 1;
@@ -66,59 +64,16 @@ fn base64_decode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 
 fn base64_encode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     match args[0] {
-        Val::Bytes(bytes) => context.string(&encode(bytes)),
+        Val::Bytes(bytes) => context.string(&base64::encode(bytes)),
         _ => NO_SUCH_OVERLOAD,
     }
-}
-
-/// Base64 with padding.
-pub(crate) fn encode(bytes: &[u8]) -> std::string::String {
-    let mut out = std::string::String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |i| u32::from(chunk.get(i).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for i in 0..4 {
-            let sextet = (bits >> (18 - 6 * i)) as usize & 63;
-            out.push(if i <= chunk.len() { ALPHABET[sextet].into() } else { '=' });
-        }
-    }
-    out
 }
 
 /// Base64 with or without padding, line ends ignored; the position of the first byte that is wrong.
 ///
 /// Go reads the text with padding first; where that fails, the error of reading it without padding counts.
-pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
-    let value = |byte: u8| ALPHABET.iter().position(|letter| *letter == byte);
-    let mut sextets = Vec::with_capacity(text.len());
-    let mut padding = text.len();
-    for (i, byte) in text.iter().enumerate() {
-        match value(*byte) {
-            Some(sextet) => sextets.push(sextet as u32),
-            None if matches!(byte, b'\r' | b'\n') => {}
-            None if *byte == b'=' => {
-                padding = i;
-                break;
-            }
-            None => return Err(i),
-        }
-    }
-    if padding < text.len() {
-        let tail = text[padding..].iter().filter(|byte| !matches!(byte, b'\r' | b'\n'));
-        let pads = tail.clone().count();
-        if tail.into_iter().any(|byte| *byte != b'=') || pads > 2 || !(sextets.len() + pads).is_multiple_of(4) {
-            return Err(padding);
-        }
-    }
-    if sextets.len() % 4 == 1 {
-        return Err(text.len() - 1);
-    }
-    let mut out = Vec::with_capacity(sextets.len() * 3 / 4);
-    for chunk in sextets.chunks(4) {
-        let bits = (0..4).fold(0, |bits, i| bits << 6 | chunk.get(i).copied().unwrap_or(0));
-        out.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
-    }
-    Ok(out)
+fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
+    base64::decode(text, true).or_else(|_| base64::decode(text, false))
 }
 
 fn json_encode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
@@ -145,7 +100,7 @@ fn write_json(out: &mut std::string::String, value: Val<'_>) -> Result<(), std::
             }
         },
         Val::String(text) => write_text(out, text),
-        Val::Bytes(bytes) => write_text(out, &encode(bytes)),
+        Val::Bytes(bytes) => write_text(out, &base64::encode(bytes)),
         Val::Duration(d) => write_text(out, &time::duration_text(d)),
         Val::Timestamp(t) => write_text(out, &t.to_string()),
         Val::List(_) | Val::DocumentList(_) => {

@@ -15,7 +15,6 @@ mod deflate;
 mod der;
 mod exception;
 mod extensions;
-mod go_json;
 mod gzip;
 mod hash;
 mod image;

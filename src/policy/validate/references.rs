@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use super::variables::walk;
 use crate::{
     regex::Regex,
+    text::path::join,
     yaml::{Kind, Node},
 };
 
@@ -66,21 +67,6 @@ fn follow(rule: Node<'_>, reference: &str, path: &str) -> Result<(), String> {
             ))
         }
     }
-}
-
-/// Go's `path.Join`.
-fn join(base: &str, path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in base.split('/').chain(path.split('/')) {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 /// What a reference leads to.

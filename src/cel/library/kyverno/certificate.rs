@@ -9,10 +9,9 @@ use num_bigint::BigUint;
 use super::{
     der::{CONSTRUCTED, CONTEXT, Der, SEQUENCE, SET},
     extensions::Extensions,
-    go_json::base64,
 };
 use crate::{
-    cel::time::Timestamp,
+    text::{base64::encode as base64, time::Timestamp},
     value::{Builder, Document},
 };
 

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `golang.org/x/crypto/cryptobyte`, which Go's certificate parser reads with.
 
-use crate::cel::time::Timestamp;
+use crate::text::time::Timestamp;
 
 pub(super) const BOOLEAN: u8 = 1;
 pub(super) const INTEGER: u8 = 2;

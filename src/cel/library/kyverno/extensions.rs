@@ -5,9 +5,8 @@
 use super::{
     certificate::{Parsed, identifier, strings},
     der::{self, CONSTRUCTED, CONTEXT, Der, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, SET},
-    go_json::base64,
 };
-use crate::value::Builder;
+use crate::{text::base64::encode as base64, value::Builder};
 
 #[derive(Default)]
 pub(super) struct Extensions<'a> {

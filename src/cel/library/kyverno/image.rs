@@ -42,7 +42,7 @@ impl Opaque for Image {
 
     fn go_json(&self) -> Option<String> {
         let mut out = String::new();
-        super::go_json::write_string(&mut out, self.original());
+        crate::value::go_json::write_string(&mut out, self.original());
         Some(out)
     }
 

@@ -4,12 +4,16 @@
 //! of a document is written as it is, one that the expression made is converted first, after which maps inside of it are
 //! of a Go type that has no JSON, and `null` is the number 0.
 
-use super::{Receiver, declare_receiver, go_json, native};
-use crate::cel::{
-    context::Context,
-    decl::{Library, member},
-    types::Type,
-    val::{NO_SUCH_OVERLOAD, Val},
+use super::{Receiver, declare_receiver, native};
+use crate::{
+    cel::{
+        context::Context,
+        decl::{Library, member},
+        types::Type,
+        val::{NO_SUCH_OVERLOAD, Val},
+    },
+    text::base64,
+    value::{Value, go_json},
 };
 
 static JSON: Receiver = Receiver("json.Json");
@@ -84,7 +88,7 @@ fn write<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> Written
             native::convertible(context, made, 0)?;
             write_inner(context, out, made)
         }
-        Val::DocumentMap(map) => failed(context, go_json::write_value(out, crate::value::Value::Map(map))),
+        Val::DocumentMap(map) => failed(context, go_json::write_value(out, Value::Map(map))),
         Val::Type(name) => {
             go_json::write_string(out, name);
             Ok(())
@@ -111,9 +115,9 @@ fn write_inner<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> W
         Val::Uint(u) => go_json::write_display(out, u),
         Val::Double(d) => failed(context, go_json::write_double(out, d))?,
         Val::String(text) => go_json::write_string(out, text),
-        Val::Bytes(bytes) => go_json::write_string(out, &go_json::base64(bytes)),
+        Val::Bytes(bytes) => go_json::write_string(out, &base64::encode(bytes)),
         Val::Timestamp(timestamp) => go_json::write_string(out, &timestamp.to_string()),
-        Val::DocumentList(list) => failed(context, go_json::write_value(out, crate::value::Value::List(list)))?,
+        Val::DocumentList(list) => failed(context, go_json::write_value(out, Value::List(list)))?,
         Val::List(items) => {
             out.push('[');
             for (i, item) in items.iter().enumerate() {

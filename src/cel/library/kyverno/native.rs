@@ -73,7 +73,7 @@ pub(super) fn body<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document
 }
 
 fn add<'a>(context: &Context<'a>, builder: &mut Builder, value: Val<'a>, depth: usize) -> Result<(), Val<'a>> {
-    if depth > super::go_json::DEPTH_LIMIT {
+    if depth > crate::value::go_json::DEPTH_LIMIT {
         return Err(Val::Error("value is nested too deeply"));
     }
     match value {
@@ -85,7 +85,7 @@ fn add<'a>(context: &Context<'a>, builder: &mut Builder, value: Val<'a>, depth: 
         Val::Uint(u) => builder.string(&u.to_string()),
         Val::Double(d) => builder.double(d),
         Val::String(text) => builder.string(text),
-        Val::Bytes(bytes) => builder.string(&super::go_json::base64(bytes)),
+        Val::Bytes(bytes) => builder.string(&crate::text::base64::encode(bytes)),
         Val::Duration(nanos) => builder.string(&duration_text(nanos)),
         Val::Timestamp(timestamp) => builder.string(&timestamp.to_string()),
         Val::Optional(Some(inner)) => add(context, builder, *inner, depth + 1)?,
@@ -131,7 +131,7 @@ pub(super) fn unfold<'a>(context: &Context<'a>, value: Val<'a>) -> Val<'a> {
 
 /// Whether a value inside of a list or map that the expression made becomes a Go value, whatever that is good for.
 pub(super) fn convertible<'a>(context: &Context<'a>, value: Val<'a>, depth: usize) -> Result<(), Val<'a>> {
-    if depth > super::go_json::DEPTH_LIMIT {
+    if depth > crate::value::go_json::DEPTH_LIMIT {
         return Err(Val::Error("value is nested too deeply"));
     }
     match value {

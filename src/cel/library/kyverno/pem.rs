@@ -94,35 +94,5 @@ fn block(data: &[u8], end: usize, after_end: &[u8]) -> Option<Block> {
 /// Standard base64 with padding; line breaks and blanks do not count.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text.iter().copied().filter(|b| !b" \t\r\n".contains(b)).collect();
-    let mut out = Vec::with_capacity(digits.len() / 4 * 3);
-    let mut groups = digits.chunks(4).peekable();
-    while let Some(group) = groups.next() {
-        let &[a, b, c, d] = group else { return None };
-        let padding = match (c, d) {
-            (b'=', b'=') => 2,
-            (_, b'=') => 1,
-            _ => 0,
-        };
-        if padding > 0 && groups.peek().is_some() {
-            return None;
-        }
-        let mut value = 0_u32;
-        for digit in [a, b, c, d].into_iter().take(4 - padding) {
-            value = value << 6 | u32::from(sextet(digit)?);
-        }
-        value <<= 6 * padding;
-        out.extend_from_slice(&value.to_be_bytes()[1..4 - padding]);
-    }
-    Some(out)
-}
-
-fn sextet(digit: u8) -> Option<u8> {
-    Some(match digit {
-        b'A'..=b'Z' => digit - b'A',
-        b'a'..=b'z' => digit - b'a' + 26,
-        b'0'..=b'9' => digit - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    })
+    crate::text::base64::decode(&digits, true).ok()
 }

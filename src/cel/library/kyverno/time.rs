@@ -5,7 +5,6 @@
 use crate::cel::{
     context::Context,
     decl::{Library, global},
-    time::Timestamp,
     types::Type,
     val::{NO_SUCH_OVERLOAD, Val},
 };
@@ -40,22 +39,9 @@ fn to_cron<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     ))
 }
 
-/// Seconds from the year 1, where Go starts to count, to 1970.
-const SECONDS_TO_1970: i128 = 62_135_596_800;
-const NANOS: i128 = 1_000_000_000;
-
 fn truncate<'a>(_: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [Val::Timestamp(timestamp), Val::Duration(step)] = args else {
         return NO_SUCH_OVERLOAD;
     };
-    if *step <= 0 {
-        return Val::Timestamp(*timestamp);
-    }
-    let since_year_1 = (i128::from(timestamp.seconds) + SECONDS_TO_1970) * NANOS + i128::from(timestamp.nanos);
-    let truncated = since_year_1 - since_year_1.rem_euclid(i128::from(*step));
-    Val::Timestamp(Timestamp {
-        seconds: (truncated.div_euclid(NANOS) - SECONDS_TO_1970) as i64,
-        nanos: truncated.rem_euclid(NANOS) as u32,
-        offset: timestamp.offset,
-    })
+    Val::Timestamp(timestamp.truncate(*step))
 }

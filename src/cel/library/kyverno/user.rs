@@ -57,9 +57,9 @@ impl Opaque for ServiceAccount {
                 if out.len() > 1 {
                     out.push(',');
                 }
-                super::go_json::write_string(&mut out, key);
+                crate::value::go_json::write_string(&mut out, key);
                 out.push(':');
-                super::go_json::write_string(&mut out, text);
+                crate::value::go_json::write_string(&mut out, text);
             }
         }
         out.push('}');

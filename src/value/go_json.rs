@@ -5,13 +5,13 @@
 
 use std::fmt::Write as _;
 
-use crate::value::{Builder, Document, Value};
+use super::{Builder, Data, Document, Value};
 
 /// How deep values may be nested. Upstream's limit is 10,000, which recursive consumers could not take.
-pub(super) const DEPTH_LIMIT: usize = 1_000;
+pub(crate) const DEPTH_LIMIT: usize = 1_000;
 
 /// Reads JSON text.
-pub(super) fn read(text: &str) -> Result<Document, String> {
+pub(crate) fn read(text: &str) -> Result<Document, String> {
     let mut reader = Reader {
         bytes: text.as_bytes(),
         text,
@@ -326,7 +326,7 @@ fn invalid(c: u8, place: &str) -> String {
 }
 
 /// Writes a value of a document.
-pub(super) fn write_value(out: &mut String, value: Value<'_>) -> Result<(), String> {
+pub(crate) fn write_value(out: &mut String, value: Value<'_>) -> Result<(), String> {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(b) => out.push_str(if b { "true" } else { "false" }),
@@ -362,12 +362,47 @@ pub(super) fn write_value(out: &mut String, value: Value<'_>) -> Result<(), Stri
     Ok(())
 }
 
-pub(super) fn write_display(out: &mut String, value: impl std::fmt::Display) {
+/// Writes a value that was computed; its maps are in order already.
+pub(crate) fn write_data(out: &mut String, value: &Data) -> Result<(), String> {
+    match value {
+        Data::Null => out.push_str("null"),
+        Data::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Data::Int(i) => write_display(out, i),
+        Data::Uint(u) => write_display(out, u),
+        Data::Double(d) => write_double(out, *d)?,
+        Data::String(text) => write_string(out, text),
+        Data::List(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                write_data(out, item)?;
+            }
+            out.push(']');
+        }
+        Data::Map(entries) => {
+            out.push('{');
+            for (i, (key, item)) in entries.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                write_string(out, key);
+                out.push(':');
+                write_data(out, item)?;
+            }
+            out.push('}');
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn write_display(out: &mut String, value: impl std::fmt::Display) {
     write!(out, "{value}").expect("a string takes everything");
 }
 
 /// Writes a double as ECMAScript does.
-pub(super) fn write_double(out: &mut String, number: f64) -> Result<(), String> {
+pub(crate) fn write_double(out: &mut String, number: f64) -> Result<(), String> {
     if !number.is_finite() {
         let name = match number {
             n if n.is_nan() => "NaN",
@@ -395,7 +430,7 @@ pub(super) fn write_double(out: &mut String, number: f64) -> Result<(), String> 
 }
 
 /// Writes a string in quotes, safe for HTML and JavaScript.
-pub(super) fn write_string(out: &mut String, text: &str) {
+pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -413,21 +448,4 @@ pub(super) fn write_string(out: &mut String, text: &str) {
         }
     }
     out.push('"');
-}
-
-/// Standard base64 with padding.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_u32, |group, &b| group << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
-        for i in 0..4 {
-            if i <= chunk.len() {
-                out.push(char::from(ALPHABET[(group >> (18 - 6 * i) & 63) as usize]));
-            } else {
-                out.push('=');
-            }
-        }
-    }
-    out
 }

@@ -1,0 +1,5 @@
+//! The classic rules: patterns, conditions, pod security, and what they share.
+
+pub mod condition;
+pub mod pattern;
+pub mod pod_security;

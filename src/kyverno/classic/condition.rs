@@ -1,0 +1,190 @@
+//! `preconditions` and `deny.conditions`: keys, operators and values, in `any` and `all` or in a list.
+//!
+//! Upstream counterpart: `pkg/engine/variables/evaluate.go`, `pkg/utils/conditions`. What upstream panics about (a list with
+//! something other than texts as the key of `In`) is an error.
+
+mod membership;
+mod operator;
+
+use operator::Operator;
+
+use crate::value::{Data, Value};
+
+/// Puts values in place of variables: answers the value, or why it cannot.
+pub type Substitute<'s> = dyn FnMut(&Data) -> Result<Data, String> + 's;
+
+/// One condition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    /// What is compared.
+    pub key: Data,
+    /// How.
+    pub operator: String,
+    /// With what.
+    pub value: Data,
+    /// What to say when it decides.
+    pub message: String,
+}
+
+/// The conditions of one block.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Conditions {
+    /// All must hold: the older form.
+    List(Vec<Condition>),
+    /// One of `any`, if that is there, and all of `all`.
+    AnyAll {
+        /// `any`; there and empty, nothing holds.
+        any: Option<Vec<Condition>>,
+        /// `all`
+        all: Vec<Condition>,
+    },
+}
+
+/// Whether a block holds, and the messages of what decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether it holds.
+    pub holds: bool,
+    /// The messages, joined.
+    pub message: String,
+}
+
+/// A value as a policy's types keep it: a number that stands alone is a double, others are integers where they can be.
+pub fn policy_value(value: Value<'_>) -> Data {
+    match value {
+        Value::Int(value) => Data::Double(value as f64),
+        Value::Uint(value) => Data::Double(value as f64),
+        value => Data::from(value),
+    }
+}
+
+impl Condition {
+    /// Reads a condition as a policy writes it.
+    pub fn read(value: Value<'_>) -> Self {
+        let part = |name: &str| value.get(name).map_or(Data::Null, policy_value);
+        let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self {
+            key: part("key"),
+            operator: text("operator"),
+            value: part("value"),
+            message: text("message"),
+        }
+    }
+
+    fn list(value: Value<'_>) -> Vec<Self> {
+        let items = value.as_list().into_iter().flat_map(crate::value::List::iter);
+        items.map(Self::read).collect()
+    }
+
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// Where a variable has no value, or there is no such operator.
+    pub fn evaluate(&self, substitute: &mut Substitute<'_>) -> Result<bool, String> {
+        let key = substitute(&self.key)
+            .map_err(|error| format!("failed to substitute variables in condition key: {error}"))?;
+        let value = substitute(&self.value)
+            .map_err(|error| format!("failed to substitute variables in condition value: {error}"))?;
+        let Some(operator) = Operator::read(&self.operator) else {
+            // Upstream prints an error that is none.
+            return Err("failed to create handler for condition operator: %!w(<nil>)".to_owned());
+        };
+        operator.evaluate(&key, &value)
+    }
+}
+
+impl Conditions {
+    /// Reads a block as a policy writes it: a list, or `any` and `all`.
+    pub fn read(value: Value<'_>) -> Self {
+        if let Value::List(_) = value {
+            return Self::List(Condition::list(value));
+        }
+        let part = |name: &str| value.get(name).filter(|part| !part.is_null());
+        Self::AnyAll {
+            any: part("any").map(Condition::list),
+            all: part("all").map(Condition::list).unwrap_or_default(),
+        }
+    }
+
+    /// Whether the block holds.
+    ///
+    /// # Errors
+    /// As [`Condition::evaluate`].
+    pub fn evaluate(&self, substitute: &mut Substitute<'_>) -> Result<Answer, String> {
+        match self {
+            Self::List(conditions) => {
+                let mut messages = Vec::new();
+                for condition in conditions {
+                    if !condition.evaluate(substitute)? {
+                        return Ok(Answer {
+                            holds: false,
+                            message: condition.message.clone(),
+                        });
+                    }
+                    messages.push(condition.message.as_str());
+                }
+                Ok(Answer {
+                    holds: true,
+                    message: join(messages, ";"),
+                })
+            }
+            Self::AnyAll { any, all } => any_all(any.as_deref(), all, substitute),
+        }
+    }
+
+    /// Whether the conditions of an exception hold: `all` is asked first, and an empty `any` asks nothing.
+    ///
+    /// # Errors
+    /// As [`Condition::evaluate`].
+    pub fn lift(&self, substitute: &mut Substitute<'_>) -> Result<bool, String> {
+        let (any, all) = match self {
+            Self::List(all) => (&[][..], all),
+            Self::AnyAll { any, all } => (any.as_deref().unwrap_or_default(), all),
+        };
+        for condition in all {
+            if !condition.evaluate(substitute)? {
+                return Ok(false);
+            }
+        }
+        for condition in any {
+            if condition.evaluate(substitute)? {
+                return Ok(true);
+            }
+        }
+        Ok(any.is_empty())
+    }
+}
+
+fn any_all(any: Option<&[Condition]>, all: &[Condition], substitute: &mut Substitute<'_>) -> Result<Answer, String> {
+    let mut holding = Vec::new();
+    let mut failing = Vec::new();
+    let mut any_holds = any.is_none();
+    for condition in any.unwrap_or_default() {
+        if condition.evaluate(substitute)? {
+            any_holds = true;
+            holding.push(condition.message.as_str());
+            break;
+        }
+        failing.push(condition.message.as_str());
+    }
+    let mut all_hold = true;
+    for condition in all {
+        if !condition.evaluate(substitute)? {
+            all_hold = false;
+            failing.push(condition.message.as_str());
+            break;
+        }
+        holding.push(condition.message.as_str());
+    }
+    let holds = any_holds && all_hold;
+    Ok(Answer {
+        holds,
+        message: join(if holds { holding } else { failing }, "; "),
+    })
+}
+
+/// Joins the texts that are not empty.
+pub(super) fn join(mut texts: Vec<&str>, separator: &str) -> String {
+    texts.retain(|text| !text.is_empty());
+    texts.join(separator)
+}
