@@ -26,7 +26,8 @@ fn kyvtest(args: &[&str]) -> Output {
         .expect("the binary starts")
 }
 
-/// Runs a folder beside the good suite; exit code and text, the same with both formats. The good suite must pass.
+/// Runs a folder beside the good suite; exit code and text, the same with both formats. The good suite must pass, and the
+/// code must be 2 exactly where something in the input cannot be used.
 fn beside_the_good_one(folder: &str) -> (i32, String) {
     let human = kyvtest(&["run", folder, GOOD]);
     let machine = kyvtest(&["run", folder, GOOD, "-o", "json"]);
@@ -48,6 +49,9 @@ fn beside_the_good_one(folder: &str) -> (i32, String) {
     let stderr = String::from_utf8_lossy(&human.stderr);
     let stdout = String::from_utf8_lossy(&human.stdout);
     assert!(!stderr.contains("panicked"), "{folder}: {stderr}");
+    // A policy that can be read and is refused fails its rows: that is an answer, not bad input.
+    let input = stderr.replace("error[KT106]", "").contains("error[KT");
+    assert_eq!(input, code == 2, "{folder}: {code}\n{stderr}");
     (
         code,
         format!("exit code: {code}\n--- stderr\n{stderr}--- stdout\n{stdout}"),
@@ -71,24 +75,25 @@ fn fixtures() {
     for name in folders("fixtures/bad-input") {
         let (code, text) = beside_the_good_one(&format!("fixtures/bad-input/{name}"));
         assert!(text.contains("[KT"), "{name}: nothing is said\n{text}");
-        assert_eq!(text.contains("error[KT"), code == 2, "{name}\n{text}");
         input_errors += usize::from(code == 2);
         insta::assert_snapshot!(name.as_str(), text);
     }
-    assert!(input_errors >= 60, "{input_errors} fixtures that cannot be run");
+    assert!(input_errors >= 50, "{input_errors} fixtures that cannot be run");
 }
 
 /// What is said about these has snapshots of its own in `tests/suite.rs`.
 #[test]
 fn fixtures_of_the_loader() {
+    let mut input_errors = 0;
     for name in folders("fixtures/suite/bad") {
         let (code, text) = beside_the_good_one(&format!("fixtures/suite/bad/{name}"));
-        assert_eq!(text.contains("error[KT"), code == 2, "{name}\n{text}");
         assert!(
             text.contains("[KT") || name == "test-is-a-folder",
             "{name}: nothing is said\n{text}"
         );
+        input_errors += usize::from(code == 2);
     }
+    assert!(input_errors >= 60, "{input_errors} fixtures that cannot be run");
 }
 
 /// Rows about things that are not there are unmet expectations, not bad input.
