@@ -9,7 +9,6 @@ use std::{
 };
 
 use kyvtest::{
-    kube::Discovery,
     kyverno::autogen,
     policy::{self, FailureAction, MatchResources, ValidationAction},
     run::{Settings, SuiteRun, run},
@@ -46,11 +45,7 @@ fn suites() -> Vec<Suite> {
 }
 
 fn settings(compat: bool) -> Settings {
-    Settings {
-        compat,
-        discovery: Discovery::kubernetes(),
-        now: None,
-    }
+    Settings::new(compat)
 }
 
 fn is_green(run: &SuiteRun) -> bool {

@@ -5,8 +5,8 @@
 //! with something that works, so that a mutation of one part meets the others whole.
 
 use kyvtest::{
+    cel::time::Timestamp,
     diagnostic::render,
-    kube::Discovery,
     report::{human, json, junit},
     run::{self, Settings},
     suite::{self, Memory, Options},
@@ -98,9 +98,8 @@ pub(crate) fn run(data: &[u8]) {
     let suites = suite::load(&files, "kyverno-test.yaml", &options);
     for compat in [false, true] {
         let settings = Settings {
-            compat,
-            discovery: Discovery::kubernetes(),
-            now: Some(kyvtest::cel::time::Timestamp::parse("2026-11-16T00:00:00Z").expect("a time")),
+            now: Timestamp::parse("2026-11-16T00:00:00Z"),
+            ..Settings::new(compat)
         };
         let runs: Vec<_> = suites.iter().map(|suite| run::run(suite, &settings)).collect();
         for (run, suite) in runs.iter().zip(&suites) {

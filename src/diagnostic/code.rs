@@ -139,6 +139,10 @@ codes! {
     UnexpectedMessage = "KT507", Coverage, Error, "other message than expected";
     UnexpectedMatch = "KT508", Coverage, Error, "policy that matches, or does not, against expectation";
     StaleDivergence = "KT509", Coverage, Error, "expected divergence that does not occur";
+    NoTests = "KT510", Coverage, Warning, "nothing to run";
+    UpstreamCrash = "KT511", Coverage, Error, "suite on which `kyverno test` crashes";
+    UnsupportedRule = "KT520", Coverage, Warning, "rule that is not decided";
+    UnsupportedKind = "KT521", Coverage, Warning, "policy of a kind that is not decided";
     NothingInFile = "KT550", Coverage, Warning, "file with nothing in it";
 }
 

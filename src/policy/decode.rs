@@ -118,6 +118,12 @@ impl<'t> Decoder<'t> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// Notes a mistake that ends the reading of the whole file.
+    pub(crate) fn unreadable(&mut self, diagnostic: Diagnostic) {
+        self.unknown = true;
+        self.error(diagnostic);
+    }
+
     /// Notes a mistake that can be decoded and that Kyverno refuses later.
     pub(crate) fn refuse(&mut self, diagnostic: Diagnostic) {
         self.refused = true;

@@ -346,6 +346,11 @@ const OPERATORS: [&str; 14] = [
 
 /// Conditions with variables as the newer schemas have them: checked, and kept as they are.
 pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
+    conditions_with(decoder, node, false)
+}
+
+/// The same, with other fields beside `any` and `all` where the schema lets them stand.
+pub(crate) fn conditions_with<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, others: bool) -> Option<Subtree> {
     let words = OPERATORS.map(|word| (word, ()));
     let mut fields = decoder.fields(node)?;
     for name in ["any", "all"] {
@@ -358,7 +363,9 @@ pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Optio
             Some(())
         });
     }
-    fields.finish();
+    if !others {
+        fields.finish();
+    }
     decoder.subtree(node)
 }
 

@@ -11,6 +11,7 @@
 mod action;
 mod admission;
 mod block;
+mod cluster;
 mod conditions;
 mod conflict;
 mod json;
@@ -21,6 +22,8 @@ mod variables;
 pub use admission::{AdmissionChecked, FieldError, validate_admission};
 
 use std::{borrow::Cow, collections::BTreeSet};
+
+pub use cluster::{validate_exception, validate_in_cluster};
 
 use super::{MatchResources, Policy, PolicyKind, Rule, autogen, kind_selector::split_kind};
 use crate::yaml::{Items, Node, Number};

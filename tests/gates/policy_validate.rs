@@ -100,8 +100,8 @@ fn policy_validate_shared() {
     let Some(path) = shared("golden/classic/policyvalidate.jsonl") else {
         return;
     };
-    let mut rows: Vec<Value> = jsonl(&path);
-    rows.retain(concerns);
+    let rows: Vec<Value> = jsonl(&path);
+    //rows.retain(concerns);
     Gate {
         name: "policy-validate",
         rows: ROWS,
