@@ -132,10 +132,7 @@ impl Cluster {
                     };
                     read(object, purpose, &mut loaded, &mut invalid);
                 }
-                (
-                    "admissionregistration.k8s.io",
-                    "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding",
-                ) => {
+                ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding") => {
                     let checked = validate_admission(root);
                     if checked.errors.is_empty() {
                         read(object, Purpose::Policies, &mut loaded, &mut invalid);
@@ -207,7 +204,11 @@ impl Cluster {
             cel: &loaded.cel_exceptions,
         };
         let classic = loaded.policies.iter().cloned().map(Original::Policy);
-        let validating = loaded.validating_policies.iter().cloned().map(Original::ValidatingPolicy);
+        let validating = loaded
+            .validating_policies
+            .iter()
+            .cloned()
+            .map(Original::ValidatingPolicy);
         self.pairs = classic
             .chain(validating)
             .map(|original| Pair::new(original, exceptions, &self.discovery, settings.now))
@@ -247,13 +248,24 @@ impl Cluster {
         let (policies, bindings) = if generated {
             let bindings = twins.iter().flat_map(|twin| &twin.bindings);
             (
-                twins.iter().map(|twin| vap::CompiledPolicy::compile(&twin.vap.model)).collect(),
+                twins
+                    .iter()
+                    .map(|twin| vap::CompiledPolicy::compile(&twin.vap.model))
+                    .collect(),
                 bindings.map(|binding| vap::Binding::new(&binding.model)).collect(),
             )
         } else {
             (
-                loaded.vaps.iter().map(|vap| vap::CompiledPolicy::compile(vap)).collect(),
-                loaded.bindings.iter().map(|binding| vap::Binding::new(binding)).collect(),
+                loaded
+                    .vaps
+                    .iter()
+                    .map(|vap| vap::CompiledPolicy::compile(vap))
+                    .collect(),
+                loaded
+                    .bindings
+                    .iter()
+                    .map(|binding| vap::Binding::new(binding))
+                    .collect(),
             )
         };
         let native = Native {
@@ -284,7 +296,10 @@ impl Cluster {
     /// # Errors
     /// What is missing or of the wrong form.
     pub fn request(&self, value: Value<'_>) -> Result<Request, String> {
-        let value = value.get("request").filter(|_| value.get("operation").is_none()).unwrap_or(value);
+        let value = value
+            .get("request")
+            .filter(|_| value.get("operation").is_none())
+            .unwrap_or(value);
         let derived = derive_request(value, &self.discovery)?;
         let mut request = Request::from_value(derived.root(), &self.discovery)?;
         if request.object.root().is_null() && request.old_object.root().is_null() {
@@ -310,7 +325,8 @@ impl Cluster {
             .as_ref()
             .map(|controller| controller.review(request, world, discovery, mocks));
         let native = self.native.as_ref();
-        let vap = native.map(|native| vap::decide(&native.policies, &native.bindings, request, world, discovery, mocks));
+        let vap =
+            native.map(|native| vap::decide(&native.policies, &native.bindings, request, world, discovery, mocks));
         let generated = native.is_some_and(|native| native.generated);
         let divergence = match (&review, &vap) {
             (Some(review), Some(answer)) if !generated => {
@@ -348,7 +364,11 @@ impl Cluster {
 
 /// What all policies say together.
 fn whole(review: &Review) -> Verdict {
-    let verdicts: Vec<Verdict> = review.answers.iter().map(|answered| answered.response.verdict(true)).collect();
+    let verdicts: Vec<Verdict> = review
+        .answers
+        .iter()
+        .map(|answered| answered.response.verdict(true))
+        .collect();
     let mut verdict = Verdict::strongest(verdicts);
     if let Some(refusal) = &review.refusal
         && verdict.effect != Effect::Deny
@@ -383,12 +403,17 @@ fn text<'v>(value: Value<'v>, key: &str) -> &'v str {
 }
 
 fn group<'v>(object: Value<'v>) -> &'v str {
-    text(object, "apiVersion").split_once('/').map_or("", |(group, _)| group)
+    text(object, "apiVersion")
+        .split_once('/')
+        .map_or("", |(group, _)| group)
 }
 
 /// Kind and name.
 fn label(object: Value<'_>) -> String {
-    let name = object.at(&["metadata", "name"]).and_then(Value::as_str).unwrap_or_default();
+    let name = object
+        .at(&["metadata", "name"])
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     format!("{}/{name}", text(object, "kind"))
 }
 

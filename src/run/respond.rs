@@ -415,11 +415,16 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
                 }),
                 Err(errors) => {
                     let name = policy.metadata.name.value.clone();
-                    let message = format!("policy `{name}` cannot be compiled: {errors}");
-                    let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
                     if !responses.refused.iter().any(|(known, _)| *known == name) {
-                        responses.diagnostics.push(diagnostic);
-                        responses.refused.push((name, errors.to_string()));
+                        responses.diagnostics.extend(errors.errors.iter().map(|error| {
+                            let message = format!("policy `{name}` is refused: `{}`: {}", error.path, error.reason);
+                            Diagnostic::at(Code::PolicyRefused, error.place, message)
+                        }));
+                        let reasons = errors
+                            .errors
+                            .iter()
+                            .map(|error| format!("`{}`: {}", error.path, error.reason));
+                        responses.refused.push((name, reasons.collect::<Vec<_>>().join("; ")));
                         responses.aborts = true;
                     }
                 }
