@@ -4,16 +4,17 @@
 //! (Kyverno 1.19), as its command line runs them: without a cluster. Texts are upstream's. Expressions are not compiled:
 //! upstream does not either, a bad one shows when the rule is applied.
 //!
-//! Known deviations: what only other rules than `validate.cel` have is not looked into here (anchors of patterns,
-//! conditions of loops, context entries, `podSecurity`, `mutate`, `generate`, `verifyImages`); the conditions of
-//! `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
+//! Known deviations: `mutate`, `generate` and `verifyImages` are not looked into; the conditions of `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
 
 mod action;
 mod block;
 mod conditions;
 mod conflict;
+mod context;
 mod json;
 mod overrides;
+mod pattern;
+mod pod_security;
 mod references;
 mod variables;
 
@@ -133,6 +134,7 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
             "path: spec.rules[{i}]: context variables are not supported for CEL expressions in validate rules"
         ));
     }
+    context::check(rule).map_err(|error| format!("path: spec.rules[{i}]: {error}"))?;
     if rule
         .matches
         .filters()
@@ -158,6 +160,7 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
                 .to_owned(),
         );
     }
+    pattern::texts(rule)?;
     subresources(policy, rule, warnings);
     conditions::deprecated(rule, warnings);
     Ok(())
@@ -261,6 +264,7 @@ fn fields(policy: &Policy) -> Result<(), String> {
         let namespaced = policy.kind == PolicyKind::Policy;
         block::fields(rule, "match", Some(&rule.matches), &path, namespaced, &mut errors);
         block::fields(rule, "exclude", rule.exclude.as_ref(), &path, namespaced, &mut errors);
+        pod_security::check(rule, &path, &mut errors);
     }
     if policy.kind == PolicyKind::Policy && !policy.spec.validation_failure_action_overrides.is_empty() {
         errors.forbidden(

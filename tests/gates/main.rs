@@ -10,6 +10,7 @@ mod cel_parse;
 mod classic_condition;
 mod classic_pattern;
 mod classic_pod_security;
+mod classic_variables;
 mod conformance;
 mod jmespath;
 mod kyverno;

@@ -76,11 +76,24 @@ const RULE: &[Field] = &[
 
 const CONTEXT: &[Field] = &[
     any("name"),
-    any("configMap"),
-    any("apiCall"),
-    any("imageRegistry"),
-    any("variable"),
-    any("globalReference"),
+    part("configMap", &[any("name"), any("namespace")], ""),
+    part("apiCall", API_CALL, ""),
+    part("imageRegistry", &[any("reference"), any("jmesPath"), any("imageRegistryCredentials")], ""),
+    part("variable", &[any("value"), any("jmesPath"), any("default")], ""),
+    part("globalReference", &[any("name"), any("jmesPath")], ""),
+];
+
+const API_CALL: &[Field] = &[
+    with_default("urlPath", "\"\""),
+    with_default("method", "\"GET\""),
+    any("data"),
+    part(
+        "service",
+        &[any("url"), any("headers"), with_default("caBundle", "\"\"")],
+        "",
+    ),
+    any("jmesPath"),
+    any("default"),
 ];
 
 const MATCH: &[Field] = &[
