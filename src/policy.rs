@@ -8,11 +8,13 @@
 //! are recognised only.
 
 mod admission;
+pub mod autogen;
 mod anchor;
 mod classic;
 mod classic_parts;
 pub(crate) mod decode;
 mod exception;
+mod from_value;
 mod kind_selector;
 mod load;
 mod located;
@@ -41,5 +43,7 @@ pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
-pub use validate::{Checked, validate};
-pub use validating::{Autogen, Evaluation, Mode, ValidatingPolicy, ValidatingPolicySpec};
+pub use validate::{
+    AdmissionChecked, Checked, FieldError, validate, validate_admission, validate_exception, validate_in_cluster,
+};
+pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};

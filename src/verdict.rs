@@ -98,6 +98,8 @@ pub enum Part {
     ExceptionCondition,
     /// A precondition or match condition.
     Precondition(usize),
+    /// The bindings of a native policy: it has none, or none selects the request.
+    Binding,
     /// The parameters.
     Params,
     /// A validation.
@@ -122,6 +124,7 @@ impl fmt::Display for Part {
             Self::Exception => f.write_str("exception"),
             Self::ExceptionCondition => f.write_str("condition of an exception"),
             Self::Precondition(i) => write!(f, "precondition {i}"),
+            Self::Binding => f.write_str("bindings"),
             Self::Params => f.write_str("params"),
             Self::Validation(i) => write!(f, "validation {i}"),
             Self::AuditAnnotation(i) => write!(f, "audit annotation {i}"),
@@ -164,4 +167,60 @@ pub struct Verdict {
     pub message: String,
     /// How it came about.
     pub trace: Trace,
+}
+
+/// How the answers of the two engines to one request differ, in the order in which the classes are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DivergenceClass {
+    /// There is no native policy: none was built, or the API server refuses it.
+    NotConvertible,
+    /// The native policy admits what Kyverno refuses or objects to.
+    Weaker,
+    /// The native policy refuses or objects to what Kyverno admits.
+    Stricter,
+    /// Both object, with different effects.
+    Action,
+    /// The same effect, but one side could not evaluate its expressions.
+    Error,
+    /// The same effect, but only one side looked at the request.
+    Scope,
+    /// The same effect with another text.
+    Message,
+}
+
+impl DivergenceClass {
+    /// All of them, in order.
+    pub const ALL: [Self; 7] = [
+        Self::NotConvertible,
+        Self::Weaker,
+        Self::Stricter,
+        Self::Action,
+        Self::Error,
+        Self::Scope,
+        Self::Message,
+    ];
+
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotConvertible => "not-convertible",
+            Self::Weaker => "weaker",
+            Self::Stricter => "stricter",
+            Self::Action => "action",
+            Self::Error => "error",
+            Self::Scope => "scope",
+            Self::Message => "message",
+        }
+    }
+
+    /// Whether it lets a run fail if nobody expects it.
+    pub const fn fails(self) -> bool {
+        !matches!(self, Self::Message | Self::NotConvertible)
+    }
+}
+
+impl fmt::Display for DivergenceClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }

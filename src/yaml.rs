@@ -11,6 +11,7 @@ mod chars;
 mod compose;
 pub mod emit;
 mod error;
+mod go_string;
 mod go_words;
 mod graft;
 mod number;
@@ -29,6 +30,7 @@ mod tree;
 use std::sync::{Arc, OnceLock};
 
 pub use error::{Error, ErrorKind};
+pub use go_string::{go_key, go_value};
 pub use graft::{Edited, Graft};
 pub use position::{LineIndex, Position, Span};
 pub use scalar::Segments;

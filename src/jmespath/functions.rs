@@ -9,6 +9,7 @@ mod encoding;
 mod standard;
 mod strings;
 mod time;
+mod x509;
 
 use std::sync::Arc;
 
@@ -242,7 +243,11 @@ static FUNCTIONS: [Function; 76] = [
     exact("floor", &[NUMBER], standard::floor),
     exact("join", &[STRING, STRINGS], standard::join),
     exact("keys", &[OBJECT], standard::keys),
-    exact("length", &[&[Type::String, Type::Array, Type::Object]], standard::length),
+    exact(
+        "length",
+        &[&[Type::String, Type::Array, Type::Object]],
+        standard::length,
+    ),
     exact("map", &[EXPREF, ARRAY], standard::map),
     exact("max", &[NUMBERS_OR_STRINGS], standard::max),
     exact("max_by", &[ARRAY, EXPREF], standard::max_by),
@@ -338,5 +343,5 @@ static FUNCTIONS: [Function; 76] = [
     exact("trim", &[STRING, STRING], strings::trim),
     exact("trim_prefix", &[STRING, STRING], strings::trim_prefix),
     exact("truncate", &[STRING, NUMBER], strings::truncate),
-    exact("x509_decode", &[STRING], encoding::x509_decode),
+    exact("x509_decode", &[STRING], x509::x509_decode),
 ];

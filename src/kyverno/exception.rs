@@ -1,24 +1,18 @@
 //! PolicyExceptions of kyverno.io on classic rules.
 //!
 //! Upstream counterpart: `pkg/engine/utils/exceptions.go` and `pkg/exceptions`. What an exception says about Pod Security
-//! controls concerns `podSecurity` rules alone. Who is lifted is decided in [`super::classic`], which knows the variables of
+//! controls concerns `podSecurity` rules alone. Whom it lifts is decided in [`super::classic`], which knows the variables of
 //! conditions.
 
-use super::classic::{
-    condition::Conditions,
-    pod_security::Exclusion,
-};
-use crate::{
-    policy::{MatchResources, PolicyException},
-    text::wildcard,
-};
+use super::classic::{condition::Conditions, pod_security::Exclusion};
+use crate::policy::{ExceptedRules, MatchResources, PolicyException};
 
 /// An exception that is ready to be asked.
 #[derive(Debug, Clone)]
 pub struct CompiledException {
     key: String,
     matches: MatchResources,
-    rules: Vec<(String, Vec<String>)>,
+    rules: Vec<ExceptedRules>,
     conditions: Option<Conditions>,
     pod_security: Vec<Exclusion>,
 }
@@ -27,28 +21,19 @@ impl CompiledException {
     /// Prepares an exception.
     pub fn new(exception: &PolicyException) -> Self {
         let name = &exception.metadata.name.value;
+        let conditions = exception.conditions.as_ref().filter(|part| !part.node().is_null());
+        let controls = exception.pod_security.as_ref();
         Self {
             key: match &exception.metadata.namespace {
                 Some(namespace) => format!("{}/{name}", namespace.value),
                 None => name.clone(),
             },
             matches: exception.matches.clone(),
-            rules: exception
-                .exceptions
-                .iter()
-                .map(|rules| {
-                    let names = rules.rule_names.iter().map(|name| name.value.clone());
-                    (rules.policy_name.value.clone(), names.collect())
-                })
-                .collect(),
-            conditions: exception
-                .conditions
-                .as_ref()
-                .filter(|part| !part.node().is_null())
-                .map(|part| Conditions::read(part.document().root())),
-            pod_security: exception.pod_security.as_ref().map_or_else(Vec::new, |part| {
-                Exclusion::list(Some(part.document().root()))
-            }),
+            rules: exception.exceptions.clone(),
+            conditions: conditions.map(|part| Conditions::read(part.document().root())),
+            pod_security: controls
+                .map(|part| Exclusion::list(Some(part.document().root())))
+                .unwrap_or_default(),
         }
     }
 
@@ -74,8 +59,6 @@ impl CompiledException {
 
     /// Whether it names a rule of a policy.
     pub fn names(&self, policy: &str, rule: &str) -> bool {
-        self.rules
-            .iter()
-            .any(|(name, rules)| name == policy && rules.iter().any(|pattern| wildcard::matches(pattern, rule)))
+        self.rules.iter().any(|rules| rules.names(policy, rule))
     }
 }

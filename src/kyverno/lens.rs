@@ -39,6 +39,8 @@ pub struct Lens {
     pub admission_switch: bool,
     /// Whether a NamespacedValidatingPolicy is asked only about its own namespace.
     pub namespaced_policies: bool,
+    /// Whether every kind of parameters counts as cluster-wide, as the fake client of `kyverno test` has it.
+    pub cluster_wide_params: bool,
 }
 
 impl Lens {
@@ -51,6 +53,7 @@ impl Lens {
         namespace_of_namespaces: true,
         admission_switch: true,
         namespaced_policies: true,
+        cluster_wide_params: false,
     };
 
     /// `kyverno test`.
@@ -62,5 +65,6 @@ impl Lens {
         namespace_of_namespaces: false,
         admission_switch: false,
         namespaced_policies: false,
+        cluster_wide_params: true,
     };
 }

@@ -42,6 +42,14 @@ impl RuleResponse {
         Self::new(rule, Status::Unsupported, message, Trace::of(Part::RuleType))
     }
 
+    /// The request is refused before Kyverno sees it: a match condition of the webhook cannot be evaluated.
+    pub(crate) fn refused_by_condition(rule: &str, error: &str) -> Self {
+        Self {
+            effect: Effect::Deny,
+            ..Self::new(rule, Status::Error, error, Trace::error(Part::WebhookCondition(0)))
+        }
+    }
+
     /// Whether the rule decided: what ends a policy with `applyRules: One`.
     pub fn applied(&self) -> bool {
         matches!(self.status, Status::Pass | Status::Fail)

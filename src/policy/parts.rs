@@ -303,6 +303,23 @@ pub enum ValidationAction {
     Audit,
 }
 
+impl ValidationAction {
+    /// The word in policies.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "Deny",
+            Self::Warn => "Warn",
+            Self::Audit => "Audit",
+        }
+    }
+
+    /// Reads the word of a policy.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let action = VALIDATION_ACTIONS.iter().find(|(word, _)| *word == text);
+        action.map(|(_, action)| *action)
+    }
+}
+
 pub(crate) const VALIDATION_ACTIONS: [(&str, ValidationAction); 3] = [
     ("Deny", ValidationAction::Deny),
     ("Warn", ValidationAction::Warn),
@@ -334,7 +351,9 @@ pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Optio
 
 /// The same, with other fields beside `any` and `all` where the schema lets them stand.
 pub(crate) fn conditions_with<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, others: bool) -> Option<Subtree> {
-    let words = OPERATORS.map(|word| (word, ()));
+    // The older schema, which lets other fields stand, has two more operators.
+    let old: &[&str] = if others { &["In", "NotIn"] } else { &[] };
+    let words: Vec<(&'static str, ())> = OPERATORS.iter().chain(old).map(|word| (*word, ())).collect();
     let mut fields = decoder.fields(node)?;
     for name in ["any", "all"] {
         fields.list(name, |decoder, node| {

@@ -11,7 +11,7 @@ use crate::{
         Spanned, Subtree, Text,
         decode::{Decoder, Fields},
     },
-    verdict::Effect,
+    verdict::{DivergenceClass, Effect},
     yaml::Node,
 };
 
@@ -117,7 +117,7 @@ pub enum ExpectedMessage {
 }
 
 /// A known difference between the engines.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedDivergence {
     /// Its class.
     pub class: Spanned<DivergenceClass>,
@@ -125,25 +125,6 @@ pub struct ExpectedDivergence {
     pub code: Option<Text>,
     /// Why it is accepted.
     pub reason: Text,
-}
-
-/// The classes of differences between the engines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DivergenceClass {
-    /// The native policy lets more through.
-    Weaker,
-    /// The native policy lets less through.
-    Stricter,
-    /// Both object, in different ways.
-    Action,
-    /// One of the two fails.
-    Error,
-    /// One of the two does not look.
-    Scope,
-    /// Other words.
-    Message,
-    /// There is no native policy.
-    NotConvertible,
 }
 
 /// The fields of an expectation.
@@ -165,13 +146,16 @@ pub(crate) const EFFECTS: [(&str, Effect); 4] = [
 ];
 
 pub(crate) const CLASSES: [(&str, DivergenceClass); 7] = [
-    ("weaker", DivergenceClass::Weaker),
-    ("stricter", DivergenceClass::Stricter),
-    ("action", DivergenceClass::Action),
-    ("error", DivergenceClass::Error),
-    ("scope", DivergenceClass::Scope),
-    ("message", DivergenceClass::Message),
-    ("not-convertible", DivergenceClass::NotConvertible),
+    (DivergenceClass::Weaker.as_str(), DivergenceClass::Weaker),
+    (DivergenceClass::Stricter.as_str(), DivergenceClass::Stricter),
+    (DivergenceClass::Action.as_str(), DivergenceClass::Action),
+    (DivergenceClass::Error.as_str(), DivergenceClass::Error),
+    (DivergenceClass::Scope.as_str(), DivergenceClass::Scope),
+    (DivergenceClass::Message.as_str(), DivergenceClass::Message),
+    (
+        DivergenceClass::NotConvertible.as_str(),
+        DivergenceClass::NotConvertible,
+    ),
 ];
 
 impl Sidecar {

@@ -2,6 +2,7 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
+mod apiserver;
 mod autogen;
 mod cel;
 mod cel_binary;
@@ -12,12 +13,14 @@ mod classic_pattern;
 mod classic_pod_security;
 mod classic_variables;
 mod conformance;
+mod convert;
 mod jmespath;
 mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;
 mod matching;
 mod policy_validate;
+mod probes;
 mod regex;
 mod suite;
 mod support;

@@ -1,4 +1,4 @@
-//! Kyverno's functions that read and write encodings: base64, JSON, YAML, checksums, certificates, images, addresses.
+//! Kyverno's functions that read and write encodings: base64, JSON, YAML, checksums, images, addresses.
 //!
 //! Upstream counterpart: Kyverno `pkg/engine/jmespath/functions.go`.
 
@@ -94,7 +94,9 @@ pub(super) fn is_external_url<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
     match ip::parse_addr(host) {
         // An address with a zone is none to Go's older parser.
-        Ok(address) if !address.has_zone() => data(!(address.unmapped().is_loopback() || address.unmapped().is_private())),
+        Ok(address) if !address.has_zone() => {
+            data(!(address.unmapped().is_loopback() || address.unmapped().is_private()))
+        }
         _ => refused(format!("lookup {}: no such host", String::from_utf8_lossy(host))),
     }
 }
@@ -119,9 +121,4 @@ pub(super) fn random<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
         Ok(text) => call.answer(text),
         Err(error) => refused(error),
     }
-}
-
-pub(super) fn x509_decode<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
-    let _ = call.text(0)?;
-    refused("failed to decode PEM block")
 }

@@ -12,6 +12,8 @@ use crate::{
 enum Shape {
     /// As a value: keys sorted.
     Any,
+    /// A text, even if it is empty.
+    Text,
     /// A Go struct: its fields in order.
     Struct(&'static [Field]),
     /// A list of structs.
@@ -31,6 +33,14 @@ const fn any(name: &'static str) -> Field {
         name,
         shape: Shape::Any,
         default: "",
+    }
+}
+
+const fn text(name: &'static str) -> Field {
+    Field {
+        name,
+        shape: Shape::Text,
+        default: "\"\"",
     }
 }
 
@@ -76,20 +86,20 @@ const RULE: &[Field] = &[
 
 const CONTEXT: &[Field] = &[
     any("name"),
-    part("configMap", &[any("name"), any("namespace")], ""),
+    part("configMap", &[text("name"), any("namespace")], ""),
     part("apiCall", API_CALL, ""),
-    part("imageRegistry", &[any("reference"), any("jmesPath"), any("imageRegistryCredentials")], ""),
+    part("imageRegistry", &[text("reference"), any("jmesPath"), any("imageRegistryCredentials")], ""),
     part("variable", &[any("value"), any("jmesPath"), any("default")], ""),
-    part("globalReference", &[any("name"), any("jmesPath")], ""),
+    part("globalReference", &[text("name"), any("jmesPath")], ""),
 ];
 
 const API_CALL: &[Field] = &[
-    with_default("urlPath", "\"\""),
+    text("urlPath"),
     with_default("method", "\"GET\""),
     any("data"),
     part(
         "service",
-        &[any("url"), any("headers"), with_default("caBundle", "\"\"")],
+        &[text("url"), any("headers"), text("caBundle")],
         "",
     ),
     any("jmesPath"),
@@ -266,6 +276,7 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, v2beta1: b
                         text.push(']');
                     }
                 }
+                Shape::Text => any_value(Document::from(value).root(), &mut text),
                 Shape::Any => {
                     let document = Document::from(value);
                     let empty = match document.root() {

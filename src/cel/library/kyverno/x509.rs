@@ -2,7 +2,8 @@
 //!
 //! Upstream counterpart: SDK `libs/x509`.
 
-use super::{certificate, native, pem};
+use super::{certificate, native};
+use crate::text::x509::pem;
 use crate::cel::{
     context::Context,
     decl::{Library, global},

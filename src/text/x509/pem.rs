@@ -8,10 +8,10 @@ const DASHES: &[u8] = b"-----";
 
 /// A block: its type and its bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) kind: String,
-    pub(super) bytes: Vec<u8>,
-    pub(super) headers: bool,
+pub(crate) struct Block {
+    pub(crate) kind: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) headers: bool,
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
@@ -39,7 +39,7 @@ fn line(data: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The first block, and what follows it.
-pub(super) fn decode(data: &[u8]) -> Option<(Block, &[u8])> {
+pub(crate) fn decode(data: &[u8]) -> Option<(Block, &[u8])> {
     let mut rest = data;
     loop {
         // The last beginning before the first end: beginnings without an end are passed over.

@@ -1,38 +1,54 @@
 //! Extensions of certificates.
 //!
-//! Upstream counterpart: Go's `crypto/x509/parser.go` `processExtensions`; the deviations are those of `certificate`.
+//! Upstream counterpart: Go's `crypto/x509/parser.go` `processExtensions`; the deviations are those of [`super`].
 
 use super::{
-    certificate::{Parsed, identifier, strings},
+    Parsed,
     der::{self, CONSTRUCTED, CONTEXT, Der, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, SET},
 };
-use crate::{text::base64::encode as base64, value::Builder};
+use crate::text::{
+    base64::encode as base64,
+    quote::quote,
+    url::{self, Url},
+};
 
+/// The extensions of a certificate and what they say.
 #[derive(Default)]
-pub(super) struct Extensions<'a> {
-    all: Vec<(Vec<u32>, bool, &'a [u8])>,
-    key_usage: u32,
-    extended_key_usage: Vec<u32>,
-    basic_constraints: Option<(bool, i64)>,
-    authority_key: Option<&'a [u8]>,
-    ocsp_servers: Vec<String>,
-    issuing_urls: Vec<String>,
-    pub(super) dns_names: Vec<String>,
-    pub(super) emails: Vec<String>,
-    pub(super) addresses: Vec<String>,
-    constraints_critical: bool,
-    permitted: Constraints,
-    excluded: Constraints,
-    distribution_points: Vec<String>,
-    policies: Option<Vec<Vec<u32>>>,
+pub(crate) struct Extensions<'a> {
+    pub(crate) all: Vec<(Vec<u32>, bool, &'a [u8])>,
+    pub(crate) key_usage: u32,
+    pub(crate) extended_key_usage: Vec<u32>,
+    pub(crate) basic_constraints: Option<(bool, i64)>,
+    pub(crate) authority_key: Option<&'a [u8]>,
+    pub(crate) ocsp_servers: Vec<String>,
+    pub(crate) issuing_urls: Vec<String>,
+    pub(crate) dns_names: Vec<String>,
+    pub(crate) emails: Vec<String>,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) uris: Vec<Url>,
+    pub(crate) subject_key: Option<&'a [u8]>,
+    pub(crate) unknown_key_usage: Vec<Vec<u32>>,
+    pub(crate) unhandled: Vec<Vec<u32>>,
+    pub(crate) require_explicit_policy: Option<i64>,
+    pub(crate) inhibit_policy_mapping: Option<i64>,
+    pub(crate) inhibit_any_policy: Option<i64>,
+    pub(crate) policy_mappings: Vec<(Vec<u32>, Vec<u32>)>,
+    pub(crate) constraints_critical: bool,
+    pub(crate) permitted: Constraints,
+    pub(crate) excluded: Constraints,
+    pub(crate) distribution_points: Vec<String>,
+    pub(crate) policies: Option<Vec<Vec<u32>>>,
 }
 
+/// Names that a certificate permits or excludes.
 #[derive(Default)]
-struct Constraints {
-    domains: Vec<String>,
-    ranges: Vec<(String, String)>,
-    emails: Vec<String>,
-    uri_domains: Vec<String>,
+pub(crate) struct Constraints {
+    pub(crate) domains: Vec<String>,
+    pub(crate) ranges: Vec<(String, String)>,
+    pub(crate) emails: Vec<String>,
+    pub(crate) uri_domains: Vec<String>,
+    /// Whether there are names of other types.
+    unhandled: bool,
 }
 
 fn latin(bytes: &[u8]) -> String {
@@ -52,7 +68,7 @@ fn address(bytes: &[u8]) -> Option<String> {
 }
 
 impl<'a> Extensions<'a> {
-    pub(super) fn parse(mut list: Der<'a>) -> Parsed<Self> {
+    pub(crate) fn parse(mut list: Der<'a>) -> Parsed<Self> {
         let mut extensions = Self::default();
         while !list.is_empty() {
             let mut item = list.take(SEQUENCE).ok_or("x509: malformed extension")?;
@@ -73,7 +89,7 @@ impl<'a> Extensions<'a> {
     }
 
     /// The extensions that a request asks for, in one of its attributes.
-    pub(super) fn requested(mut attributes: Der<'a>) -> Parsed<Self> {
+    pub(crate) fn requested(mut attributes: Der<'a>) -> Parsed<Self> {
         const EXTENSION_REQUEST: [u32; 7] = [1, 2, 840, 113_549, 1, 9, 14];
         while let Some(mut attribute) = attributes.take(SEQUENCE) {
             if attribute.object_identifier().is_some_and(|id| id == EXTENSION_REQUEST)
@@ -95,26 +111,49 @@ impl<'a> Extensions<'a> {
         Ok(Self::default())
     }
 
-    pub(super) fn process(&mut self) -> Parsed<()> {
+    pub(crate) fn process(&mut self) -> Parsed<()> {
         for (id, critical, value) in self.all.clone() {
+            let mut unhandled = false;
             match id[..] {
                 [2, 5, 29, 14] => {
                     if critical {
                         return Err("x509: subject key identifier incorrectly marked critical".to_owned());
                     }
-                    Der(value)
+                    let key = Der(value)
                         .take(OCTET_STRING)
                         .ok_or("x509: invalid subject key identifier")?;
+                    self.subject_key = Some(key.0);
                 }
                 [2, 5, 29, 15] => {
                     let (bits, _) = Der(value).bit_string().ok_or("x509: invalid key usage")?;
                     let is_set = |i: usize| bits.get(i / 8).is_some_and(|byte| byte >> (7 - i % 8) & 1 == 1);
                     self.key_usage = (0..9).filter(|&i| is_set(i)).map(|i| 1 << i).sum();
                 }
-                [2, 5, 29, 17] => self.alternative_names(value)?,
+                [2, 5, 29, 17] => {
+                    self.alternative_names(value)?;
+                    unhandled = self.dns_names.is_empty()
+                        && self.emails.is_empty()
+                        && self.addresses.is_empty()
+                        && self.uris.is_empty();
+                }
                 [2, 5, 29, 19] => self.basic_constraints = Some(basic_constraints(value)?),
-                [2, 5, 29, 30] => self.name_constraints(value, critical)?,
+                [2, 5, 29, 30] => {
+                    self.name_constraints(value, critical)?;
+                    unhandled = self.permitted.unhandled || self.excluded.unhandled;
+                }
                 [2, 5, 29, 31] => self.distribution_points(value)?,
+                [2, 5, 29, 33] => {
+                    self.policy_mappings(value)
+                        .ok_or("x509: invalid policy mappings extension")?;
+                }
+                [2, 5, 29, 36] => {
+                    self.policy_constraints(value)
+                        .ok_or("x509: invalid policy constraints extension")?;
+                }
+                [2, 5, 29, 54] => {
+                    let number = Der(value).small_integer();
+                    self.inhibit_any_policy = Some(number.ok_or("x509: invalid inhibit any policy extension")?);
+                }
                 [2, 5, 29, 32] => self.policies = Some(policies(value)?),
                 [2, 5, 29, 35] => {
                     if critical {
@@ -124,7 +163,7 @@ impl<'a> Extensions<'a> {
                     let mut sequence = Der(value).take(SEQUENCE).ok_or(invalid)?;
                     self.authority_key = sequence.optional(CONTEXT).ok_or(invalid)?.map(|key| key.0);
                 }
-                [2, 5, 29, 37] => self.extended_key_usage = extended_key_usage(value)?,
+                [2, 5, 29, 37] => self.key_usages(value).ok_or("x509: invalid extended key usages")?,
                 [1, 3, 6, 1, 5, 5, 7, 1, 1] => {
                     if critical {
                         return Err("x509: authority info access incorrectly marked critical".to_owned());
@@ -132,10 +171,56 @@ impl<'a> Extensions<'a> {
                     self.authority_access(value)
                         .ok_or("x509: invalid authority info access")?;
                 }
-                _ => {}
+                _ => unhandled = true,
+            }
+            if critical && unhandled {
+                self.unhandled.push(id);
             }
         }
         Ok(())
+    }
+
+    /// The uses that Go has numbers for, and the others.
+    fn key_usages(&mut self, value: &[u8]) -> Option<()> {
+        let mut list = Der(value).take(SEQUENCE)?;
+        while !list.is_empty() {
+            let usage = list.object_identifier()?;
+            let number = match usage[..] {
+                [2, 5, 29, 37, 0] => 0,
+                [1, 3, 6, 1, 5, 5, 7, 3, n @ 1..=9] => n,
+                [1, 3, 6, 1, 4, 1, 311, 10, 3, 3] => 10,
+                [2, 16, 840, 1, 113_730, 4, 1] => 11,
+                [1, 3, 6, 1, 4, 1, 311, 2, 1, 22] => 12,
+                [1, 3, 6, 1, 4, 1, 311, 61, 1, 1] => 13,
+                _ => {
+                    self.unknown_key_usage.push(usage);
+                    continue;
+                }
+            };
+            self.extended_key_usage.push(number);
+        }
+        Some(())
+    }
+
+    fn policy_mappings(&mut self, value: &[u8]) -> Option<()> {
+        let mut list = Der(value).take(SEQUENCE)?;
+        while !list.is_empty() {
+            let mut pair = list.take(SEQUENCE)?;
+            self.policy_mappings
+                .push((pair.object_identifier()?, pair.object_identifier()?));
+        }
+        Some(())
+    }
+
+    fn policy_constraints(&mut self, value: &[u8]) -> Option<()> {
+        let mut sequence = Der(value).take(SEQUENCE)?;
+        if sequence.peek(CONTEXT) {
+            self.require_explicit_policy = Some(sequence.small_integer_tagged(CONTEXT)?);
+        }
+        if sequence.peek(CONTEXT | 1) {
+            self.inhibit_policy_mapping = Some(sequence.small_integer_tagged(CONTEXT | 1)?);
+        }
+        Some(())
     }
 
     fn alternative_names(&mut self, value: &[u8]) -> Parsed<()> {
@@ -153,7 +238,10 @@ impl<'a> Extensions<'a> {
                 1 => self.emails.push(ascii("rfc822Name")?),
                 2 => self.dns_names.push(ascii("dNSName")?),
                 6 => {
-                    ascii("uniformResourceIdentifier")?;
+                    let text = ascii("uniformResourceIdentifier")?;
+                    let uri = url::parse(&text)
+                        .map_err(|error| format!("x509: cannot parse URI {}: {error}", quote(&text)))?;
+                    self.uris.push(uri);
                 }
                 7 => {
                     let length = name.0.len();
@@ -224,105 +312,6 @@ impl<'a> Extensions<'a> {
         }
         Some(())
     }
-
-    pub(super) fn write_all(&self, out: &mut Builder) {
-        if self.all.is_empty() {
-            out.null();
-            return;
-        }
-        out.begin_list();
-        for (id, critical, value) in &self.all {
-            out.begin_map();
-            out.key("Id");
-            identifier(out, id);
-            out.key("Critical");
-            out.bool(*critical);
-            out.key("Value");
-            out.string(&base64(value));
-            out.end();
-        }
-        out.end();
-    }
-
-    pub(super) fn write(&self, out: &mut Builder) {
-        out.key("KeyUsage");
-        out.double(f64::from(self.key_usage));
-        out.key("Extensions");
-        self.write_all(out);
-        out.key("ExtraExtensions");
-        out.null();
-        out.key("ExtKeyUsage");
-        if self.extended_key_usage.is_empty() {
-            out.null();
-        } else {
-            identifier(out, &self.extended_key_usage);
-        }
-        let (is_authority, longest_path) = self.basic_constraints.unwrap_or_default();
-        let valid = self.basic_constraints.is_some();
-        for (name, flag) in [
-            ("BasicConstraintsValid", valid),
-            ("IsCA", is_authority),
-            ("MaxPathLenZero", valid && longest_path == 0),
-            ("PermittedDNSDomainsCritical", self.constraints_critical),
-        ] {
-            out.key(name);
-            out.bool(flag);
-        }
-        out.key("MaxPathLen");
-        out.double(longest_path as f64);
-        out.key("AuthorityKeyId");
-        match self.authority_key {
-            Some(key) => out.string(&base64(key)),
-            None => out.null(),
-        }
-        for (name, items) in [
-            ("OCSPServer", &self.ocsp_servers),
-            ("IssuingCertificateURL", &self.issuing_urls),
-            ("DNSNames", &self.dns_names),
-            ("EmailAddresses", &self.emails),
-            ("IPAddresses", &self.addresses),
-            ("PermittedDNSDomains", &self.permitted.domains),
-            ("ExcludedDNSDomains", &self.excluded.domains),
-            ("PermittedEmailAddresses", &self.permitted.emails),
-            ("ExcludedEmailAddresses", &self.excluded.emails),
-            ("PermittedURIDomains", &self.permitted.uri_domains),
-            ("ExcludedURIDomains", &self.excluded.uri_domains),
-            ("CRLDistributionPoints", &self.distribution_points),
-        ] {
-            strings(out, name, items);
-        }
-        for (name, ranges) in [
-            ("PermittedIPRanges", &self.permitted.ranges),
-            ("ExcludedIPRanges", &self.excluded.ranges),
-        ] {
-            out.key(name);
-            if ranges.is_empty() {
-                out.null();
-                continue;
-            }
-            out.begin_list();
-            for (address, mask) in ranges {
-                out.begin_map();
-                out.key("IP");
-                out.string(address);
-                out.key("Mask");
-                out.string(mask);
-                out.end();
-            }
-            out.end();
-        }
-        out.key("PolicyIdentifiers");
-        match &self.policies {
-            Some(policies) => {
-                out.begin_list();
-                for policy in policies {
-                    identifier(out, policy);
-                }
-                out.end();
-            }
-            None => out.null(),
-        }
-    }
 }
 
 impl Constraints {
@@ -343,7 +332,7 @@ impl Constraints {
                     let text = text.ok_or_else(|| format!("x509: IP constraint contained value of length {length}"))?;
                     constraints.ranges.push((text, base64(mask)));
                 }
-                _ => {}
+                _ => constraints.unhandled = true,
             }
         }
         Ok(constraints)
@@ -383,25 +372,4 @@ fn policies(value: &[u8]) -> Parsed<Vec<Vec<u32>>> {
         Some(policies)
     };
     parse().ok_or_else(|| "x509: invalid certificate policies".to_owned())
-}
-
-/// The uses that Go has numbers for.
-fn extended_key_usage(value: &[u8]) -> Parsed<Vec<u32>> {
-    let parse = || {
-        let mut list = Der(value).take(SEQUENCE)?;
-        let mut usages = Vec::new();
-        while !list.is_empty() {
-            usages.extend(match list.object_identifier()?[..] {
-                [2, 5, 29, 37, 0] => Some(0),
-                [1, 3, 6, 1, 5, 5, 7, 3, n @ 1..=9] => Some(n),
-                [1, 3, 6, 1, 4, 1, 311, 10, 3, 3] => Some(10),
-                [2, 16, 840, 1, 113_730, 4, 1] => Some(11),
-                [1, 3, 6, 1, 4, 1, 311, 2, 1, 22] => Some(12),
-                [1, 3, 6, 1, 4, 1, 311, 61, 1, 1] => Some(13),
-                _ => None,
-            });
-        }
-        Some(usages)
-    };
-    parse().ok_or_else(|| "x509: invalid extended key usages".to_owned())
 }

@@ -4,28 +4,28 @@
 
 use crate::text::time::Timestamp;
 
-pub(super) const BOOLEAN: u8 = 1;
-pub(super) const INTEGER: u8 = 2;
-pub(super) const BIT_STRING: u8 = 3;
-pub(super) const OCTET_STRING: u8 = 4;
-pub(super) const OBJECT_IDENTIFIER: u8 = 6;
-pub(super) const SEQUENCE: u8 = 0x30;
-pub(super) const SET: u8 = 0x31;
+pub(crate) const BOOLEAN: u8 = 1;
+pub(crate) const INTEGER: u8 = 2;
+pub(crate) const BIT_STRING: u8 = 3;
+pub(crate) const OCTET_STRING: u8 = 4;
+pub(crate) const OBJECT_IDENTIFIER: u8 = 6;
+pub(crate) const SEQUENCE: u8 = 0x30;
+pub(crate) const SET: u8 = 0x31;
 /// A tag of the surrounding type; `CONSTRUCTED` is added where it holds other elements.
-pub(super) const CONTEXT: u8 = 0x80;
-pub(super) const CONSTRUCTED: u8 = 0x20;
+pub(crate) const CONTEXT: u8 = 0x80;
+pub(crate) const CONSTRUCTED: u8 = 0x20;
 
 /// Bytes from which elements are read off the front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Der<'a>(pub(super) &'a [u8]);
+pub(crate) struct Der<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Der<'a> {
-    pub(super) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
     /// The next element: its tag, its content, and all of it.
-    pub(super) fn any(&mut self) -> Option<(u8, Der<'a>, &'a [u8])> {
+    pub(crate) fn any(&mut self) -> Option<(u8, Der<'a>, &'a [u8])> {
         let [tag, first, ..] = *self.0 else { return None };
         if tag & 0x1f == 0x1f {
             return None;
@@ -50,12 +50,12 @@ impl<'a> Der<'a> {
         Some((tag, Der(&whole[header..]), whole))
     }
 
-    pub(super) fn peek(self, tag: u8) -> bool {
+    pub(crate) fn peek(self, tag: u8) -> bool {
         self.0.first() == Some(&tag)
     }
 
     /// The content of the next element, which must have this tag.
-    pub(super) fn take(&mut self, tag: u8) -> Option<Der<'a>> {
+    pub(crate) fn take(&mut self, tag: u8) -> Option<Der<'a>> {
         if !self.peek(tag) {
             return None;
         }
@@ -63,7 +63,7 @@ impl<'a> Der<'a> {
     }
 
     /// All of the next element, which must have this tag.
-    pub(super) fn element(&mut self, tag: u8) -> Option<&'a [u8]> {
+    pub(crate) fn element(&mut self, tag: u8) -> Option<&'a [u8]> {
         if !self.peek(tag) {
             return None;
         }
@@ -72,7 +72,7 @@ impl<'a> Der<'a> {
 
     /// The content of the next element if it has this tag; the outer `None` is an error.
     #[expect(clippy::option_option, reason = "absent and malformed are different answers")]
-    pub(super) fn optional(&mut self, tag: u8) -> Option<Option<Der<'a>>> {
+    pub(crate) fn optional(&mut self, tag: u8) -> Option<Option<Der<'a>>> {
         if self.peek(tag) {
             self.take(tag).map(Some)
         } else {
@@ -81,8 +81,12 @@ impl<'a> Der<'a> {
     }
 
     /// The bytes of an integer, in two's complement and as few as possible.
-    pub(super) fn integer(&mut self) -> Option<&'a [u8]> {
-        let Der(bytes) = self.take(INTEGER)?;
+    pub(crate) fn integer(&mut self) -> Option<&'a [u8]> {
+        self.integer_tagged(INTEGER)
+    }
+
+    fn integer_tagged(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let Der(bytes) = self.take(tag)?;
         match bytes {
             [] | [0, 0..=0x7f, ..] | [0xff, 0x80..=0xff, ..] => None,
             _ => Some(bytes),
@@ -90,8 +94,13 @@ impl<'a> Der<'a> {
     }
 
     /// An integer that fits 64 bits.
-    pub(super) fn small_integer(&mut self) -> Option<i64> {
-        let bytes = self.integer()?;
+    pub(crate) fn small_integer(&mut self) -> Option<i64> {
+        self.small_integer_tagged(INTEGER)
+    }
+
+    /// An integer that fits 64 bits under another tag than its own.
+    pub(crate) fn small_integer_tagged(&mut self, tag: u8) -> Option<i64> {
+        let bytes = self.integer_tagged(tag)?;
         if bytes.len() > 8 {
             return None;
         }
@@ -99,7 +108,7 @@ impl<'a> Der<'a> {
         Some(bytes.iter().fold(sign, |value, &b| value << 8 | i64::from(b)))
     }
 
-    pub(super) fn boolean(&mut self) -> Option<bool> {
+    pub(crate) fn boolean(&mut self) -> Option<bool> {
         match self.take(BOOLEAN)?.0 {
             [0] => Some(false),
             [0xff] => Some(true),
@@ -108,7 +117,7 @@ impl<'a> Der<'a> {
     }
 
     /// The bytes of a bit string and how many bits of the last one do not count.
-    pub(super) fn bit_string(&mut self) -> Option<(&'a [u8], u8)> {
+    pub(crate) fn bit_string(&mut self) -> Option<(&'a [u8], u8)> {
         let (&padding, bytes) = self.take(BIT_STRING)?.0.split_first()?;
         let unused = bytes.last().map_or(0xff, |last| *last);
         if padding > 7 || padding > 0 && unused & ((1 << padding) - 1) != 0 {
@@ -117,13 +126,13 @@ impl<'a> Der<'a> {
         Some((bytes, padding))
     }
 
-    pub(super) fn object_identifier(&mut self) -> Option<Vec<u32>> {
+    pub(crate) fn object_identifier(&mut self) -> Option<Vec<u32>> {
         let Der(bytes) = self.take(OBJECT_IDENTIFIER)?;
         object_identifier(bytes)
     }
 
     /// A date of either form.
-    pub(super) fn time(&mut self) -> Result<Timestamp, &'static str> {
+    pub(crate) fn time(&mut self) -> Result<Timestamp, &'static str> {
         match self.0.first() {
             Some(0x17) => self
                 .take(0x17)
@@ -139,7 +148,7 @@ impl<'a> Der<'a> {
 }
 
 /// The numbers of an object identifier.
-pub(super) fn object_identifier(bytes: &[u8]) -> Option<Vec<u32>> {
+pub(crate) fn object_identifier(bytes: &[u8]) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -1,0 +1,204 @@
+//! Two verdicts on one request: one class of divergence, with its first cause.
+//!
+//! The classes stand in the order in which they are tried; the first that holds is the answer. A side *objects* if its
+//! effect is not to admit. What the texts of the hazards say comes from the caller: nothing here knows how a native policy
+//! was made.
+
+use crate::verdict::{DivergenceClass, Effect, Part, Status, Verdict};
+
+/// Which way a known cause moves the native side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tendency {
+    /// It admits more.
+    Weaker,
+    /// It refuses more.
+    Stricter,
+    /// Either.
+    Either,
+    /// It says something else.
+    Text,
+}
+
+/// Something in the policy that may make the two sides differ.
+#[derive(Debug, Clone, Copy)]
+pub struct Suspect<'s> {
+    /// Its code.
+    pub code: &'s str,
+    /// Which way.
+    pub tendency: Tendency,
+    /// The part of the policy: `spec.rules[0].exclude.any[0]`.
+    pub path: &'s str,
+    /// What is the matter and what to write instead.
+    pub text: &'s str,
+}
+
+/// The difference on one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Divergence {
+    /// The class.
+    pub class: DivergenceClass,
+    /// The code of the cause: a hazard's, or that of the refusal.
+    pub code: Option<String>,
+    /// The cause for people.
+    pub cause: String,
+}
+
+/// The class of two verdicts; `None` if they do not differ.
+pub fn class(kyverno: &Verdict, native: &Verdict) -> Option<DivergenceClass> {
+    let (ours, theirs) = (kyverno.effect, native.effect);
+    let evaluated = |verdict: &Verdict| {
+        !matches!(verdict.status, Status::NoMatch | Status::Skip | Status::Unsupported) || verdict.trace.erred
+    };
+    if ours == Effect::Deny && theirs != Effect::Deny || ours.objects() && !theirs.objects() {
+        Some(DivergenceClass::Weaker)
+    } else if theirs == Effect::Deny && ours != Effect::Deny || theirs.objects() && !ours.objects() {
+        Some(DivergenceClass::Stricter)
+    } else if ours != theirs {
+        Some(DivergenceClass::Action)
+    } else if kyverno.trace.erred != native.trace.erred {
+        Some(DivergenceClass::Error)
+    } else if evaluated(kyverno) != evaluated(native) {
+        Some(DivergenceClass::Scope)
+    } else if ours.objects() && kyverno.message != native.message {
+        Some(DivergenceClass::Message)
+    } else {
+        None
+    }
+}
+
+/// The difference with its first cause; `None` if there is none.
+pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[Suspect<'_>]) -> Option<Divergence> {
+    let class = class(kyverno, native)?;
+    let suspect = first_cause(class, kyverno, native, suspects);
+    let cause = match suspect {
+        Some(suspect) => suspect.text.to_owned(),
+        None => format!(
+            "Kyverno: {} by {}; native policy: {} by {}",
+            kyverno.status, kyverno.trace.part, native.status, native.trace.part
+        ),
+    };
+    Some(Divergence {
+        class,
+        code: suspect.map(|suspect| suspect.code.to_owned()),
+        cause,
+    })
+}
+
+/// The first suspect that moves the native side this way, best one that is about the part where the sides part.
+fn first_cause<'s>(
+    class: DivergenceClass,
+    kyverno: &Verdict,
+    native: &Verdict,
+    suspects: &'s [Suspect<'s>],
+) -> Option<&'s Suspect<'s>> {
+    let fits = |suspect: &&Suspect<'_>| match class {
+        DivergenceClass::Weaker => matches!(suspect.tendency, Tendency::Weaker | Tendency::Either),
+        DivergenceClass::Stricter => matches!(suspect.tendency, Tendency::Stricter | Tendency::Either),
+        DivergenceClass::Message => suspect.tendency == Tendency::Text,
+        // Whether one side looks or can evaluate shows in no effect here, but comes from the same causes.
+        DivergenceClass::Action | DivergenceClass::Error | DivergenceClass::Scope => suspect.tendency != Tendency::Text,
+        DivergenceClass::NotConvertible => false,
+    };
+    let words = [words_of(kyverno.trace.part), words_of(native.trace.part)];
+    let is_about = |suspect: &&Suspect<'_>| {
+        words
+            .iter()
+            .flat_map(|words| words.iter())
+            .any(|word| suspect.path.contains(word))
+    };
+    let mut fitting = suspects.iter().filter(fits);
+    fitting.clone().find(is_about).or_else(|| fitting.next())
+}
+
+/// What the paths of a part have in them.
+const fn words_of(part: Part) -> &'static [&'static str] {
+    match part {
+        Part::Namespace => &["metadata.namespace"],
+        Part::WebhookCondition(_) => &["webhookConfiguration"],
+        // Without a match in one of them nothing is known of the others.
+        Part::Match => &["match"],
+        Part::Exclude => &["exclude"],
+        Part::Exception | Part::ExceptionCondition => &["exception"],
+        Part::Precondition(_) => &["celPreconditions", "preconditions", "matchConditions"],
+        Part::Params => &["param"],
+        Part::Binding => &["failureAction", "validationActions"],
+        Part::AuditAnnotation(_) => &["auditAnnotations"],
+        Part::Validation(_) | Part::Budget | Part::All | Part::RuleType => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::Trace;
+
+    fn verdict(status: Status, effect: Effect, message: &str, erred: bool) -> Verdict {
+        Verdict {
+            status,
+            effect,
+            message: message.to_owned(),
+            trace: Trace {
+                part: Part::Validation(0),
+                erred,
+            },
+        }
+    }
+
+    #[test]
+    fn the_first_class_that_holds() {
+        use Effect::{Admit, Audit, Deny, Warn};
+        use Status::{Error, Fail, NoMatch, Pass, Skip};
+        let rows = [
+            (
+                (Fail, Deny, "", false),
+                (Pass, Admit, "", false),
+                Some(DivergenceClass::Weaker),
+            ),
+            (
+                (Fail, Deny, "", false),
+                (Fail, Audit, "", false),
+                Some(DivergenceClass::Weaker),
+            ),
+            (
+                (Fail, Audit, "", false),
+                (NoMatch, Admit, "", false),
+                Some(DivergenceClass::Weaker),
+            ),
+            (
+                (NoMatch, Admit, "", false),
+                (Fail, Deny, "", false),
+                Some(DivergenceClass::Stricter),
+            ),
+            (
+                (Fail, Warn, "", false),
+                (Error, Deny, "", true),
+                Some(DivergenceClass::Stricter),
+            ),
+            (
+                (Fail, Audit, "", false),
+                (Fail, Warn, "", false),
+                Some(DivergenceClass::Action),
+            ),
+            (
+                (Fail, Deny, "x", false),
+                (Error, Deny, "y", true),
+                Some(DivergenceClass::Error),
+            ),
+            (
+                (Skip, Admit, "", false),
+                (Pass, Admit, "", false),
+                Some(DivergenceClass::Scope),
+            ),
+            (
+                (Fail, Deny, "x", false),
+                (Fail, Deny, "y", false),
+                Some(DivergenceClass::Message),
+            ),
+            ((Pass, Admit, "x", false), (Pass, Admit, "", false), None),
+            ((Skip, Admit, "", false), (NoMatch, Admit, "", false), None),
+        ];
+        for ((s1, e1, m1, r1), (s2, e2, m2, r2), expected) in rows {
+            assert_eq!(class(&verdict(s1, e1, m1, r1), &verdict(s2, e2, m2, r2)), expected);
+        }
+    }
+}
