@@ -108,6 +108,7 @@ impl Webhook {
             object: documents.object.root(),
             old_object: documents.old_object.root(),
             request: documents.request.root(),
+            condition_request: documents.request.root(),
             namespace: Value::Null,
             params: Value::Null,
         };
@@ -317,6 +318,7 @@ fn selector(selector: Option<&Spanned<LabelSelector>>) -> serde_json::Value {
 const DECLARATIONS: Declarations = Declarations {
     params: false,
     authorizer: true,
+    variables: true,
 };
 
 fn compile<'p>(conditions: impl Iterator<Item = &'p MatchCondition>) -> Option<Validator> {
@@ -337,7 +339,7 @@ fn is_valid(condition: &MatchCondition) -> bool {
     let environment = Environment::new(Profile::kubernetes(), DECLARATIONS, []);
     let text = condition.expression.text();
     Expression::compile(text, &environment, Returns::Bool, true)
-        .error()
+        .flaw()
         .is_none()
 }
 

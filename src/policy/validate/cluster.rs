@@ -60,6 +60,7 @@ fn conditions(policy: &Policy) -> Option<String> {
     let declarations = Declarations {
         params: false,
         authorizer: false,
+        variables: true,
     };
     let environment = Environment::new(Profile::kyverno_classic(), declarations, []);
     let errors: Vec<String> = webhook
@@ -67,7 +68,7 @@ fn conditions(policy: &Policy) -> Option<String> {
         .iter()
         .filter_map(|condition| {
             let expression = Expression::compile(condition.expression.text(), &environment, Returns::Bool, false);
-            expression.error().map(str::to_owned)
+            expression.flaw().map(|flaw| flaw.text.clone())
         })
         .collect();
     (!errors.is_empty()).then(|| format!("match conditions compilation errors: [{}]", errors.join(" ")))
