@@ -8,8 +8,8 @@
 //! are recognised only.
 
 mod admission;
-pub mod autogen;
 mod anchor;
+pub mod autogen;
 mod classic;
 mod classic_parts;
 pub(crate) mod decode;

@@ -259,7 +259,10 @@ impl Compiled {
         if let Body::Unsupported(what) = &self.body {
             return Some(RuleResponse::unsupported(&self.name, *what));
         }
-        let is_named = asked.exceptions.iter().any(|exception| exception.names(asked.policy, asked.rule));
+        let is_named = asked
+            .exceptions
+            .iter()
+            .any(|exception| exception.names(asked.policy, asked.rule));
         if let (Body::Cel(cel), true, false) = (&self.body, self.prelude.is_empty(), is_named) {
             return Some(cel.decide(input, host));
         }
@@ -317,7 +320,12 @@ fn unsupported(rule: &Rule) -> Option<Unsupported> {
         return Some(Unsupported::Manifests);
     }
     let other = validate.pod_security.is_some() || validate.cel.as_ref().is_some_and(|cel| !cel.is_empty);
-    let classic = [&validate.deny, &validate.pattern, &validate.any_pattern, &validate.foreach];
+    let classic = [
+        &validate.deny,
+        &validate.pattern,
+        &validate.any_pattern,
+        &validate.foreach,
+    ];
     let decided = other || classic.into_iter().any(Option::is_some);
     (!decided && validate.assert.is_some()).then_some(Unsupported::Assert)
 }

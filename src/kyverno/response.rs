@@ -102,11 +102,9 @@ impl Unsupported {
     const fn explanation(self) -> &'static str {
         match self {
             Self::Empty => "the rule has nothing that is evaluated",
-            Self::Manifests
-            | Self::Assert
-            | Self::Mutate
-            | Self::Generate
-            | Self::VerifyImages => "rules of this type are not evaluated",
+            Self::Manifests | Self::Assert | Self::Mutate | Self::Generate | Self::VerifyImages => {
+                "rules of this type are not evaluated"
+            }
         }
     }
 }

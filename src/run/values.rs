@@ -59,7 +59,13 @@ impl Values for SuiteValues<'_> {
         all.into_iter().collect()
     }
 
-    fn outside<'a>(&'a self, policy: &str, rule: &str, namespace: &'a str, host: &'a dyn Host) -> Box<dyn Outside + 'a> {
+    fn outside<'a>(
+        &'a self,
+        policy: &str,
+        rule: &str,
+        namespace: &'a str,
+        host: &'a dyn Host,
+    ) -> Box<dyn Outside + 'a> {
         let mut values: Vec<(String, Data)> = Vec::new();
         if let Some(rule) = self.rule(policy, rule) {
             values.extend(data(&rule.values));
@@ -99,7 +105,10 @@ impl Outside for SuiteOutside<'_> {
     }
 
     fn has_api_calls(&self) -> bool {
-        self.suite.test.as_ref().is_some_and(|test| !test.api_call_responses.is_empty())
+        self.suite
+            .test
+            .as_ref()
+            .is_some_and(|test| !test.api_call_responses.is_empty())
     }
 
     fn api_call(&self, method: &str, url: &str) -> Option<(u16, Data)> {
@@ -152,7 +161,11 @@ impl Outside for SuiteOutside<'_> {
     }
 
     fn image(&self, reference: &str) -> Option<Result<Data, String>> {
-        let known = self.suite.context.as_ref().is_some_and(|context| !context.images.is_empty());
+        let known = self
+            .suite
+            .context
+            .as_ref()
+            .is_some_and(|context| !context.images.is_empty());
         let answer = known.then(|| self.host.image_metadata(reference))?;
         Some(answer.map(|document| Data::from(document.root())))
     }

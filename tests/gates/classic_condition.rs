@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::{
     classic_pattern::{data, doubles},
     kyverno::text,
-    support::{Gate, jsonl, shared},
+    support::{Gate, fixture, jsonl, shared},
 };
 
 fn same(ours: &Value, row: &Value) -> Result<(), String> {
@@ -30,10 +30,13 @@ fn same(ours: &Value, row: &Value) -> Result<(), String> {
 
 fn check(row: &Value) -> Result<(), String> {
     let document = doubles(data(row.get("context").unwrap_or(&Value::Null)));
-    let document = if document.is_null() { Data::Map(Arc::default()) } else { document };
+    let document = if document.is_null() {
+        Data::Map(Arc::default())
+    } else {
+        document
+    };
     let mut context = Context::from_data(document, &NoOutside);
-    let mut substitute =
-        |data: &Data| substitute_preconditions(data, &mut context).map_err(|error| error.to_string());
+    let mut substitute = |data: &Data| substitute_preconditions(data, &mut context).map_err(|error| error.to_string());
     if text(row, "fn") == "cond" {
         let condition = Condition::read(Document::from(row).root());
         let ours = condition.evaluate(&mut substitute);
@@ -82,4 +85,9 @@ fn classic_condition() {
     if let Some(path) = shared("golden/classic/condition.jsonl") {
         run(&jsonl(&path), "classic-condition", 11490);
     }
+    run(
+        &jsonl(&fixture("classic/condition.jsonl")),
+        "classic-condition-own",
+        532,
+    );
 }

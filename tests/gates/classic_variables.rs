@@ -10,8 +10,8 @@ use kyvtest::{
     text::image_info::ImageInfo,
     value::{Builder, Data},
 };
-use serde::de::DeserializeOwned;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::support::{Gate, fixture, jsonl, shared};
@@ -55,12 +55,7 @@ fn check(row: &Row) -> Result<(), String> {
 }
 
 /// Runs a gate on the project's own selection and on the shared file, if that is there.
-fn run<R: DeserializeOwned + Sync>(
-    name: &str,
-    rows: usize,
-    id: fn(&R) -> String,
-    check: fn(&R) -> Result<(), String>,
-) {
+fn run<R: DeserializeOwned + Sync>(name: &str, rows: usize, id: fn(&R) -> String, check: fn(&R) -> Result<(), String>) {
     let go = |path: &Path, rows: usize| Gate { name, rows }.run(&jsonl::<R>(path), id, check);
     let own = fixture(&format!("classic/{name}.jsonl"));
     if own.exists() {

@@ -125,7 +125,9 @@ pub struct Context<'o> {
 
 impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("root", &self.root)
+            .finish_non_exhaustive()
     }
 }
 
@@ -193,9 +195,10 @@ impl<'o> Context<'o> {
 
     /// Merges a value at a path of keys.
     fn merge_at(&mut self, path: &[&str], value: Data, overwrite: bool) {
-        let wrapped = path.iter().rev().fold(value, |value, key| {
-            Data::from_iter([(Arc::from(*key), value)])
-        });
+        let wrapped = path
+            .iter()
+            .rev()
+            .fold(value, |value, key| Data::from_iter([(Arc::from(*key), value)]));
         if let Data::Map(entries) = wrapped {
             merge(&entries, &mut self.root, overwrite);
         }

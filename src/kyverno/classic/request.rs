@@ -40,8 +40,9 @@ pub(in crate::kyverno) fn request_context(input: &Input<'_>) -> Data {
 /// Roles and user, as Go writes them.
 fn user_info(request: &Request) -> Data {
     let list = |list: &Option<Vec<String>>| {
-        list.as_ref()
-            .map_or(Data::Null, |list| list.iter().map(|text| Data::from(text.as_str())).collect())
+        list.as_ref().map_or(Data::Null, |list| {
+            list.iter().map(|text| Data::from(text.as_str())).collect()
+        })
     };
     [
         ("roles".into(), list(&request.roles)),

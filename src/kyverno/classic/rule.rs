@@ -72,13 +72,20 @@ impl ClassicRule {
         let validate = rule.validate.as_ref()?;
         let check = match &validate.pod_security {
             Some(security) => Kind::PodSecurity(PodSecurity::read(security.document().root())),
-            None => Kind::Resource(Validation::of_rule(validate, conditions_of(rule.preconditions.as_ref()))),
+            None => Kind::Resource(Validation::of_rule(
+                validate,
+                conditions_of(rule.preconditions.as_ref()),
+            )),
         };
         let own = validate.failure_action.as_ref().map(|action| action.value);
         let action = own.unwrap_or(policy.spec.validation_failure_action);
         Some(Self {
             name: rule.name.value.clone(),
-            message: validate.message.as_ref().map(|text| text.value.clone()).unwrap_or_default(),
+            message: validate
+                .message
+                .as_ref()
+                .map(|text| text.value.clone())
+                .unwrap_or_default(),
             check,
             forgives: action == FailureAction::Enforce && validate.allow_existing_violations != Some(false),
             has_preconditions: rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null()),
@@ -156,7 +163,12 @@ impl<'d> Driver<'d> {
                 let _ = context.add_variable(&key, &value);
             }
             // Values may change the objects.
-            let part = |name: &str| context.data().at(&["request", name]).filter(|part| part.as_map().is_some());
+            let part = |name: &str| {
+                context
+                    .data()
+                    .at(&["request", name])
+                    .filter(|part| part.as_map().is_some())
+            };
             if !new.is_null() {
                 new = part("object").cloned().unwrap_or(new);
             }
@@ -227,7 +239,10 @@ impl<'d> Driver<'d> {
                 }
                 let lifted = self.exceptions();
                 let said = self.pod_security(rule, security, &lifted);
-                if said.status == Status::Fail && rule.forgives && self.is_update() && self.before_pod_security(rule, security)
+                if said.status == Status::Fail
+                    && rule.forgives
+                    && self.is_update()
+                    && self.before_pod_security(rule, security)
                 {
                     return Some(forgiven());
                 }
@@ -303,7 +318,10 @@ impl<'d> Driver<'d> {
         let request = self.input.request;
         let mut resource = Arc::clone(&request.resource);
         if !resource.subresource.is_empty() {
-            let main = self.input.discovery.by_kind(&resource.group, &resource.version, &resource.kind);
+            let main = self
+                .input
+                .discovery
+                .by_kind(&resource.group, &resource.version, &resource.kind);
             resource = main.cloned().unwrap_or(resource);
         }
         let mut creation = Request::about(Operation::Create, resource, request.old_object.clone());
@@ -384,9 +402,14 @@ impl<'d> Driver<'d> {
 
 /// Whether an answer is one of those that come before the check.
 fn before_check(text: &str) -> bool {
-    ["failed to load context", "failed to evaluate preconditions", "preconditions not met", "variable substitution failed"]
-        .iter()
-        .any(|start| text.starts_with(start))
+    [
+        "failed to load context",
+        "failed to evaluate preconditions",
+        "preconditions not met",
+        "variable substitution failed",
+    ]
+    .iter()
+    .any(|start| text.starts_with(start))
 }
 
 fn forgiven() -> Said {

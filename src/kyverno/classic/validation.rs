@@ -55,7 +55,12 @@ impl Validation {
     /// Reads the check of a rule. Its context and preconditions stand beside it.
     pub(super) fn of_rule(validate: &Validate, preconditions: Option<Conditions>) -> Self {
         let document = |part: &Option<Subtree>| part.as_ref().map_or_else(Document::null, Subtree::document);
-        let parts = [&validate.deny, &validate.pattern, &validate.any_pattern, &validate.foreach];
+        let parts = [
+            &validate.deny,
+            &validate.pattern,
+            &validate.any_pattern,
+            &validate.foreach,
+        ];
         let parts = parts.map(document);
         let [deny, pattern, any_pattern, foreach] = parts.each_ref().map(Document::root);
         Self {
@@ -70,20 +75,20 @@ impl Validation {
         Self {
             entries: Entry::read_all(&Data::from(part("context"))),
             preconditions: conditions(part("preconditions")),
-            check: Check::read(part("deny"), part("pattern"), part("anyPattern"), part("foreach"), depth),
+            check: Check::read(
+                part("deny"),
+                part("pattern"),
+                part("anyPattern"),
+                part("foreach"),
+                depth,
+            ),
         }
     }
 }
 
 impl Check {
     /// The first part that is there decides, in upstream's order.
-    fn read(
-        deny: Value<'_>,
-        pattern: Value<'_>,
-        any_pattern: Value<'_>,
-        foreach: Value<'_>,
-        depth: usize,
-    ) -> Self {
+    fn read(deny: Value<'_>, pattern: Value<'_>, any_pattern: Value<'_>, foreach: Value<'_>, depth: usize) -> Self {
         if !deny.is_null() {
             return Self::Deny(conditions(deny.get("conditions").unwrap_or(Value::Null)));
         }

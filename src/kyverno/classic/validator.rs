@@ -10,11 +10,7 @@ use super::{
     validation::{Check, Loop, Validation},
     variables::{substitute_all, substitute_preconditions, substitute_string},
 };
-use crate::{
-    kube::Operation,
-    value::Data,
-    verdict::Status,
-};
+use crate::{kube::Operation, value::Data, verdict::Status};
 
 /// How many elements all loops of a rule together may have.
 const ELEMENTS: usize = 100_000;
@@ -37,7 +33,12 @@ pub(super) struct Validator<'v, 'o> {
 
 impl Validator<'_, '_> {
     /// Runs a check with what comes before it; `None` if there is nothing to say.
-    pub(super) fn validate(&mut self, validation: &Validation, element: Option<&Data>, nesting: usize) -> Option<Answer> {
+    pub(super) fn validate(
+        &mut self,
+        validation: &Validation,
+        element: Option<&Data>,
+        nesting: usize,
+    ) -> Option<Answer> {
         if let Err(error) = self.context.load_entries(&validation.entries) {
             return Some((Status::Error, format!("failed to load context: {error}")));
         }
@@ -148,7 +149,12 @@ impl Validator<'_, '_> {
         let (mut failed, mut skipped) = (Vec::new(), Vec::new());
         for (i, pattern) in patterns.iter().enumerate() {
             match match_pattern(&target, pattern) {
-                Ok(()) => return (Status::Pass, format!("validation rule '{rule}' anyPattern[{i}] passed.")),
+                Ok(()) => {
+                    return (
+                        Status::Pass,
+                        format!("validation rule '{rule}' anyPattern[{i}] passed."),
+                    );
+                }
                 Err(error) if error.skip => skipped.push(format!("rule {rule}[{i}] skipped: {error}")),
                 Err(error) if error.path.is_empty() => failed.push(format!("rule {rule}[{i}] failed: {error}")),
                 Err(error) => failed.push(format!("rule {rule}[{i}] failed at path {}", error.path)),
@@ -156,7 +162,9 @@ impl Validator<'_, '_> {
         }
         if !failed.is_empty() {
             let failed = failed.join(" ");
-            return self.say(Status::Fail, |rule, message| any_pattern_message(rule, message, &failed));
+            return self.say(Status::Fail, |rule, message| {
+                any_pattern_message(rule, message, &failed)
+            });
         }
         if !skipped.is_empty() {
             return (Status::Skip, skipped.join(" "));
@@ -212,13 +220,7 @@ impl Validator<'_, '_> {
     }
 
     /// Checks the elements of a list: whether any was, or the first answer that is not a pass.
-    fn each(
-        &mut self,
-        entry: &Loop,
-        elements: &[Data],
-        outer: Option<&Data>,
-        nesting: usize,
-    ) -> Result<bool, Answer> {
+    fn each(&mut self, entry: &Loop, elements: &[Data], outer: Option<&Data>, nesting: usize) -> Result<bool, Answer> {
         let mut applied = false;
         for (i, element) in elements.iter().enumerate() {
             if element.is_null() {

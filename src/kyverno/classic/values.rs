@@ -11,7 +11,8 @@ pub trait Values: fmt::Debug {
     fn variables(&self, policy: &str) -> Vec<(String, Data)>;
 
     /// Who answers for the context entries of a rule.
-    fn outside<'a>(&'a self, policy: &str, rule: &str, namespace: &'a str, host: &'a dyn Host) -> Box<dyn Outside + 'a>;
+    fn outside<'a>(&'a self, policy: &str, rule: &str, namespace: &'a str, host: &'a dyn Host)
+    -> Box<dyn Outside + 'a>;
 }
 
 /// The world where no suite says anything: the clock, and the policy's namespace.

@@ -178,7 +178,10 @@ fn foreach(entry: Node<'_>) -> Result<(), &'static str> {
         return Err("foreach.list is required");
     }
     let there = |name: &&&str| entry.get(name).is_some_and(|part| !part.is_null());
-    let nested = entry.get("foreach").and_then(Node::as_seq).is_some_and(|nested| !nested.is_empty());
+    let nested = entry
+        .get("foreach")
+        .and_then(Node::as_seq)
+        .is_some_and(|nested| !nested.is_empty());
     let parts = ["pattern", "anyPattern", "deny"].iter().filter(there).count() + usize::from(nested);
     match parts {
         0 => Err("one of pattern, anyPattern, deny, or a nested foreach must be specified"),

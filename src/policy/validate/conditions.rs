@@ -62,7 +62,8 @@ pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
     }
     let foreach = rule.validate.as_ref().and_then(|validate| validate.foreach.as_ref());
     foreach.map_or(Ok(()), |foreach| {
-        loops(foreach.node(), "validate.foreach").map_err(|(place, error)| format!("path: spec.rules[{i}].{place}: {error}"))
+        loops(foreach.node(), "validate.foreach")
+            .map_err(|(place, error)| format!("path: spec.rules[{i}].{place}: {error}"))
     })
 }
 

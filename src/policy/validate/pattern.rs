@@ -55,10 +55,17 @@ pub(super) fn texts(rule: &Rule) -> Result<(), String> {
         (Some(validate), _) => {
             if let Some(foreach) = &validate.foreach {
                 first_map(foreach.node(), "pattern").is_none_or(metadata)
-            } else if let Some(pattern) = validate.pattern.as_ref().filter(|pattern| pattern.node().as_map().is_some()) {
+            } else if let Some(pattern) = validate
+                .pattern
+                .as_ref()
+                .filter(|pattern| pattern.node().as_map().is_some())
+            {
                 metadata(pattern.node())
             } else {
-                let patterns = validate.any_pattern.as_ref().and_then(|patterns| patterns.node().as_seq());
+                let patterns = validate
+                    .any_pattern
+                    .as_ref()
+                    .and_then(|patterns| patterns.node().as_seq());
                 patterns.into_iter().flat_map(Items::iter).all(metadata)
             }
         }
@@ -92,7 +99,10 @@ fn metadata(pattern: Node<'_>) -> bool {
         match entry.key {
             "metadata" if entry.value.as_map().is_some() => return labels(entry.value),
             "spec" => {
-                let template = entry.value.get("template").and_then(|template| template.get("metadata"));
+                let template = entry
+                    .value
+                    .get("template")
+                    .and_then(|template| template.get("metadata"));
                 return template.is_none_or(labels);
             }
             _ => {}

@@ -28,7 +28,10 @@ const OF_CONTAINERS: [&str; 5] = [
 
 /// Checks the excludes of a rule.
 pub(super) fn check(rule: &Rule, path: &str, errors: &mut Errors) {
-    let part = rule.validate.as_ref().and_then(|validate| validate.pod_security.as_ref());
+    let part = rule
+        .validate
+        .as_ref()
+        .and_then(|validate| validate.pod_security.as_ref());
     let Some(node) = part.map(|part| part.node()) else {
         return;
     };
@@ -36,7 +39,12 @@ pub(super) fn check(rule: &Rule, path: &str, errors: &mut Errors) {
     let excludes = node.get("exclude").and_then(Node::as_seq);
     for (i, exclude) in excludes.into_iter().flat_map(Items::iter).enumerate() {
         let path = format!("{path}.podSecurity.exclude[{i}]");
-        let some = |name: &str| exclude.get(name).and_then(Node::as_seq).is_some_and(|list| !list.is_empty());
+        let some = |name: &str| {
+            exclude
+                .get(name)
+                .and_then(Node::as_seq)
+                .is_some_and(|list| !list.is_empty())
+        };
         let name = exclude.get("controlName").and_then(Node::as_str).unwrap_or_default();
         let mut wrong = |detail: &str| errors.invalid(&format!("{path}.controlName"), &format!("\"{name}\""), detail);
         if OF_CONTAINERS.contains(&name) && !some("images") {

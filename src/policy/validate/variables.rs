@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use super::{json, references};
+use super::{json, references, verify_images};
 use crate::{
     jmespath,
     policy::{MatchResources, Policy, Rule, UserFilter},
@@ -162,6 +162,12 @@ fn known(policy: &Policy, rule: &Rule, patterns: &Patterns) -> Result<(), String
             ));
         }
     }
+    if verify_images::has_variables(rule) {
+        return Err(format!(
+            "rule \"{}\" should not have variables in image reference section",
+            rule.name.value
+        ));
+    }
     let background = policy.spec.background;
     let allowed = Allowed {
         pattern: if background {
@@ -293,6 +299,23 @@ fn lookup(query: &str, allowed: &Allowed<'_>) -> Result<(), Unknown> {
 pub(super) fn has_variable(text: &str) -> bool {
     let patterns = PATTERNS.as_ref();
     patterns.is_some_and(|patterns| patterns.variable.is_match(text))
+}
+
+/// A text with another one in place of its variables.
+pub(super) fn without_variables(text: &str, with: &str) -> String {
+    let Some(patterns) = PATTERNS.as_ref() else {
+        return text.to_owned();
+    };
+    let mut out = String::new();
+    let mut end = 0;
+    for span in patterns.variable.find_all(text, None) {
+        let variable = text[span.clone()].find("{{").map_or(span.start, |at| span.start + at);
+        out.push_str(&text[end..variable]);
+        out.push_str(with);
+        end = span.end;
+    }
+    out.push_str(&text[end..]);
+    out
 }
 
 /// Refuses `element` outside of a loop.
