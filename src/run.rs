@@ -11,6 +11,7 @@ mod question;
 mod respond;
 pub mod strict;
 mod surroundings;
+mod values;
 
 use crate::{
     cel::time::Timestamp,

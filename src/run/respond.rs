@@ -8,6 +8,7 @@ use super::{
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
+    values::SuiteValues,
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Severity},
@@ -194,7 +195,12 @@ impl Asking<'_> {
         let Some(request) = self.delivered(webhook, request) else {
             return Vec::new();
         };
-        let input = self.input(&request);
+        let values = SuiteValues {
+            suite: self.suite,
+            resource: &resource.name,
+            operation: request.operation,
+        };
+        let input = self.input(&request).with_values(&values);
         let mocks = &self.surroundings.mocks;
         if !self.settings.compat
             && let Call::Refused(error) = webhook.call(&input, mocks)
