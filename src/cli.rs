@@ -12,6 +12,7 @@ mod explain;
 pub mod input;
 mod man;
 mod output;
+mod report_file;
 mod run;
 
 use std::{ffi::OsString, io, process::ExitCode};

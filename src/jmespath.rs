@@ -37,7 +37,9 @@ pub struct Context<'a> {
 
 impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("now", &self.now)
+            .finish_non_exhaustive()
     }
 }
 

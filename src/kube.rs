@@ -5,10 +5,13 @@
 //! proof enumerates) and asks [`Facts`] about everything else, so that the lines that decide a test are the lines that are
 //! proved. [`Concrete`] answers from a [`Request`].
 
+mod authorize;
 mod cell;
 mod concrete;
+mod describe;
 mod discovery;
 mod facts;
+mod find;
 mod gvk;
 mod normalise;
 mod operation;
@@ -20,8 +23,10 @@ mod rules;
 mod selector;
 mod world;
 
+pub use authorize::{Access, Authorized, Role};
 pub use cell::{Cell, Side};
 pub use concrete::Concrete;
+pub use describe::{Description, describe, namespace_object};
 pub use discovery::{Discovery, Resource};
 pub use facts::{Atom, Facts, Pairs, Pattern, Text};
 pub use gvk::{GroupVersionKind, GroupVersionResource, parse_api_version};
@@ -32,4 +37,4 @@ pub use rbac::{Binding, Roles};
 pub use request::{Request, UserInfo};
 pub use rules::{ResourcePattern, RuleWithOperations, Scope};
 pub use selector::{Expression, LabelSelector, Operator, Requirement, requirement_error};
-pub use world::{NAME_LABEL, Namespace, World};
+pub use world::{NAME_LABEL, Namespace, World, with_name_label};

@@ -6,6 +6,8 @@
 
 pub mod cel;
 pub mod cli;
+pub mod compare;
+pub mod convert;
 pub mod diagnostic;
 pub mod jmespath;
 pub mod kube;
@@ -17,5 +19,6 @@ pub mod run;
 pub mod suite;
 pub mod text;
 pub mod value;
+pub mod vap;
 pub mod verdict;
 pub mod yaml;

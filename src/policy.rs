@@ -9,9 +9,11 @@
 //! are recognised only.
 
 mod admission;
+pub mod autogen;
 mod classic;
 pub(crate) mod decode;
 mod exception;
+mod from_value;
 mod kind_selector;
 mod load;
 mod located;
@@ -39,5 +41,5 @@ pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
-pub use validate::{Checked, validate};
-pub use validating::{Autogen, Evaluation, Mode, ValidatingPolicy, ValidatingPolicySpec};
+pub use validate::{AdmissionChecked, Checked, FieldError, validate, validate_admission};
+pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};

@@ -4,18 +4,22 @@
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
 pub mod compat;
+pub mod expect;
+mod question;
 mod respond;
 pub mod strict;
 mod surroundings;
 
 use crate::{
     cel::time::Timestamp,
-    diagnostic::{Code, Diagnostic, Severity},
+    diagnostic::{Code, Diagnostic, Severity, Span},
     kube::{Discovery, Operation},
-    suite::Suite,
+    suite::{ExpectedDivergence, Suite},
     verdict::{Effect, Status},
 };
 
+pub use crate::suite::DivergenceClass;
+pub use question::Asker;
 pub use respond::{Key, Response, Responses};
 
 /// How suites are run.
@@ -47,19 +51,41 @@ pub struct SuiteRun {
 }
 
 impl SuiteRun {
-    /// Whether the suite could not be run.
+    /// Whether the suite could not be run. A policy that can be read and is refused fails its rows instead, if there are
+    /// any.
     pub fn is_broken(&self) -> bool {
-        self.diagnostics
-            .iter()
-            .any(|diagnostic| diagnostic.severity == Severity::Error)
+        let breaks = |diagnostic: &Diagnostic| {
+            diagnostic.severity == Severity::Error && (diagnostic.code != Code::PolicyRefused || self.cases.is_empty())
+        };
+        self.diagnostics.iter().any(breaks)
+    }
+
+    /// Everything that there is to tell: what is wrong with the suite, and which expectations are not met.
+    pub fn all_diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
+        let findings = self.cases.iter().flat_map(|case| &case.findings);
+        self.diagnostics.iter().chain(findings)
+    }
+
+    /// A run of what could not even be found: the path, and why.
+    pub fn unusable(path: &str, diagnostic: Diagnostic) -> Self {
+        Self {
+            path: path.to_owned(),
+            doc: 0,
+            name: path.to_owned(),
+            diagnostics: vec![diagnostic],
+            cases: Vec::new(),
+            responses: Vec::new(),
+        }
     }
 }
 
 /// One row on one resource, with one answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// The row, from 0.
-    pub row: usize,
+    /// The row, from 0; `None` for a case of the sidecar.
+    pub row: Option<usize>,
+    /// What the case is called in the sidecar.
+    pub name: Option<String>,
     /// The policy that the row names.
     pub policy: String,
     /// The rule that answered, or the one that the row names.
@@ -68,7 +94,7 @@ pub struct Case {
     pub resource: Key,
     /// The operation.
     pub operation: Operation,
-    /// The result that the row expects.
+    /// The result that the row expects; empty where a case of the sidecar expects none.
     pub expected: &'static str,
     /// What came of it.
     pub outcome: Outcome,
@@ -76,6 +102,38 @@ pub struct Case {
     pub reason: String,
     /// What Kyverno answers.
     pub kyverno: Option<Answer>,
+    /// What the native policy answers that stands for the same policy.
+    pub vap: Option<NativeAnswer>,
+    /// How the two differ.
+    pub divergence: Option<Divergence>,
+    /// The difference that the suite accepts, see [`expect::settle`].
+    pub expected_divergence: Option<ExpectedDivergence>,
+    /// Where the expectation stands.
+    pub place: Option<Span>,
+    /// Which expectations are not met, and why.
+    pub findings: Vec<Diagnostic>,
+}
+
+/// What a native policy answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NativeAnswer {
+    /// The answer.
+    pub answer: Answer,
+    /// The policy's name.
+    pub policy: String,
+    /// The binding's name.
+    pub binding: String,
+}
+
+/// A difference between the engines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Divergence {
+    /// Its class.
+    pub class: DivergenceClass,
+    /// The code of its cause.
+    pub code: Option<String>,
+    /// The first cause.
+    pub cause: String,
 }
 
 /// What an engine answered.
@@ -148,17 +206,16 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
     if suite.test.is_some() && !suite.has_errors() {
         responses = respond::respond(suite, settings);
         diagnostics.extend(responses.diagnostics.iter().cloned());
-        cases = if settings.compat {
+        cases = if settings.compat && responses.aborts {
+            // `kyverno test` ends here and prints no line.
+            Vec::new()
+        } else if settings.compat {
             compat::judge(suite, &responses)
         } else {
             strict::judge(suite, &responses)
         };
         if settings.compat {
-            let vacuous = cases.iter().filter(|case| case.reason == compat::EXCLUDED).count();
-            if vacuous > 0 {
-                let message = format!("{vacuous} checks of `{}` pass although no rule answered", suite.name());
-                diagnostics.push(Diagnostic::new(Code::VacuousPass, message));
-            }
+            diagnostics.extend(compat::vacuous(suite, &cases));
         }
     }
     SuiteRun {

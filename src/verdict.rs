@@ -98,6 +98,8 @@ pub enum Part {
     ExceptionCondition,
     /// A precondition or match condition.
     Precondition(usize),
+    /// The bindings of a native policy: it has none, or none selects the request.
+    Binding,
     /// The parameters.
     Params,
     /// A validation.
@@ -122,6 +124,7 @@ impl fmt::Display for Part {
             Self::Exception => f.write_str("exception"),
             Self::ExceptionCondition => f.write_str("condition of an exception"),
             Self::Precondition(i) => write!(f, "precondition {i}"),
+            Self::Binding => f.write_str("bindings"),
             Self::Params => f.write_str("params"),
             Self::Validation(i) => write!(f, "validation {i}"),
             Self::AuditAnnotation(i) => write!(f, "audit annotation {i}"),

@@ -1,27 +1,45 @@
-//! The project's own suites: all green, and each of their rules is needed for that.
+//! The project's own suites: all green, each with a good and a bad side, and nothing in their policies is idle.
+//!
+//! Every rule, expression, precondition, exclusion and exception is taken away in turn, and the suite must notice.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use kyvtest::{
     kube::Discovery,
+    kyverno::autogen,
+    policy::{self, MatchResources},
     run::{Settings, SuiteRun, run},
-    suite::{self, BuiltInScopes, Disk, Options, Suite},
+    suite::{self, BuiltInScopes, Disk, Expected, Options, Suite, Upstream},
 };
 
-fn suites() -> Vec<Suite> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites");
+/// The name of suites that `kyverno test` must not meet.
+const NOT_FOR_KYVERNO: &str = "kyvtest-suite.yaml";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("suites")
+}
+
+fn called(file_name: &str) -> Vec<Suite> {
     let options = Options {
-        file_name: "kyverno-test.yaml",
+        file_name,
         accept_file: false,
         scopes: &BuiltInScopes,
         own_crds: true,
         sidecar: true,
     };
-    let files = suite::discover(&Disk, &folder.display().to_string(), &options).expect("the folder is there");
+    let files = suite::discover(&Disk, &folder().display().to_string(), &options).expect("the folder is there");
     files
         .iter()
         .flat_map(|file| suite::load(&Disk, file, &options))
         .collect()
+}
+
+fn suites() -> Vec<Suite> {
+    called("kyverno-test.yaml")
 }
 
 fn settings(compat: bool) -> Settings {
@@ -36,51 +54,251 @@ fn is_green(run: &SuiteRun) -> bool {
     !run.is_broken() && !run.cases.is_empty() && run.cases.iter().all(|case| case.outcome.as_str() == "pass")
 }
 
+fn assert_green(suite: &Suite, compat: bool) {
+    let run = run(suite, &settings(compat));
+    let red: Vec<_> = run
+        .cases
+        .iter()
+        .filter(|case| case.outcome.as_str() != "pass")
+        .collect();
+    assert!(
+        is_green(&run),
+        "{} (compat: {compat}): {:#?}\n{red:#?}",
+        suite.path,
+        run.diagnostics
+    );
+}
+
 #[test]
 fn all_are_green_under_both_lenses() {
     let suites = suites();
-    assert!(suites.len() >= 6, "the suites are found");
+    let rows: usize = suites.iter().map(|suite| suite.rows().len()).sum();
+    assert!(suites.len() >= 26, "{} suites", suites.len());
+    assert!(rows >= 210, "{rows} rows");
     for suite in &suites {
-        for compat in [false, true] {
-            let run = run(suite, &settings(compat));
-            assert!(
-                is_green(&run),
-                "{} (compat: {compat}): {:#?}\n{:#?}",
-                suite.path,
-                run.diagnostics,
-                run.cases
-            );
+        assert_eq!(suite.upstream, Upstream::Runs, "{}", suite.path);
+        assert!(suite.diagnostics.is_empty(), "{}: {:#?}", suite.path, suite.diagnostics);
+        assert_green(suite, false);
+        assert_green(suite, true);
+    }
+    for suite in &called(NOT_FOR_KYVERNO) {
+        assert!(suite.diagnostics.is_empty(), "{}: {:#?}", suite.path, suite.diagnostics);
+        assert_green(suite, false);
+    }
+}
+
+#[test]
+fn kyverno_accepts_their_policies() {
+    for suite in suites().iter().chain(&called(NOT_FOR_KYVERNO)) {
+        for policy in &suite.policies.policies {
+            let checked = policy::validate(policy, &autogen::all_rules(policy));
+            assert_eq!(checked.error, None, "{}: {}", suite.path, policy.metadata.name.value);
+        }
+        assert!(suite.policies.dropped.is_empty(), "{}", suite.path);
+        assert!(suite.policies.unsupported.is_empty(), "{}", suite.path);
+    }
+}
+
+#[test]
+fn each_has_two_sides_and_no_row_twice() {
+    for suite in suites().iter().chain(&called(NOT_FOR_KYVERNO)) {
+        let expects = |wanted: &[Expected]| suite.rows().iter().any(|row| wanted.contains(&row.result.value));
+        assert!(expects(&[Expected::Pass]), "{}: nothing passes", suite.path);
+        assert!(expects(&[Expected::Fail]), "{}: nothing fails", suite.path);
+        let mut seen = BTreeSet::new();
+        for row in suite.rows() {
+            let resources: Vec<&str> = row.resources.iter().flatten().map(|name| name.value.as_str()).collect();
+            assert!(!resources.is_empty(), "{}: a row for everything", suite.path);
+            let rule = row.rule.as_ref().map(|rule| rule.value.clone());
+            let operation = row.operation.as_ref().map(|operation| operation.value.to_string());
+            for resource in resources {
+                let check = (
+                    row.policy.value.clone(),
+                    rule.clone(),
+                    operation.clone(),
+                    resource.to_owned(),
+                );
+                assert!(seen.insert(check.clone()), "{}: {check:?} twice", suite.path);
+            }
         }
     }
 }
 
 #[test]
-fn every_rule_and_policy_is_needed() {
-    for suite in &mut suites() {
-        for i in 0..suite.policies.policies.len() {
-            let whole = suite.policies.policies[i].clone();
-            for rule in 0..whole.spec.rules.len() {
-                let mut without = (*whole).clone();
-                let gone = without.spec.rules.remove(rule);
-                suite.policies.policies[i] = Arc::new(without);
-                assert!(
-                    !is_green(&run(suite, &settings(false))),
-                    "{} without rule {}",
-                    suite.path,
-                    gone.name.value
-                );
-            }
-            suite.policies.policies[i] = whole;
-        }
-        for i in 0..suite.policies.validating_policies.len() {
-            let gone = suite.policies.validating_policies.remove(i);
-            let name = gone.metadata.name.value.clone();
-            assert!(
-                !is_green(&run(suite, &settings(false))),
-                "{} without policy {name}",
-                suite.path
-            );
-            suite.policies.validating_policies.insert(i, gone);
+fn each_is_introduced() {
+    let tour = std::fs::read_to_string(folder().join("README.md")).expect("the tour");
+    let mut named = BTreeSet::new();
+    for suite in suites() {
+        let text = std::fs::read_to_string(&suite.path).expect("a text");
+        let comment = text.lines().take_while(|line| line.starts_with('#')).count();
+        assert!(comment >= 2, "{}: no introduction", suite.path);
+        let folder = Path::new(&suite.path).parent().and_then(Path::file_name);
+        let folder = folder.expect("a folder").to_string_lossy().into_owned();
+        assert_eq!(suite.name(), folder);
+        assert!(
+            tour.contains(&format!("| [{folder}]({folder}/) |")),
+            "{folder} is not in the tour"
+        );
+        named.insert(folder);
+    }
+    let lines = tour.lines().filter(|line| line.starts_with("| [")).count();
+    assert_eq!(lines, named.len(), "the tour names suites that are not there");
+}
+
+/// A suite whose parts are taken away, and what was noticed.
+struct Mutation {
+    suite: Suite,
+    tried: usize,
+    idle: Vec<String>,
+}
+
+impl Mutation {
+    /// Whether a row expects a violation of a rule, or of a policy without rules.
+    fn fails(&self, policy: &str, rule: Option<&str>) -> bool {
+        self.suite.rows().iter().any(|row| {
+            let written = row.rule.as_ref().map(|rule| rule.value.as_str());
+            row.policy_name() == policy
+                && matches!(row.result.value, Expected::Fail | Expected::Warn)
+                && rule.is_none_or(|rule| written == Some(rule))
+        })
+    }
+
+    /// Runs the suite as it is now; it must not be green.
+    fn expect_red(&mut self, what: String) {
+        self.tried += 1;
+        if is_green(&run(&self.suite, &settings(false))) {
+            self.idle.push(format!("{} without {what}", self.suite.path));
         }
     }
+
+    fn policies(&mut self) {
+        for i in 0..self.suite.policies.policies.len() {
+            let whole = self.suite.policies.policies[i].clone();
+            let name = whole.metadata.name.value.clone();
+            let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::Policy)| {
+                let mut changed = (*whole).clone();
+                change(&mut changed);
+                this.suite.policies.policies[i] = Arc::new(changed);
+                this.expect_red(format!("{what} of {name}"));
+            };
+            for (r, rule) in whole.spec.rules.iter().enumerate() {
+                let rule_name = rule.name.value.as_str();
+                without(self, format!("rule {rule_name}"), &|policy| {
+                    policy.spec.rules.remove(r);
+                });
+                if rule.exclude.is_some() {
+                    without(self, format!("exclude of {rule_name}"), &|policy| {
+                        policy.spec.rules[r].exclude = None;
+                    });
+                }
+                for c in 0..rule.cel_preconditions.len() {
+                    without(self, format!("precondition {c} of {rule_name}"), &|policy| {
+                        policy.spec.rules[r].cel_preconditions.remove(c);
+                    });
+                }
+                let expressions = rule.validate.iter().flat_map(|validate| &validate.cel);
+                let expressions: usize = expressions.map(|cel| cel.expressions.len()).sum();
+                if !self.fails(&name, Some(rule_name)) {
+                    continue;
+                }
+                for e in 0..expressions {
+                    without(self, format!("expression {e} of {rule_name}"), &|policy| {
+                        let validate = policy.spec.rules[r].validate.as_mut();
+                        let cel = validate.and_then(|validate| validate.cel.as_mut());
+                        cel.expect("it has expressions").expressions.remove(e);
+                    });
+                }
+            }
+            let conditions = whole.spec.webhook.iter().map(|webhook| webhook.match_conditions.len());
+            for c in 0..conditions.sum() {
+                without(self, format!("webhook condition {c}"), &|policy| {
+                    let webhook = policy.spec.webhook.as_mut().expect("it has conditions");
+                    webhook.match_conditions.remove(c);
+                });
+            }
+            self.suite.policies.policies[i] = whole;
+        }
+    }
+
+    fn validating_policies(&mut self) {
+        for i in 0..self.suite.policies.validating_policies.len() {
+            let whole = self.suite.policies.validating_policies.remove(i);
+            let name = whole.metadata.name.value.clone();
+            self.expect_red(format!("policy {name}"));
+            self.suite.policies.validating_policies.insert(i, whole.clone());
+            // Autogen rewrites the text of a policy, so that these changes reach the policy itself only.
+            let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::ValidatingPolicy)| {
+                let mut changed = (*whole).clone();
+                change(&mut changed);
+                this.suite.policies.validating_policies[i] = Arc::new(changed);
+                this.expect_red(format!("{what} of {name}"));
+            };
+            for c in 0..whole.spec.match_conditions.len() {
+                without(self, format!("match condition {c}"), &|policy| {
+                    policy.spec.match_conditions.remove(c);
+                });
+            }
+            if self.fails(&name, None) {
+                for v in 0..whole.spec.validations.len() {
+                    without(self, format!("validation {v}"), &|policy| {
+                        policy.spec.validations.remove(v);
+                    });
+                }
+            }
+            self.suite.policies.validating_policies[i] = whole;
+        }
+    }
+
+    fn exceptions(&mut self) {
+        for i in 0..self.suite.exceptions.exceptions.len() {
+            let whole = self.suite.exceptions.exceptions.remove(i);
+            let name = whole.metadata.name.value.clone();
+            self.expect_red(format!("exception {name}"));
+            self.suite.exceptions.exceptions.insert(i, whole.clone());
+            for f in 0..filters(&whole.matches) {
+                let mut changed = (*whole).clone();
+                changed.matches.any.remove(f);
+                self.suite.exceptions.exceptions[i] = Arc::new(changed);
+                self.expect_red(format!("filter {f} of exception {name}"));
+            }
+            self.suite.exceptions.exceptions[i] = whole;
+        }
+        for i in 0..self.suite.exceptions.cel_exceptions.len() {
+            let whole = self.suite.exceptions.cel_exceptions.remove(i);
+            let name = whole.metadata.name.value.clone();
+            self.expect_red(format!("exception {name}"));
+            self.suite.exceptions.cel_exceptions.insert(i, whole.clone());
+            for c in 0..whole.match_conditions.len() {
+                let mut changed = (*whole).clone();
+                changed.match_conditions.remove(c);
+                self.suite.exceptions.cel_exceptions[i] = Arc::new(changed);
+                self.expect_red(format!("condition {c} of exception {name}"));
+            }
+            self.suite.exceptions.cel_exceptions[i] = whole;
+        }
+    }
+}
+
+fn filters(matches: &MatchResources) -> usize {
+    matches.any.len()
+}
+
+#[test]
+fn nothing_is_idle() {
+    let (mut tried, mut idle) = (0, Vec::new());
+    for suite in suites().into_iter().chain(called(NOT_FOR_KYVERNO)) {
+        let mut mutation = Mutation {
+            suite,
+            tried: 0,
+            idle: Vec::new(),
+        };
+        mutation.policies();
+        mutation.validating_policies();
+        mutation.exceptions();
+        assert_green(&mutation.suite, false);
+        tried += mutation.tried;
+        idle.append(&mut mutation.idle);
+    }
+    assert!(tried >= 250, "{tried} parts were taken away");
+    assert!(idle.is_empty(), "still green:\n{}", idle.join("\n"));
 }

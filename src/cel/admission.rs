@@ -8,7 +8,7 @@
 mod condition;
 mod validator;
 
-pub use condition::{Evaluated, Expression, MATCH_CONDITIONS_BUDGET, OUT_OF_BUDGET, RUNTIME_BUDGET, Returns};
+pub use condition::{Evaluated, Expression, Flaw, MATCH_CONDITIONS_BUDGET, OUT_OF_BUDGET, RUNTIME_BUDGET, Returns};
 pub(crate) use validator::aggregate;
 pub use validator::{Annotation, Cause, Decision, Outcome, Parts, Unmatched, ValidationText, Validator};
 
@@ -31,6 +31,8 @@ pub struct Declarations {
     pub params: bool,
     /// `authorizer`
     pub authorizer: bool,
+    /// `variables`, which a policy that is run always has, and one that is checked only where it has some.
+    pub variables: bool,
 }
 
 /// The environment of an admission policy with its variables, once with an authorizer and once without.
@@ -49,7 +51,7 @@ struct Slots {
     old_object: u32,
     namespace: u32,
     request: u32,
-    variables: u32,
+    variables: Option<u32>,
     params: Option<u32>,
 }
 
@@ -62,6 +64,8 @@ pub struct Inputs<'a> {
     pub old_object: Value<'a>,
     /// `request`
     pub request: Value<'a>,
+    /// `request` of match conditions, which the API server tells another resource where it converts.
+    pub condition_request: Value<'a>,
     /// `namespaceObject`, or null.
     pub namespace: Value<'a>,
     /// `params`, or null.
@@ -87,14 +91,19 @@ impl Environment {
             "request",
             Type::structure(library::kubernetes::structs::ADMISSION_REQUEST),
         );
-        let variables_slot = plain.declare("variables", Type::Dyn);
+        let variables_slot = declarations.variables.then(|| plain.declare("variables", Type::Dyn));
         let params = declarations.params.then(|| plain.declare("params", Type::Dyn));
         // Both number their variables alike: the authorizer comes last.
         let mut authorizing = plain.clone();
         library::declare_variables(&mut plain, false);
         library::declare_variables(&mut authorizing, declarations.authorizer);
-        let composite = Composite::compile(variables, &mut authorizing, Composition::Kubernetes);
-        composite.declare(&mut plain);
+        let composite = if declarations.variables {
+            let composite = Composite::compile(variables, &mut authorizing, Composition::Kubernetes);
+            composite.declare(&mut plain);
+            composite
+        } else {
+            Composite::empty(Composition::Kubernetes)
+        };
         Self {
             plain,
             authorizing,
@@ -108,6 +117,12 @@ impl Environment {
                 params,
             },
         }
+    }
+
+    /// The variables that cannot be compiled, by their place among those given.
+    pub fn variable_flaws(&self) -> Vec<(usize, Flaw)> {
+        let errors = self.composite.errors().iter();
+        errors.map(|(place, error)| (*place, Flaw::from(error))).collect()
     }
 
     /// The environment for expressions that may ask the authorizer, if it is declared, or for those that may not.
@@ -137,7 +152,9 @@ impl Environment {
         bind(old_object, inputs.old_object.into());
         bind(namespace, inputs.namespace.into());
         bind(request, inputs.request.into());
-        bind(variables, Val::Variables);
+        if let Some(variables) = variables {
+            bind(variables, Val::Variables);
+        }
         if let Some(params) = params {
             bind(params, inputs.params.into());
         }

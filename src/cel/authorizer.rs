@@ -1,8 +1,8 @@
 //! Authorizers that answer from a list of rules, for expressions that ask `authorizer`.
 //!
 //! Each rule names the attributes that it is about; what it leaves out, it does not care about. The first rule that fits
-//! decides. A question that no rule fits gets no opinion, which is "not allowed": an authorizer that allows what nobody
-//! declared would hide mistakes.
+//! decides. A question that no rule fits is left to the RBAC objects of the cluster, if there is one, and else gets no
+//! opinion, which is "not allowed": an authorizer that allows what nobody declared would hide mistakes.
 
 use super::host::{Attributes, Decision, Host};
 use crate::value::Value;
@@ -21,6 +21,7 @@ struct Rule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attribute {
+    User,
     ServiceAccount,
     Path,
     Verb,
@@ -33,7 +34,8 @@ enum Attribute {
     LabelSelector,
 }
 
-const ATTRIBUTES: [(&str, Attribute); 10] = [
+const ATTRIBUTES: [(&str, Attribute); 11] = [
+    ("user", Attribute::User),
     ("serviceAccount", Attribute::ServiceAccount),
     ("path", Attribute::Path),
     ("verb", Attribute::Verb),
@@ -47,7 +49,8 @@ const ATTRIBUTES: [(&str, Attribute); 10] = [
 ];
 
 impl AuthorizerRules {
-    /// Reads rules from a list of maps: attributes (`serviceAccount` as `namespace/name`), `allowed`, `reason`, `error`.
+    /// Reads rules from a list of maps: attributes (`user` by name,
+    /// `serviceAccount` as `namespace/name`), `allowed`, `reason`, `error`.
     ///
     /// # Errors
     /// What is wrong, in our own words.
@@ -99,6 +102,7 @@ impl Rule {
                 .service_account
                 .as_ref()
                 .is_some_and(|(namespace, name)| wanted.split_once('/') == Some((namespace.as_str(), name.as_str()))),
+            Attribute::User => asked.user == *wanted,
             Attribute::Path => asked.path.as_ref() == Some(wanted),
             Attribute::Verb => asked.verb == *wanted,
             Attribute::Group => asked.group == *wanted,
@@ -113,10 +117,8 @@ impl Rule {
 }
 
 impl Host for AuthorizerRules {
-    fn authorize(&self, attributes: &Attributes) -> Decision {
-        self.rules
-            .iter()
-            .find(|rule| rule.fits(attributes))
-            .map_or_else(Decision::default, |rule| rule.decision.clone())
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        let rule = self.rules.iter().find(|rule| rule.fits(attributes));
+        rule.map(|rule| rule.decision.clone())
     }
 }

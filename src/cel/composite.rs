@@ -63,6 +63,7 @@ impl Composition {
 pub struct Composite {
     programs: Vec<(Name, Result<Program, CompileError>)>,
     fields: Vec<(Name, Type)>,
+    errors: Vec<(usize, CompileError)>,
     composition: Composition,
 }
 
@@ -75,10 +76,14 @@ impl Composite {
     ) -> Self {
         let mut fields: Vec<(Name, Type)> = Vec::new();
         let mut programs: Vec<(Name, Result<Program, CompileError>)> = Vec::new();
+        let mut errors = Vec::new();
         composition.declare(env);
-        for (name, text) in variables {
+        for (place, (name, text)) in variables.into_iter().enumerate() {
             let name = Name::from(name);
             let program = compile(text, env);
+            if let Err(error) = &program {
+                errors.push((place, error.clone()));
+            }
             let declared = match &program {
                 Ok(program) => declared_type(program.result_type(), composition),
                 Err(_) => Type::Dyn,
@@ -95,8 +100,24 @@ impl Composite {
         Self {
             programs,
             fields,
+            errors,
             composition,
         }
+    }
+
+    /// No variables, and no name for them either.
+    pub fn empty(composition: Composition) -> Self {
+        Self {
+            programs: Vec::new(),
+            fields: Vec::new(),
+            errors: Vec::new(),
+            composition,
+        }
+    }
+
+    /// What cannot be compiled, by place: of two variables with one name, both.
+    pub fn errors(&self) -> &[(usize, CompileError)] {
+        &self.errors
     }
 
     /// Declares the variables in another environment than the one that they were compiled in.

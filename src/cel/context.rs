@@ -2,7 +2,7 @@
 //! outside of the expression.
 
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{Cell, OnceCell, RefCell},
     fmt,
 };
 
@@ -11,6 +11,7 @@ use typed_arena::Arena;
 
 use super::{
     host::Host,
+    library::pattern::Recent,
     print,
     profile::Profile,
     val::{Opaque, Val},
@@ -28,7 +29,7 @@ use crate::{
 const WORK_LIMIT: u64 = 128 << 20;
 /// How many states at how many bytes count as one.
 const SEARCH: usize = 8;
-/// How many bytes that a search may read count as one.
+/// What a byte that a search may read counts.
 const SCAN: usize = 2;
 /// What a step of a walk counts.
 const STEP: u64 = 64;
@@ -42,6 +43,8 @@ pub struct Scratch {
     bump: Bump,
     opaques: OnceCell<Arena<Box<dyn Opaque>>>,
     documents: OnceCell<Arena<Document>>,
+    /// The patterns that were compiled last.
+    patterns: RefCell<Recent>,
     /// What the evaluation has spent of its work.
     spent: Cell<u64>,
 }
@@ -72,6 +75,7 @@ impl Scratch {
         self.bump.reset();
         self.opaques.take();
         self.documents.take();
+        self.patterns.get_mut().clear();
         self.spent.set(0);
     }
 }
@@ -143,7 +147,7 @@ impl<'a> Context<'a> {
     /// Spends the work of one of several searches in a text.
     #[must_use]
     pub(crate) fn spend_scan(&self, bytes: usize) -> bool {
-        self.spend(bytes / SCAN)
+        self.spend(bytes.saturating_mul(SCAN))
     }
 
     /// The steps that are left.
@@ -179,6 +183,11 @@ impl<'a> Context<'a> {
     #[expect(clippy::unused_self, reason = "reads as the context's answer")]
     pub(crate) fn exhausted(&self) -> Val<'a> {
         Val::Error(WORK_LIMIT_EXCEEDED)
+    }
+
+    /// The patterns that the evaluation compiled last.
+    pub(crate) fn recent_patterns(&self) -> &'a RefCell<Recent> {
+        &self.scratch.patterns
     }
 
     /// The bump arena, for building lists in place.

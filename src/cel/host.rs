@@ -17,7 +17,9 @@ pub type Answer = Result<Document, String>;
 /// One question to an authorizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attributes {
-    /// The user; `None` is the user of the request.
+    /// The name of the user that is asked about; empty where the host that asks does not know it.
+    pub user: String,
+    /// The service account asked about instead; `None` is the user of the request.
     pub service_account: Option<(String, String)>,
     /// A non-resource path; the resource fields are empty then.
     pub path: Option<String>,
@@ -143,9 +145,9 @@ pub trait Host {
         Err(format!("no mock for the metadata of image `{reference}`"))
     }
 
-    /// `authorizer…check(verb)`; the default is no opinion.
-    fn authorize(&self, _attributes: &Attributes) -> Decision {
-        Decision::default()
+    /// `authorizer…check(verb)`; `None` where nobody said anything about it, which is no opinion.
+    fn authorize(&self, _attributes: &Attributes) -> Option<Decision> {
+        None
     }
 
     /// The clock; `None` where none was given.
@@ -209,7 +211,7 @@ impl Host for InNamespace<'_> {
         self.host.image_metadata(reference)
     }
 
-    fn authorize(&self, attributes: &Attributes) -> Decision {
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
         self.host.authorize(attributes)
     }
 
@@ -219,6 +221,41 @@ impl Host for InNamespace<'_> {
 
     fn random(&self) -> Option<u64> {
         self.host.random()
+    }
+}
+
+/// A host whose authorizer is the cluster's own, as a function; what the host itself says of an access comes first.
+///
+/// It answers nothing else: the policies that may ask an authorizer have no other library that reaches outside.
+#[derive(Clone, Copy)]
+pub struct Authorizing<'h> {
+    /// Who is asked first.
+    pub host: &'h dyn Host,
+    /// Who is asked then.
+    pub authorize: &'h dyn Fn(&Attributes) -> Decision,
+    /// The name of the user of the request.
+    pub user: &'h str,
+}
+
+impl std::fmt::Debug for Authorizing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authorizing")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Host for Authorizing<'_> {
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        let attributes = Attributes {
+            user: match &attributes.service_account {
+                Some((namespace, name)) => format!("system:serviceaccount:{namespace}:{name}"),
+                None => self.user.to_owned(),
+            },
+            ..attributes.clone()
+        };
+        let own = self.host.authorize(&attributes);
+        own.or_else(|| Some((self.authorize)(&attributes)))
     }
 }
 

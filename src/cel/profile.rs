@@ -39,6 +39,9 @@ pub struct Behaviour {
     pub encoders_have_cost: bool,
     /// `timestamp(string)` takes what RFC 3339 allows and no more (cel-go ≥ 0.30), or what Go's parser takes.
     pub timestamps_are_strict: bool,
+    /// An optional element of a list or map literal must have a static type that is optional: with a dyn one the check
+    /// for mixed literals panics, so that no policy with it can be made (cel-go < 0.29).
+    pub dyn_optional_elements_panic: bool,
     /// A presence test, or an optional selection, on what has no fields is an error (cel-go's
     /// `EnableErrorOnBadPresenceTest`, which only the conformance tests ask for), or false. On an optional value it is
     /// false in any case, as cel-spec wants it.
@@ -59,6 +62,7 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     nan_compares_false: false,
     encoders_have_cost: false,
     timestamps_are_strict: false,
+    dyn_optional_elements_panic: true,
     presence_needs_a_container: false,
 };
 
@@ -76,6 +80,7 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     nan_compares_false: false,
     encoders_have_cost: false,
     timestamps_are_strict: false,
+    dyn_optional_elements_panic: false,
     presence_needs_a_container: false,
 };
 

@@ -2,7 +2,7 @@
 //! strings, and lists and maps whose elements have different types.
 //!
 //! Upstream counterpart: cel-go `cel/validator.go`, `ext/formatting.go` (`stringFormatValidator`). Deviation: an optional
-//! element whose static type is dyn makes Kubernetes 1.36 panic; here it is reported as a mismatch.
+//! element whose static type is dyn makes Kubernetes 1.36 panic; here it is reported.
 
 use super::{
     ast::{Expr, ExprId, Literal},
@@ -179,7 +179,23 @@ impl Validator<'_> {
         }
     }
 
+    /// What the server does not survive.
+    fn report_panics(&mut self, rank: Rank, optional: impl Iterator<Item = ExprId>) {
+        if !self.env.profile().behaviour.dyn_optional_elements_panic {
+            return;
+        }
+        for element in optional {
+            let t = self.checked.type_of(element);
+            if t.unwrap_optional().is_none() {
+                let message = format!("an optional element of type '{t}' makes the API server panic");
+                self.report(rank, element, message);
+            }
+        }
+    }
+
     fn validate_list(&mut self, elements: &[ExprId], optional: &[u32]) {
+        let places = optional.iter().filter_map(|&i| elements.get(i as usize));
+        self.report_panics(Rank::Lists, places.copied());
         let mut first: Option<Type> = None;
         for (i, &element) in elements.iter().enumerate() {
             let t = self.element_type(element, optional.contains(&(i as u32)));
@@ -195,6 +211,8 @@ impl Validator<'_> {
     }
 
     fn validate_map(&mut self, entries: &[super::ast::MapEntry]) {
+        let optional = entries.iter().filter(|entry| entry.optional);
+        self.report_panics(Rank::Maps, optional.map(|entry| entry.value));
         let mut first: Option<(Type, Type)> = None;
         for entry in entries {
             let key = self.element_type(entry.key, false);

@@ -1,18 +1,26 @@
 //! `kyvtest run`: suites, and what Kyverno decides on them.
 
-use std::{io::Write as _, path::PathBuf};
+use std::{
+    io::Write as _,
+    path::PathBuf,
+    time::{Duration, Instant, SystemTime},
+};
 
 use clap::ValueEnum;
 use rayon::prelude::*;
 
-use super::{Exit, Failure, input, output::Output};
+use super::{
+    Exit, Failure, input,
+    output::Output,
+    report_file::{ReportFile, ReportFormat},
+};
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Sources},
     kube::Discovery,
-    report::{human, json},
+    report::{human, json, junit},
     run::{self, Settings, SuiteRun},
-    suite::{self, BuiltInScopes, Disk, Options, Suite},
+    suite::{self, BuiltInScopes, Disk, Options},
 };
 
 /// Run kyverno-test.yaml suites
@@ -38,6 +46,10 @@ pub(super) struct Args {
     #[arg(short = 'o', long = "output-format", value_enum, default_value_t)]
     format: Format,
 
+    /// Write a report to a file, too: `json=PATH` or `junit=PATH`; may be given several times
+    #[arg(long, value_name = "FORMAT=PATH")]
+    report: Vec<ReportFile>,
+
     /// Also list every answer of every policy, asked for by a row or not (JSON)
     #[arg(long)]
     all_responses: bool,
@@ -58,6 +70,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME")]
     now: Option<String>,
 
+    /// How many threads to use; as many as there are cores unless given
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+
     /// Accepted for the sake of scripts; output to a pipe has no colours
     #[arg(long, hide = true)]
     remove_color: bool,
@@ -68,6 +84,7 @@ enum Format {
     #[default]
     Human,
     Json,
+    Junit,
 }
 
 impl Args {
@@ -78,50 +95,85 @@ impl Args {
             accept_file: !self.compat,
             scopes: &BuiltInScopes,
             own_crds: !self.compat,
-            sidecar: true,
+            sidecar: !self.compat,
         };
-        let mut exit = Exit::Success;
+        let clock = Clock::start(settings.now);
+        let mut runs: Vec<Timed> = Vec::new();
         let mut files = Vec::new();
         for path in &self.paths {
             match suite::discover(&Disk, path, &options) {
                 Ok(found) => files.extend(found),
-                Err(diagnostic) => {
-                    exit = exit.combine(Exit::Input);
-                    output.diagnostic(&diagnostic, &Sources::new());
+                Err(diagnostic) => runs.push(Timed {
+                    run: SuiteRun::unusable(path, diagnostic),
+                    sources: Sources::new(),
+                    elapsed: Duration::ZERO,
+                }),
+            }
+        }
+        let run_file = |file: &String| -> Vec<Timed> {
+            let mut lap = Instant::now();
+            let suites = suite::load(&Disk, file, &options);
+            let timed = suites.into_iter().map(|suite| {
+                let run = run::run(&suite, &settings);
+                let elapsed = lap.elapsed();
+                lap = Instant::now();
+                Timed {
+                    run,
+                    sources: suite.sources,
+                    elapsed: clock.shown(elapsed),
                 }
-            }
-        }
-        let runs: Vec<(SuiteRun, Suite)> = files
-            .par_iter()
-            .flat_map_iter(|file| suite::load(&Disk, file, &options))
-            .map(|suite| (run::run(&suite, &settings), suite))
-            .collect();
-        for (run, suite) in &runs {
+            });
+            timed.collect()
+        };
+        let all = || files.par_iter().flat_map_iter(run_file).collect::<Vec<Timed>>();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.map_or(0, usize::from));
+        runs.extend(match pool.build() {
+            Ok(pool) => pool.install(all),
+            // The system gives no threads: the one that we have does it.
+            Err(_) => files.iter().flat_map(run_file).collect(),
+        });
+        self.report(&runs, &clock, output)
+    }
+
+    /// Shows what came of the suites, on the streams and in files.
+    fn report(&self, runs: &[Timed], clock: &Clock, output: &mut Output) -> Result<Exit, Failure> {
+        let mut exit = Exit::Success;
+        for Timed { run, sources, .. } in runs {
             for diagnostic in &run.diagnostics {
-                output.diagnostic(diagnostic, &suite.sources);
+                output.diagnostic(diagnostic, sources);
             }
-            let failed = run.cases.iter().any(|case| case.outcome.fails());
-            exit = exit.combine(if run.is_broken() { Exit::Input } else { Exit::Success });
-            exit = exit.combine(if failed { Exit::Mismatch } else { Exit::Success });
+            exit = exit.combine(exit_of(run));
         }
-        if runs.iter().all(|(run, _)| run.cases.is_empty()) {
+        if runs.iter().all(|timed| timed.run.cases.is_empty()) {
             exit = exit.combine(Exit::NoTests);
         }
-        let summary = human::summary(&runs.iter().map(|(run, _)| run).collect::<Vec<_>>());
+        let listed: Vec<json::Run<'_>> = runs.iter().map(|timed| (&timed.run, &timed.sources)).collect();
+        let summary = human::summary(&runs.iter().map(|timed| &timed.run).collect::<Vec<_>>());
+        let json = || format!("{}\n", json::render(&listed, self.compat, self.all_responses));
+        let junit = || junit::render(&listed, self.compat, &clock.times(runs));
+        for file in &self.report {
+            let written = file.write(&match file.format {
+                ReportFormat::Json => json(),
+                ReportFormat::Junit => junit(),
+            });
+            if let Err(diagnostic) = written {
+                output.diagnostic(&diagnostic, &Sources::new());
+                exit = exit.combine(Exit::Input);
+            }
+        }
         match self.format {
             Format::Human => {
-                for (run, _) in &runs {
-                    let text = human::suite(run, self.detailed_results);
+                for Timed { run, sources, .. } in runs {
+                    let text = human::suite(run, sources, self.detailed_results);
                     output.artefact().write_all(text.as_bytes())?;
                 }
                 output.artefact().write_all(summary.as_bytes())?;
             }
-            Format::Json => {
-                let runs: Vec<json::Run<'_>> = runs.iter().map(|(run, suite)| (run, &suite.sources)).collect();
-                let report = json::render(&runs, self.compat, self.all_responses);
-                writeln!(output.artefact(), "{report}")?;
-                output.remark(&summary);
-            }
+            Format::Json => output.artefact().write_all(json().as_bytes())?,
+            Format::Junit => output.artefact().write_all(junit().as_bytes())?,
+        }
+        if self.format != Format::Human {
+            output.remark(&summary);
         }
         Ok(if self.compat { compat_exit(exit) } else { exit })
     }
@@ -161,6 +213,64 @@ impl Args {
             now: now.transpose()?,
         })
     }
+}
+
+/// A suite's run, with the texts that its diagnostics refer to.
+struct Timed {
+    run: SuiteRun,
+    sources: Sources,
+    elapsed: Duration,
+}
+
+/// The clock of reports. A clock that `--now` fixes stands still, so that the same input gives the same bytes.
+struct Clock {
+    begin: (i64, u32),
+    watch: Option<Instant>,
+}
+
+impl Clock {
+    fn start(fixed: Option<Timestamp>) -> Self {
+        if let Some(now) = fixed {
+            return Self {
+                begin: now.instant(),
+                watch: None,
+            };
+        }
+        let since = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            begin: (i64::try_from(since.as_secs()).unwrap_or_default(), since.subsec_nanos()),
+            watch: Some(Instant::now()),
+        }
+    }
+
+    fn shown(&self, elapsed: Duration) -> Duration {
+        self.watch.map_or(Duration::ZERO, |_| elapsed)
+    }
+
+    fn times(&self, runs: &[Timed]) -> junit::Times {
+        junit::Times {
+            begin: self.begin,
+            elapsed: self.watch.map_or(Duration::ZERO, |watch| watch.elapsed()),
+            suites: runs.iter().map(|timed| timed.elapsed).collect(),
+        }
+    }
+}
+
+/// What a suite's run means for the exit code.
+fn exit_of(run: &SuiteRun) -> Exit {
+    let broken = run.is_broken().then_some(Exit::Input);
+    let cases = run.cases.iter().map(|case| {
+        if case.outcome.fails() {
+            Exit::Mismatch
+        } else if case.diverges() {
+            Exit::Divergence
+        } else {
+            Exit::Success
+        }
+    });
+    broken.into_iter().chain(cases).collect()
 }
 
 /// `kyverno test` knows two codes only.

@@ -129,6 +129,16 @@ codes! {
     MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
     EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
     VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule answered";
+    NoSuchPolicy = "KT500", Coverage, Error, "row about a policy that is not there";
+    NoSuchRule = "KT501", Coverage, Error, "row about a rule that is not there";
+    NoSuchResource = "KT502", Coverage, Error, "row about a resource that is not there";
+    NoMatch = "KT503", Coverage, Error, "row about a resource that the policy does not match";
+    NothingChecked = "KT504", Coverage, Error, "row that checks nothing";
+    UnexpectedResult = "KT505", Coverage, Error, "other result than expected";
+    UnexpectedEffect = "KT506", Coverage, Error, "other effect than expected";
+    UnexpectedMessage = "KT507", Coverage, Error, "other message than expected";
+    UnexpectedMatch = "KT508", Coverage, Error, "policy that matches, or does not, against expectation";
+    StaleDivergence = "KT509", Coverage, Error, "expected divergence that does not occur";
 }
 
 impl fmt::Display for Code {

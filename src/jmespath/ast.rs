@@ -81,7 +81,11 @@ impl Node {
             Self::Comparator(comparator, sides) => (1, comparator.number().to_string(), vec![&sides.0, &sides.1]),
             Self::Current => (2, nil(), vec![]),
             Self::Expref(node) => (3, nil(), vec![node]),
-            Self::Function(name, args) => (4, name.as_deref().map_or_else(nil, str::to_owned), args.iter().collect()),
+            Self::Function(name, args) => (
+                4,
+                name.as_deref().map_or_else(nil, str::to_owned),
+                args.iter().collect(),
+            ),
             Self::Field(name) => (5, name.to_string(), vec![]),
             Self::FilterProjection(parts) => (6, nil(), vec![&parts.0, &parts.1, &parts.2]),
             Self::Flatten(node) => (7, nil(), vec![node]),

@@ -243,7 +243,11 @@ static FUNCTIONS: [Function; 76] = [
     exact("floor", &[NUMBER], standard::floor),
     exact("join", &[STRING, STRINGS], standard::join),
     exact("keys", &[OBJECT], standard::keys),
-    exact("length", &[&[Type::String, Type::Array, Type::Object]], standard::length),
+    exact(
+        "length",
+        &[&[Type::String, Type::Array, Type::Object]],
+        standard::length,
+    ),
     exact("map", &[EXPREF, ARRAY], standard::map),
     exact("max", &[NUMBERS_OR_STRINGS], standard::max),
     exact("max_by", &[ARRAY, EXPREF], standard::max_by),

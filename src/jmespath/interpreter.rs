@@ -110,7 +110,9 @@ impl Interpreter<'_> {
             },
             Node::FilterProjection(parts) => {
                 let left = any_or_null(self.execute(&parts.0, value))?;
-                let Some(elements) = left.elements() else { return Ok(Item::NULL) };
+                let Some(elements) = left.elements() else {
+                    return Ok(Item::NULL);
+                };
                 let mut collected = Vec::new();
                 for element in elements.iter() {
                     let element = Item::Data(element.clone());
@@ -122,7 +124,9 @@ impl Interpreter<'_> {
             }
             Node::Flatten(node) => {
                 let left = any_or_null(self.execute(node, value))?;
-                let Some(elements) = left.elements() else { return Ok(Item::NULL) };
+                let Some(elements) = left.elements() else {
+                    return Ok(Item::NULL);
+                };
                 let mut flat = Vec::with_capacity(elements.len());
                 for element in elements.iter() {
                     match element {
@@ -137,7 +141,9 @@ impl Interpreter<'_> {
                 Ok(Item::Data(flat.into_iter().collect()))
             }
             Node::Index(index) => {
-                let Some(elements) = value.elements() else { return Ok(Item::NULL) };
+                let Some(elements) = value.elements() else {
+                    return Ok(Item::NULL);
+                };
                 let found = if *index < 0 {
                     usize::try_from(index.unsigned_abs())
                         .ok()
@@ -189,7 +195,9 @@ impl Interpreter<'_> {
             }
             Node::Projection(sides) => {
                 let left = or_null(self.execute(&sides.0, value))?;
-                let Some(elements) = left.elements() else { return Ok(Item::NULL) };
+                let Some(elements) = left.elements() else {
+                    return Ok(Item::NULL);
+                };
                 let mut collected = Vec::new();
                 for element in elements.iter() {
                     self.collect(&mut collected, &sides.1, &Item::Data(element.clone()))?;
@@ -201,7 +209,9 @@ impl Interpreter<'_> {
                 self.execute(&sides.1, &left)
             }
             Node::Slice(parts) => {
-                let Some(elements) = value.elements() else { return Ok(Item::NULL) };
+                let Some(elements) = value.elements() else {
+                    return Ok(Item::NULL);
+                };
                 self.charge(elements.len())?;
                 Ok(Item::Data(slice(elements, parts)?))
             }

@@ -98,7 +98,9 @@ pub(super) fn equal(a: &Item<'_>, b: &Item<'_>, work: &mut u64) -> Result<bool, 
 }
 
 pub(super) fn equal_data(a: &Data, b: &Data, work: &mut u64) -> Result<bool, Error> {
-    *work = work.checked_sub(1).ok_or(Error::Limit("the comparison takes too much work"))?;
+    *work = work
+        .checked_sub(1)
+        .ok_or(Error::Limit("the comparison takes too much work"))?;
     match (a, b) {
         (Data::List(a), Data::List(b)) => equal_lists(a, b, work),
         (Data::Map(a), Data::Map(b)) => {

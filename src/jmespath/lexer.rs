@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use super::Error;
-use crate::{text::quote, value::{Data, go_json}};
+use crate::{
+    text::quote,
+    value::{Data, go_json},
+};
 
 /// A word.
 #[derive(Debug, Clone, PartialEq)]

@@ -108,6 +108,15 @@ impl Resource {
         GroupVersionResource::new(&*self.group, &*self.version, &*self.plural)
     }
 
+    /// The name by which rules list it: `deployments`, `deployments/scale`.
+    pub fn name(&self) -> String {
+        if self.subresource.is_empty() {
+            self.plural.clone()
+        } else {
+            format!("{}/{}", self.plural, self.subresource)
+        }
+    }
+
     /// Whether no native policy ever sees it: the review kinds (`exclusion.Excluded` upstream).
     pub fn is_vap_exempt(&self) -> bool {
         self.subresource.is_empty()
@@ -118,6 +127,11 @@ impl Resource {
     fn is(&self, group: &str, version: &str) -> bool {
         self.group == group && self.version == version
     }
+}
+
+/// The two groups that events are served in.
+fn is_event_group(group: &str) -> bool {
+    matches!(group, "" | "events.k8s.io")
 }
 
 /// A table of resources.
@@ -364,6 +378,17 @@ impl Discovery {
     pub fn subresource(&self, kind: &GroupVersionKind, subresource: &str) -> Option<&Arc<Resource>> {
         self.pick(self.by_kind.get(&kind.kind), subresource)
             .find(|resource| resource.is(&kind.group, &kind.version))
+    }
+
+    /// The other names under which the objects of a resource are served: the other versions of its group, and for events
+    /// the other group (`pkg/kubeapiserver/default_storage_factory_builder.go` upstream).
+    pub fn equivalents<'s>(&'s self, resource: &'s Resource) -> impl Iterator<Item = &'s Arc<Resource>> {
+        let events = resource.plural == "events" && is_event_group(&resource.group);
+        self.pick(self.by_plural.get(&resource.plural), &resource.subresource)
+            .filter(move |other| {
+                let kin = other.group == resource.group || events && is_event_group(&other.group);
+                kin && !other.is(&resource.group, &resource.version)
+            })
     }
 
     /// A resource by its name.

@@ -4,20 +4,31 @@
 //! request is for; a cluster role that a RoleBinding gives counts in the binding's namespace only.
 
 use super::{UserInfo, request::texts};
-use crate::value::Value;
+use crate::{text::quote::quote, value::Value};
 
 /// A RoleBinding, or a ClusterRoleBinding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
+    /// The binding's name.
+    pub name: String,
     /// The binding's namespace; `None` for a ClusterRoleBinding.
     pub namespace: Option<String>,
-    role_kind: String,
-    role: String,
+    /// The kind of the role that it gives: `Role` or `ClusterRole`.
+    pub role_kind: String,
+    /// The name of the role that it gives.
+    pub role: String,
     subjects: Vec<Subject>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Subject {
+struct Subject {
+    who: Who,
+    /// How the authorizer speaks of it.
+    shown: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Who {
     User(String),
     Group(String),
 }
@@ -53,22 +64,27 @@ impl Binding {
             .flat_map(|subjects| subjects.iter())
             .filter_map(|subject| {
                 let name = text(subject, &["name"]);
-                match subject.get("kind").and_then(Value::as_str)? {
-                    "User" => Some(Subject::User(name)),
-                    "Group" => Some(Subject::Group(name)),
+                let kind = subject.get("kind").and_then(Value::as_str)?;
+                let mut shown = format!("{kind} {}", quote(&name));
+                let who = match kind {
+                    "User" => Who::User(name),
+                    "Group" => Who::Group(name),
                     "ServiceAccount" => {
                         let own = text(subject, &["namespace"]);
                         let namespace = Some(own)
                             .filter(|own| !own.is_empty())
                             .or_else(|| namespace.clone())
                             .filter(|namespace| !namespace.is_empty())?;
-                        Some(Subject::User(format!("system:serviceaccount:{namespace}:{name}")))
+                        shown = format!("{kind} {}", quote(&format!("{name}/{namespace}")));
+                        Who::User(format!("system:serviceaccount:{namespace}:{name}"))
                     }
-                    _ => None,
-                }
+                    _ => return None,
+                };
+                Some(Subject { who, shown })
             })
             .collect();
         Some(Self {
+            name: text(object, &["metadata", "name"]),
             role_kind: text(object, &["roleRef", "kind"]),
             role: text(object, &["roleRef", "name"]),
             namespace,
@@ -77,10 +93,16 @@ impl Binding {
     }
 
     fn is_for(&self, user: &UserInfo) -> bool {
-        self.subjects.iter().any(|subject| match subject {
-            Subject::User(name) => *name == user.username,
-            Subject::Group(name) => user.groups().contains(name),
-        })
+        self.subject(&user.username, user.groups()).is_some()
+    }
+
+    /// How the binding names a user, or a group of the user, if it does.
+    pub fn subject(&self, user: &str, groups: &[String]) -> Option<&str> {
+        let found = self.subjects.iter().find(|subject| match &subject.who {
+            Who::User(name) => name == user,
+            Who::Group(name) => groups.contains(name),
+        });
+        found.map(|subject| subject.shown.as_str())
     }
 }
 

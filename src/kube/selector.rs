@@ -3,12 +3,10 @@
 //! Upstream counterpart: `metav1.LabelSelectorAsSelector` and `k8s.io/apimachinery/pkg/labels`. A selector is validated once,
 //! when it is read; an invalid one keeps its error, because engines report it only where the rest of a policy matches.
 
-use std::fmt::Write;
-
 use super::{Atom, Facts, Pairs, Pattern};
 use crate::text::{
     label::{Wording, key_problems, value_problems},
-    quote::quote,
+    quote::{go_json, quote},
 };
 
 /// How a requirement relates a key and its values.
@@ -166,7 +164,7 @@ pub fn requirement_error(key: &str, operator: Operator, values: &[String]) -> Op
             .push("values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty".to_owned()),
         Operator::Exists | Operator::DoesNotExist if !values.is_empty() => errors.push(format!(
             "values: Invalid value: {}: values set must be empty for exists and does not exist",
-            go_json(values)
+            go_list(values)
         )),
         _ => {}
     }
@@ -189,15 +187,7 @@ pub fn requirement_error(key: &str, operator: Operator, values: &[String]) -> Op
 }
 
 /// A list of texts as Go's `encoding/json` writes it.
-fn go_json(values: &[String]) -> String {
-    let mut out = String::new();
-    for c in serde_json::json!(values).to_string().chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            _ => out.push(c),
-        }
-    }
-    out
+fn go_list(values: &[String]) -> String {
+    let values: Vec<String> = values.iter().map(|value| go_json(value)).collect();
+    format!("[{}]", values.join(","))
 }

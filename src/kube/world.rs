@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Binding, Roles, UserInfo, normalise};
+use super::{Access, Authorized, Binding, Role, Roles, UserInfo, authorize::authorize, normalise};
 use crate::value::{Builder, Document, Map, Value};
 
 /// The label that the API server puts on every namespace: its name.
@@ -47,6 +47,13 @@ impl Namespace {
         Self::with_labels(name, [(NAME_LABEL, name)])
     }
 
+    /// The same with the label that the API server puts on every namespace, whatever the object says.
+    pub fn labelled(&self) -> Self {
+        Self {
+            object: with_name_label(self.object.root()),
+        }
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         let name = self.object.root().at(&["metadata", "name"]);
@@ -57,6 +64,48 @@ impl Namespace {
     pub fn labels(&self) -> Option<Map<'_>> {
         string_map(self.object.root(), "labels")
     }
+}
+
+/// A Namespace object with the label that the API server puts on it.
+pub fn with_name_label(object: Value<'_>) -> Document {
+    let name = object.at(&["metadata", "name"]).and_then(Value::as_str);
+    let label = object.at(&["metadata", "labels", NAME_LABEL]).and_then(Value::as_str);
+    let (Some(name), Some(map)) = (name.filter(|name| !name.is_empty()), object.as_map()) else {
+        return object.to_document();
+    };
+    if label == Some(name) {
+        return object.to_document();
+    }
+    let mut builder = Builder::new();
+    builder.begin_map();
+    for (key, value) in map.iter() {
+        builder.key(key.text());
+        let metadata = value.as_map().filter(|_| key.text() == "metadata");
+        let Some(metadata) = metadata else {
+            builder.value(value);
+            continue;
+        };
+        builder.begin_map();
+        for (key, value) in metadata.iter().filter(|(key, _)| key.text() != "labels") {
+            builder.key(key.text());
+            builder.value(value);
+        }
+        builder.key("labels");
+        builder.begin_map();
+        let labels = metadata.get("labels").and_then(Value::as_map);
+        for (key, value) in labels.iter().flat_map(|labels| labels.iter()) {
+            if key.text() != NAME_LABEL {
+                builder.key(key.text());
+                builder.value(value);
+            }
+        }
+        builder.key(NAME_LABEL);
+        builder.string(name);
+        builder.end();
+        builder.end();
+    }
+    builder.end();
+    builder.finish()
 }
 
 /// A map of texts in an object's metadata. As upstream reads it: one value that is no text, and there is no map.
@@ -70,6 +119,7 @@ pub(super) fn string_map<'v>(object: Value<'v>, field: &str) -> Option<Map<'v>> 
 pub struct World {
     namespaces: BTreeMap<String, Namespace>,
     bindings: Vec<Binding>,
+    roles: Vec<Role>,
     /// Parameters of policies.
     pub params: Vec<Document>,
     /// All objects, namespaces and bindings included.
@@ -91,6 +141,7 @@ impl World {
             self.add_namespace(Namespace { object: object.clone() });
         }
         self.bindings.extend(Binding::from_value(root));
+        self.roles.extend(Role::from_value(root));
         self.objects.push(object);
     }
 
@@ -107,6 +158,11 @@ impl World {
     /// The namespaces, by name.
     pub fn namespaces(&self) -> impl ExactSizeIterator<Item = &Namespace> {
         self.namespaces.values()
+    }
+
+    /// What the cluster's RBAC objects say of an access.
+    pub fn authorize(&self, access: &Access<'_>) -> Authorized {
+        authorize(&self.bindings, &self.roles, access)
     }
 
     /// The roles of a user for a request in a namespace.

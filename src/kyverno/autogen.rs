@@ -14,25 +14,12 @@ mod rewrite;
 mod rule;
 mod validating;
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::borrow::Cow;
 
-use crate::policy::{MatchResources, Policy, ResourceFilter, Rule, split_kind};
+use crate::policy::{Policy, Rule};
 
+pub use crate::policy::autogen::{ANNOTATION, CONTROLLERS, Eligibility, controllers, eligibility, is_generated};
 pub use validating::{Config, Target, Variant, variants};
-
-/// The annotation that names the controllers.
-pub const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
-
-/// The controllers that a rule for Pods can be made for.
-pub const CONTROLLERS: [&str; 7] = [
-    "CronJob",
-    "DaemonSet",
-    "Deployment",
-    "Job",
-    "ReplicaSet",
-    "ReplicationController",
-    "StatefulSet",
-];
 
 /// The rules in force for objects of a kind: those of the policy, and what is generated for that kind.
 ///
@@ -50,60 +37,6 @@ pub fn rules_for<'p>(policy: &'p Policy, kind: &str) -> Vec<Cow<'p, Rule>> {
 pub fn all_rules(policy: &Policy) -> Vec<Cow<'_, Rule>> {
     let all: Vec<String> = controllers(policy).into_iter().collect();
     with_generated(policy, &all.join(","))
-}
-
-/// The controllers that a policy generates rules for, as its annotation spells them; `none` where there are none.
-pub fn controllers(policy: &Policy) -> BTreeSet<String> {
-    if eligibility(policy) != Eligibility::Eligible {
-        return BTreeSet::from(["none".to_owned()]);
-    }
-    match policy.metadata.annotation(ANNOTATION) {
-        Some(text) => text.value.split(',').map(str::to_owned).collect(),
-        None => CONTROLLERS.iter().map(|kind| (*kind).to_owned()).collect(),
-    }
-}
-
-/// Whether the rules of a policy could be about pod controllers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Eligibility {
-    /// They could.
-    Eligible,
-    /// A rule generates, or patches by path.
-    WrongRule,
-    /// A rule asks for names, labels or annotations of Pods, or for Pods among other kinds, or no rule is about Pods.
-    WrongMatch,
-}
-
-/// Whether the rules of a policy could be about pod controllers, and if not, what the first obstacle is.
-pub fn eligibility(policy: &Policy) -> Eligibility {
-    let mut needed = false;
-    for rule in &policy.spec.rules {
-        if rule.generate.is_some() || rule::patches_by_path(rule) {
-            return Eligibility::WrongRule;
-        }
-        for block in [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten() {
-            for filter in filters(block) {
-                if !is_general(filter) {
-                    return Eligibility::WrongMatch;
-                }
-                needed |= filter
-                    .resources
-                    .kinds
-                    .iter()
-                    .any(|kind| is_pod_or_controller(&kind.text));
-            }
-        }
-    }
-    if needed {
-        Eligibility::Eligible
-    } else {
-        Eligibility::WrongMatch
-    }
-}
-
-/// Whether a rule was generated, by its name.
-pub fn is_generated(name: &str) -> bool {
-    name.starts_with("autogen-")
 }
 
 fn written(policy: &Policy) -> Vec<Cow<'_, Rule>> {
@@ -125,31 +58,4 @@ fn with_generated<'p>(policy: &'p Policy, controllers: &str) -> Vec<Cow<'p, Rule
     all.retain(|rule| !is_generated(&rule.name.value));
     all.extend(generated.into_iter().map(Cow::Owned));
     all
-}
-
-/// Every filter of a block, also those that do not count.
-fn filters(block: &MatchResources) -> impl Iterator<Item = &ResourceFilter> {
-    std::iter::once(&block.inline).chain(&block.any).chain(&block.all)
-}
-
-/// Whether what a filter says of Pods can be said of their controllers.
-fn is_general(filter: &ResourceFilter) -> bool {
-    let wanted = &filter.resources;
-    let mixed = wanted.kinds.len() > 1 && wanted.kinds.iter().any(|kind| is_pod(&kind.text));
-    wanted.name.is_none()
-        && wanted.names.is_empty()
-        && wanted.selector.is_none()
-        && wanted.annotations.is_none()
-        && !mixed
-}
-
-/// Whether a kind selector is about Pods or a subresource of theirs, whatever version it names.
-fn is_pod(selector: &str) -> bool {
-    let (_, kind) = split_kind(selector);
-    kind.split('/').next() == Some("Pod")
-}
-
-/// Whether a kind selector is the bare name of a kind that has or is a pod.
-fn is_pod_or_controller(selector: &str) -> bool {
-    selector == "Pod" || CONTROLLERS.contains(&selector)
 }

@@ -38,6 +38,7 @@ impl CompiledRule {
         let declarations = Declarations {
             params: cel.param_kind.is_some(),
             authorizer: true,
+            variables: true,
         };
         let parts = parts(validate, cel, &rule.cel_preconditions);
         Some(Self {
@@ -85,6 +86,7 @@ impl CompiledRule {
             object: object.root(),
             old_object: old_object.root(),
             request: request.root(),
+            condition_request: request.root(),
             namespace: namespace.root(),
             params,
         };
@@ -160,7 +162,7 @@ struct Review<'h> {
 }
 
 impl Host for Review<'_> {
-    fn authorize(&self, asked: &Attributes) -> Decision {
+    fn authorize(&self, asked: &Attributes) -> Option<Decision> {
         self.host.authorize(&Attributes {
             service_account: asked.service_account.clone(),
             verb: asked.verb.clone(),

@@ -4,4 +4,5 @@ pub mod condition;
 pub mod context;
 pub mod images;
 pub mod pattern;
+pub mod pod_security;
 pub mod variables;

@@ -92,6 +92,7 @@ impl CompiledPolicy {
                 let declarations = Declarations {
                     params: false,
                     authorizer: false,
+                    variables: true,
                 };
                 Validator::compile(Profile::kyverno_classic(), declarations, &parts)
             });
@@ -204,6 +205,7 @@ impl CompiledPolicy {
             object: object.root(),
             old_object: old_object.root(),
             request: request.root(),
+            condition_request: request.root(),
             namespace: namespace.root(),
             params: Value::Null,
         };

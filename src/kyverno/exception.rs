@@ -7,8 +7,7 @@
 use super::matching::exempts;
 use crate::{
     kube::{Cell, Facts},
-    policy::{MatchResources, PolicyException},
-    text::wildcard,
+    policy::{ExceptedRules, MatchResources, PolicyException},
 };
 
 /// An exception that is ready to be asked.
@@ -16,7 +15,7 @@ use crate::{
 pub struct CompiledException {
     key: String,
     matches: MatchResources,
-    rules: Vec<(String, Vec<String>)>,
+    rules: Vec<ExceptedRules>,
     has_conditions: bool,
 }
 
@@ -41,14 +40,7 @@ impl CompiledException {
                 None => name.clone(),
             },
             matches: exception.matches.clone(),
-            rules: exception
-                .exceptions
-                .iter()
-                .map(|rules| {
-                    let names = rules.rule_names.iter().map(|name| name.value.clone());
-                    (rules.policy_name.value.clone(), names.collect())
-                })
-                .collect(),
+            rules: exception.exceptions.clone(),
             has_conditions: exception.conditions.is_some(),
         }
     }
@@ -60,9 +52,7 @@ impl CompiledException {
 
     /// Whether it names a rule of a policy.
     pub fn names(&self, policy: &str, rule: &str) -> bool {
-        self.rules
-            .iter()
-            .any(|(name, rules)| name == policy && rules.iter().any(|pattern| wildcard::matches(pattern, rule)))
+        self.rules.iter().any(|rules| rules.names(policy, rule))
     }
 }
 

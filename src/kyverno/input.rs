@@ -9,8 +9,8 @@ use super::lens::{Lens, Namespaces, Numbers};
 use crate::{
     cel::host::Attributes,
     kube::{
-        Concrete, Discovery, GroupVersionKind, GroupVersionResource, Namespace, Operation, Request, Resource, UserInfo,
-        World,
+        Concrete, Description, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource, World, describe,
+        namespace_object,
     },
     value::{Builder, Document, Value},
 };
@@ -310,25 +310,10 @@ impl<'r> Input<'r> {
 
 /// Copies a value, with whole numbers as doubles if asked.
 fn copy(builder: &mut Builder, value: Value<'_>, doubles: bool) {
-    match value {
-        _ if !doubles => builder.value(value),
-        Value::Int(number) => builder.double(number as f64),
-        Value::List(list) => {
-            builder.begin_list();
-            for item in list.iter() {
-                copy(builder, item, doubles);
-            }
-            builder.end();
-        }
-        Value::Map(map) => {
-            builder.begin_map();
-            for (key, value) in map.iter() {
-                builder.key(key.text());
-                copy(builder, value, doubles);
-            }
-            builder.end();
-        }
-        value => builder.value(value),
+    if doubles {
+        builder.value_with_doubles(value);
+    } else {
+        builder.value(value);
     }
 }
 
@@ -348,147 +333,6 @@ fn typed_map(kind: &GroupVersionKind) -> Document {
     builder.string(&kind.kind);
     builder.end();
     builder.finish()
-}
-
-/// A namespace as expressions see it: always with `spec` and `status`, never with the parts that no type declares.
-fn namespace_object(stored: Value<'_>) -> Document {
-    let mut builder = Builder::new();
-    builder.begin_map();
-    builder.key("metadata");
-    builder.begin_map();
-    let metadata = stored.get("metadata").and_then(Value::as_map);
-    for (key, value) in metadata.iter().flat_map(|map| map.iter()) {
-        if !matches!(key.text(), "managedFields" | "ownerReferences" | "selfLink") {
-            builder.key(key.text());
-            builder.value(value);
-        }
-    }
-    builder.end();
-    for part in ["spec", "status"] {
-        builder.key(part);
-        match stored.get(part) {
-            Some(value @ Value::Map(_)) => builder.value(value),
-            _ => {
-                builder.begin_map();
-                builder.end();
-            }
-        }
-    }
-    builder.end();
-    builder.finish()
-}
-
-/// The parts of an AdmissionRequest.
-struct Description<'a> {
-    kind: &'a GroupVersionKind,
-    /// `None` leaves all three names empty.
-    resource: Option<GroupVersionResource>,
-    /// What was asked for, if it is another version.
-    requested: Option<&'a Resource>,
-    subresource: &'a str,
-    name: &'a str,
-    namespace: &'a str,
-    operation: Operation,
-    user: &'a UserInfo,
-    objects: [Value<'a>; 2],
-    dry_run: bool,
-    options: Value<'a>,
-}
-
-/// An AdmissionRequest as Go writes it: what is empty is left out, except where it is a structure.
-fn describe(request: &Description<'_>) -> Document {
-    let mut builder = Builder::new();
-    builder.begin_map();
-    let text = |builder: &mut Builder, key: &str, value: &str| {
-        builder.key(key);
-        builder.string(value);
-    };
-    let optional = |builder: &mut Builder, key: &str, value: &str| {
-        if !value.is_empty() {
-            builder.key(key);
-            builder.string(value);
-        }
-    };
-    text(&mut builder, "uid", "");
-    let delivered = (request.kind.clone(), request.resource.clone());
-    let requested = match request.requested {
-        Some(resource) => (resource.object_kind.clone(), Some(resource.gvr())),
-        None => delivered.clone(),
-    };
-    for ((kind, resource), [of_kind, of_resource, subresource]) in [
-        (delivered, ["kind", "resource", "subResource"]),
-        (requested, ["requestKind", "requestResource", "requestSubResource"]),
-    ] {
-        builder.key(of_kind);
-        builder.begin_map();
-        text(&mut builder, "group", &kind.group);
-        text(&mut builder, "version", &kind.version);
-        text(&mut builder, "kind", &kind.kind);
-        builder.end();
-        let resource = resource.as_ref();
-        builder.key(of_resource);
-        builder.begin_map();
-        text(&mut builder, "group", resource.map_or("", |resource| &resource.group));
-        text(
-            &mut builder,
-            "version",
-            resource.map_or("", |resource| &resource.version),
-        );
-        text(
-            &mut builder,
-            "resource",
-            resource.map_or("", |resource| &resource.resource),
-        );
-        builder.end();
-        optional(&mut builder, subresource, request.subresource);
-    }
-    optional(&mut builder, "name", request.name);
-    optional(&mut builder, "namespace", request.namespace);
-    text(&mut builder, "operation", request.operation.as_str());
-    builder.key("userInfo");
-    user(&mut builder, request.user);
-    for (key, object) in ["object", "oldObject"].into_iter().zip(request.objects) {
-        builder.key(key);
-        builder.value(object);
-    }
-    builder.key("dryRun");
-    builder.bool(request.dry_run);
-    builder.key("options");
-    builder.value(request.options);
-    builder.end();
-    builder.finish()
-}
-
-fn user(builder: &mut Builder, user: &UserInfo) {
-    let list = |builder: &mut Builder, items: &[String]| {
-        builder.begin_list();
-        for item in items {
-            builder.string(item);
-        }
-        builder.end();
-    };
-    builder.begin_map();
-    for (key, value) in [("username", &user.username), ("uid", &user.uid)] {
-        if !value.is_empty() {
-            builder.key(key);
-            builder.string(value);
-        }
-    }
-    if !user.groups().is_empty() {
-        builder.key("groups");
-        list(builder, user.groups());
-    }
-    let extra = user.extra.as_deref().unwrap_or_default();
-    if !extra.is_empty() {
-        builder.key("extra");
-        builder.begin_map();
-        for (key, values) in extra {
-            builder.key(key);
-            list(builder, values);
-        }
-        builder.end();
-    }
-    builder.end();
 }
 
 #[cfg(test)]

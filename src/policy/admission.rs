@@ -3,13 +3,20 @@
 //! Counterpart: `k8s.io/api/admissionregistration/v1`. Only the types of fields are checked here, as the schema does: what
 //! the API server refuses beyond that is the matter of static validation.
 
+use std::sync::Arc;
+
 use super::{
-    decode::Decoder,
-    located::{Origin, Spanned, Text},
+    decode::{Decoder, Style},
+    from_value::from_value,
+    located::{Origin, Spanned, Subtree, Text, place},
     match_constraints::MatchConstraints,
     parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
 };
-use crate::yaml::Node;
+use crate::{
+    diagnostic::{Diagnostic, FileId},
+    value::Value,
+    yaml::{Node, Tree},
+};
 
 /// A ValidatingAdmissionPolicy.
 #[derive(Debug, Clone)]
@@ -32,6 +39,8 @@ pub struct ValidatingAdmissionPolicy {
     pub param_kind: Option<ParamKind>,
     /// What an evaluation error means, as written.
     pub failure_policy: Option<Text>,
+    /// The object as it was written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -51,17 +60,29 @@ pub struct ValidatingAdmissionPolicyBinding {
     pub match_resources: Option<MatchConstraints>,
     /// What a violation means, as written.
     pub validation_actions: Vec<Text>,
+    /// The object as it was written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
 
 impl ValidatingAdmissionPolicy {
+    /// Reads an object that was made from a policy, at whose places its parts stand.
+    ///
+    /// What the API server refuses of it is static validation's to say, so what the decoder finds is left alone.
+    pub(crate) fn read(tree: Tree, origin: Origin) -> Option<Self> {
+        let tree = Arc::new(tree);
+        let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
+        Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
+    }
+
     pub(crate) fn decode<'t>(
         api_version: &str,
         decoder: &mut Decoder<'t>,
         node: Node<'t>,
         origin: Origin,
     ) -> Option<Self> {
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind", "status"]);
         let mut policy = Self {
@@ -74,6 +95,7 @@ impl ValidatingAdmissionPolicy {
             audit_annotations: Vec::new(),
             param_kind: None,
             failure_policy: None,
+            source,
             origin,
         };
         fields.optional("spec", |decoder, node| {
@@ -97,9 +119,26 @@ impl ValidatingAdmissionPolicy {
         fields.finish();
         Some(policy)
     }
+
+    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
+    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
+        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        from_value(value, |decoder, node, file| {
+            Self::decode(api_version, decoder, node, origin(node, file))
+        })
+    }
 }
 
 impl ValidatingAdmissionPolicyBinding {
+    /// Reads an object that was made from a policy, at whose places its parts stand.
+    ///
+    /// What the API server refuses of it is static validation's to say, so what the decoder finds is left alone.
+    pub(crate) fn read(tree: Tree, origin: Origin) -> Option<Self> {
+        let tree = Arc::new(tree);
+        let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
+        Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
+    }
+
     pub(crate) fn decode<'t>(
         api_version: &str,
         decoder: &mut Decoder<'t>,
@@ -107,6 +146,7 @@ impl ValidatingAdmissionPolicyBinding {
         origin: Origin,
     ) -> Option<Self> {
         let nowhere = Spanned::new(String::new(), origin.span);
+        let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
         fields.ignore(&["apiVersion", "kind"]);
         let mut binding = Self {
@@ -116,6 +156,7 @@ impl ValidatingAdmissionPolicyBinding {
             param_ref: None,
             match_resources: None,
             validation_actions: Vec::new(),
+            source,
             origin,
         };
         fields.optional("spec", |decoder, node| {
@@ -134,5 +175,22 @@ impl ValidatingAdmissionPolicyBinding {
         });
         fields.finish();
         Some(binding)
+    }
+
+    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
+    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
+        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        from_value(value, |decoder, node, file| {
+            Self::decode(api_version, decoder, node, origin(node, file))
+        })
+    }
+}
+
+/// A document that is a value on its own.
+fn origin(node: Node<'_>, file: FileId) -> Origin {
+    Origin {
+        file,
+        document: 0,
+        span: place(file, node.span()),
     }
 }

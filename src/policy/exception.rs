@@ -8,7 +8,7 @@ use super::{
     match_resources::MatchResources,
     parts::{MatchCondition, Metadata, conditions},
 };
-use crate::yaml::Node;
+use crate::{text::wildcard, yaml::Node};
 
 /// A PolicyException of kyverno.io.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct PolicyException {
     pub exceptions: Vec<ExceptedRules>,
     /// Which controls of the Pod Security Standards it lifts.
     pub pod_security: Option<Subtree>,
+    /// The spec as it is written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -40,7 +42,19 @@ pub struct ExceptedRules {
     pub rule_names: Vec<Text>,
 }
 
+impl ExceptedRules {
+    /// Whether a rule of a policy is among them.
+    pub fn names(&self, policy: &str, rule: &str) -> bool {
+        self.policy_name.value == policy && self.rule_names.iter().any(|pattern| wildcard::matches(pattern, rule))
+    }
+}
+
 impl PolicyException {
+    /// Whether it names a rule of a policy.
+    pub fn names(&self, policy: &str, rule: &str) -> bool {
+        self.exceptions.iter().any(|rules| rules.names(policy, rule))
+    }
+
     pub(crate) fn decode<'t>(
         api_version: &str,
         decoder: &mut Decoder<'t>,
@@ -51,6 +65,7 @@ impl PolicyException {
         fields.ignore(&["apiVersion", "kind"]);
         let metadata = Metadata::decode(&mut fields);
         let exception = fields.required("spec", |decoder, node| {
+            let source = decoder.subtree(node)?;
             let mut fields = decoder.fields(node)?;
             let background = fields.bool("background");
             let matches = fields.required("match", MatchResources::decode_any_all);
@@ -77,6 +92,7 @@ impl PolicyException {
                 conditions,
                 exceptions: exceptions?,
                 pod_security,
+                source,
                 origin,
             })
         });
@@ -108,6 +124,8 @@ pub struct CelPolicyException {
     pub evaluation_mode: Option<Text>,
     /// Texts for the report.
     pub properties: Vec<(Text, Text)>,
+    /// The spec as it is written.
+    pub source: Subtree,
     /// Where it comes from.
     pub origin: Origin,
 }
@@ -141,6 +159,7 @@ impl CelPolicyException {
         fields.ignore(&["apiVersion", "kind"]);
         let metadata = Metadata::decode(&mut fields);
         let exception = fields.required("spec", |decoder, node| {
+            let source = decoder.subtree(node)?;
             let mut fields = decoder.fields(node)?;
             let policy_refs = fields.required("policyRefs", |decoder, node| {
                 decoder.list(node, |decoder, node| {
@@ -174,6 +193,7 @@ impl CelPolicyException {
                 expires_at,
                 evaluation_mode,
                 properties,
+                source,
                 origin,
             })
         });

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use super::{
     decode::{Decoder, Style},
+    from_value::from_value,
     located::{Spanned, Text},
     selector::decode_selector,
 };
 use crate::{
-    diagnostic::{Diagnostic, FileId, Sources, Span},
+    diagnostic::{Diagnostic, FileId, Span},
     kube::{LabelSelector, ResourcePattern, RuleWithOperations, Scope},
     value::Value,
-    yaml::{self, Node, Tree},
+    yaml::{Node, Tree},
 };
 
 /// Whether a rule also means the other versions in which the same objects are served.
@@ -99,6 +100,28 @@ impl MatchConstraints {
         Some(constraints)
     }
 
+    /// Whether it is about Pods of version 1 and nothing else, with no word on names or labels: only then rules for pod
+    /// controllers are made.
+    ///
+    /// kyverno: `CanAutoGen` of pkg/cel/autogen/support.go (1.19).
+    pub fn is_pods_only(&self) -> bool {
+        let [rule] = self.resource_rules.as_slice() else {
+            return false;
+        };
+        let (groups, versions) = (&rule.rule.api_groups, &rule.rule.api_versions);
+        let [resource] = rule.rule.resources.as_slice() else {
+            return false;
+        };
+        let selector = self.object_selector.as_ref().map(|selector| &selector.value);
+        selector.is_none_or(LabelSelector::is_empty)
+            && self.exclude_resource_rules.is_empty()
+            && rule.resource_names.is_empty()
+            && groups == &[""]
+            && versions == &["v1"]
+            && resource.resource == "pods"
+            && resource.subresource.is_empty()
+    }
+
     /// Reads a block that stands alone, with everything that is wrong with it.
     pub fn from_node(tree: &Arc<Tree>, node: Node<'_>, file: FileId) -> (Option<Self>, Vec<Diagnostic>) {
         let mut decoder = Decoder::new(tree, file, Style::Schema);
@@ -108,15 +131,6 @@ impl MatchConstraints {
 
     /// Reads a block from a value. Places of diagnostics refer to the value's JSON text.
     pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
-        let text = value.to_json();
-        let mut sources = Sources::new();
-        let file = sources.add("value", text.as_str());
-        match yaml::read_first(&text, yaml::Mode::Lax, &yaml::Limits::default()) {
-            Ok(tree) => {
-                let tree = Arc::new(tree);
-                Self::from_node(&tree, tree.root(), file)
-            }
-            Err(error) => (None, vec![Diagnostic::from_yaml(file, &error)]),
-        }
+        from_value(value, |decoder, node, _| Self::decode(decoder, node))
     }
 }

@@ -303,6 +303,23 @@ pub enum ValidationAction {
     Audit,
 }
 
+impl ValidationAction {
+    /// The word in policies.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "Deny",
+            Self::Warn => "Warn",
+            Self::Audit => "Audit",
+        }
+    }
+
+    /// Reads the word of a policy.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let action = VALIDATION_ACTIONS.iter().find(|(word, _)| *word == text);
+        action.map(|(_, action)| *action)
+    }
+}
+
 pub(crate) const VALIDATION_ACTIONS: [(&str, ValidationAction); 3] = [
     ("Deny", ValidationAction::Deny),
     ("Warn", ValidationAction::Warn),

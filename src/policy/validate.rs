@@ -9,6 +9,7 @@
 //! `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
 
 mod action;
+mod admission;
 mod block;
 mod conditions;
 mod conflict;
@@ -17,13 +18,12 @@ mod overrides;
 mod references;
 mod variables;
 
+pub use admission::{AdmissionChecked, FieldError, validate_admission};
+
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::{MatchResources, Policy, PolicyKind, Rule, kind_selector::split_kind};
+use super::{MatchResources, Policy, PolicyKind, Rule, autogen, kind_selector::split_kind};
 use crate::yaml::{Items, Node, Number};
-
-/// The annotation that names the controllers of autogen.
-const CONTROLLERS: &str = "pod-policies.kyverno.io/autogen-controllers";
 
 /// What Kyverno says of a policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -197,7 +197,7 @@ fn fields(policy: &Policy) -> Result<(), String> {
     let mut errors = Errors::default();
     if policy
         .metadata
-        .annotation(CONTROLLERS)
+        .annotation(autogen::ANNOTATION)
         .is_some_and(|text| text.value == "all")
     {
         errors.forbidden(
@@ -305,7 +305,7 @@ fn rule_type(rule: &Rule, path: &str, v2beta1: bool, errors: &mut Errors) {
 fn leaves_controllers_out(policy: &Policy) -> bool {
     let Some(text) = policy
         .metadata
-        .annotation(CONTROLLERS)
+        .annotation(autogen::ANNOTATION)
         .filter(|text| text.value != "none")
     else {
         return false;

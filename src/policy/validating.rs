@@ -131,7 +131,26 @@ impl ValidatingPolicy {
     }
 }
 
+/// The pod controllers that rules are made for, as `autogen.podControllers` names them.
+pub const POD_CONTROLLERS: [&str; 6] = [
+    "cronjobs",
+    "daemonsets",
+    "deployments",
+    "jobs",
+    "replicasets",
+    "statefulsets",
+];
+
 impl ValidatingPolicySpec {
+    /// Whether rules for pod controllers are made from it.
+    pub fn has_autogen(&self) -> bool {
+        let wanted = self.autogen.pod_controllers.as_ref();
+        self.match_constraints
+            .as_ref()
+            .is_some_and(MatchConstraints::is_pods_only)
+            && wanted.is_none_or(|wanted| wanted.iter().any(|name| POD_CONTROLLERS.contains(&name.value.as_str())))
+    }
+
     /// Reads a spec that was made from another one in the same file.
     pub(crate) fn read(tree: Tree, file: FileId) -> Option<Self> {
         let tree = Arc::new(tree);

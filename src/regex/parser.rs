@@ -134,6 +134,8 @@ struct Parser<'p> {
     repeat_product: u64,
     measuring: bool,
     ranges: usize,
+    /// The Unicode groups read so far by name, folding and negation: there are a few hundred at most.
+    named: Vec<((&'p str, bool, bool), Set)>,
 }
 
 impl<'p> Parser<'p> {
@@ -155,6 +157,7 @@ impl<'p> Parser<'p> {
             repeat_product: 1,
             measuring: false,
             ranges: 0,
+            named: Vec::new(),
         }
     }
 

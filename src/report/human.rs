@@ -2,25 +2,52 @@
 
 use std::fmt::Write as _;
 
-use crate::run::{Case, Outcome, SuiteRun};
+use crate::{
+    diagnostic::{Sources, render},
+    run::{Case, Outcome, SuiteRun},
+};
 
 /// The cases of a suite that people must look at, and with `all` the others too.
-pub fn suite(run: &SuiteRun, all: bool) -> String {
+pub fn suite(run: &SuiteRun, sources: &Sources, all: bool) -> String {
     let mut text = String::new();
     for case in run.cases.iter().filter(|case| all || case.outcome.fails()) {
         let _ = writeln!(text, "{} {} :: {}", word(case), run.path, title(case));
-        if !case.reason.is_empty() {
-            let _ = writeln!(text, "    {}", case.reason);
+        for line in details(case, sources).lines() {
+            let _ = writeln!(text, "    {line}");
         }
-        if let Some(answer) = &case.kyverno
-            && case.outcome.fails()
-        {
-            let _ = writeln!(text, "    expected: {}", case.expected);
-            let _ = writeln!(text, "    kyverno:  {} ({})", answer.status, answer.effect);
-            for line in answer.message.lines() {
-                let _ = writeln!(text, "              {line}");
-            }
+    }
+    text
+}
+
+/// Why a case is as it is: what was expected and where, and what was answered.
+pub(super) fn details(case: &Case, sources: &Sources) -> String {
+    let mut text = String::new();
+    if let Some(name) = &case.name {
+        let _ = writeln!(text, "{name}");
+    }
+    if case.findings.is_empty() && !case.reason.is_empty() {
+        let _ = writeln!(text, "{}", case.reason);
+    }
+    for finding in &case.findings {
+        let _ = writeln!(text, "{}", render::concise(finding, sources));
+        let notes = finding.notes.iter().map(|note| ("note", note));
+        for (word, line) in notes.chain(finding.help.iter().map(|help| ("help", help))) {
+            let _ = writeln!(text, "  {word}: {line}");
         }
+    }
+    if let Some(answer) = &case.kyverno
+        && case.outcome.fails()
+    {
+        if !case.expected.is_empty() {
+            let _ = writeln!(text, "expected: {}", case.expected);
+        }
+        let _ = writeln!(text, "kyverno:  {} ({})", answer.status, answer.effect);
+        for line in answer.message.lines() {
+            let _ = writeln!(text, "          {line}");
+        }
+    }
+    if let Some(divergence) = &case.divergence {
+        let _ = writeln!(text, "diverges: {}: {}", divergence.class.as_str(), divergence.cause);
     }
     text
 }

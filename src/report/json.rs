@@ -1,10 +1,12 @@
 //! The JSON report: one object per run, every key always there, lists in input order.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::{
     diagnostic::{Diagnostic, Sources},
-    run::{Answer, Case, Key, Outcome, Response, SuiteRun},
+    run::{Answer, Case, Divergence, Key, NativeAnswer, Outcome, Response, SuiteRun},
 };
 
 /// A suite's run with the texts that its diagnostics refer to.
@@ -14,6 +16,10 @@ pub type Run<'r> = (&'r SuiteRun, &'r Sources);
 pub fn render(runs: &[Run<'_>], compat: bool, all_responses: bool) -> Value {
     let cases = || runs.iter().flat_map(|(run, _)| &run.cases);
     let count = |outcome: Outcome| cases().filter(|case| case.outcome == outcome).count();
+    let mut divergences: BTreeMap<&str, usize> = BTreeMap::new();
+    for divergence in cases().filter_map(|case| case.divergence.as_ref()) {
+        *divergences.entry(divergence.class.as_str()).or_default() += 1;
+    }
     json!({
         "version": 1,
         "summary": {
@@ -24,7 +30,7 @@ pub fn render(runs: &[Run<'_>], compat: bool, all_responses: bool) -> Value {
             "error": count(Outcome::Error),
             "unsupported": count(Outcome::Unsupported),
             "unmatched": count(Outcome::Unmatched),
-            "divergences": {},
+            "divergences": divergences,
         },
         "suites": runs.iter().map(|run| suite(run, compat, all_responses)).collect::<Vec<_>>(),
     })
@@ -40,7 +46,7 @@ fn suite((run, sources): &Run<'_>, compat: bool, all_responses: bool) -> Value {
         "path": run.path,
         "doc": run.doc,
         "name": run.name,
-        "diagnostics": run.diagnostics.iter().map(|found| diagnostic(found, sources)).collect::<Vec<_>>(),
+        "diagnostics": run.all_diagnostics().map(|found| diagnostic(found, sources)).collect::<Vec<_>>(),
         "cases": run.cases.iter().map(|found| case(found, compat)).collect::<Vec<_>>(),
         "responses": responses,
     })
@@ -73,25 +79,46 @@ fn resource(key: &Key) -> Value {
 }
 
 fn case(case: &Case, compat: bool) -> Value {
-    let answer = |answer: &Answer| {
-        json!({
-            "status": answer.status.as_str(),
-            "effect": answer.effect.as_str(),
-            "message": answer.message,
-        })
-    };
+    let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
     json!({
         "row": case.row,
+        "name": case.name,
         "policy": case.policy,
         "rule": case.rule,
         "resource": resource(&case.resource),
         "operation": case.operation.as_str(),
-        "expected": case.expected,
+        "expected": text(case.expected),
         "outcome": if compat { case.outcome.printed() } else { case.outcome.as_str() },
         "reason": case.reason,
         "kyverno": case.kyverno.as_ref().map(answer),
-        "vap": null,
-        "divergence": null,
+        "vap": case.vap.as_ref().map(native),
+        "divergence": case.divergence.as_ref().map(divergence),
+    })
+}
+
+fn answer(answer: &Answer) -> Value {
+    json!({
+        "status": answer.status.as_str(),
+        "effect": answer.effect.as_str(),
+        "message": answer.message,
+    })
+}
+
+fn native(native: &NativeAnswer) -> Value {
+    json!({
+        "status": native.answer.status.as_str(),
+        "effect": native.answer.effect.as_str(),
+        "message": native.answer.message,
+        "policy": native.policy,
+        "binding": native.binding,
+    })
+}
+
+fn divergence(divergence: &Divergence) -> Value {
+    json!({
+        "class": divergence.class.as_str(),
+        "code": divergence.code,
+        "cause": divergence.cause,
     })
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Upstream counterpart: `commands/test/output.go` (`printTestResult`), `commands/test/command.go` (`checkResult`).
 
-use super::{Answer, Case, Key, Outcome, Response, Responses};
+use super::{Answer, Asker, Case, Key, Outcome, Response, Responses};
 use crate::{
+    diagnostic::{Code, Diagnostic},
     kube::Operation,
     suite::{ResourceSpec, Row, Suite},
 };
@@ -16,10 +17,7 @@ pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
     let mut cases = Vec::new();
     for (number, row) in suite.rows().iter().enumerate() {
         let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value);
-        let mut keys: Vec<&Key> = responses.list.iter().filter(|r| r.run == run).map(|r| &r.key).collect();
-        keys.extend(responses.list.iter().filter(|r| r.key.kind.is_empty()).map(|r| &r.key));
-        keys.sort();
-        keys.dedup();
+        let keys: Vec<&Key> = responses.keys.iter().collect();
         for key in selected(row, &keys) {
             judge_key(number, row, run, key, responses, &mut cases);
         }
@@ -27,8 +25,28 @@ pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
     cases
 }
 
+/// What is green for the wrong reason: one warning a row.
+pub(super) fn vacuous(suite: &Suite, cases: &[Case]) -> Vec<Diagnostic> {
+    let rows = suite.rows().iter().enumerate();
+    rows.filter_map(|(number, row)| {
+        let of_row = || cases.iter().filter(|case| case.row == Some(number));
+        let excluded = of_row().filter(|case| case.reason == EXCLUDED).count();
+        let skipped = of_row().filter(|case| case.outcome == Outcome::Skip).count();
+        let plural = |count: usize| if count == 1 { "check passes" } else { "checks pass" };
+        let message = if excluded > 0 {
+            format!("{excluded} {} although no rule answered", plural(excluded))
+        } else if skipped > 0 {
+            format!("{skipped} {} although the policy is invalid", plural(skipped))
+        } else {
+            return None;
+        };
+        Some(Diagnostic::at(Code::VacuousPass, row.policy.span, message))
+    })
+    .collect()
+}
+
 /// The resources of a row: those that it names; all of them where it names none that exists.
-pub(super) fn selected<'k>(row: &Row, keys: &[&'k Key]) -> Vec<&'k Key> {
+fn selected<'k>(row: &Row, keys: &[&'k Key]) -> Vec<&'k Key> {
     let named = row.resources.iter().flatten().map(|text| text.value.as_str());
     let mut found: Vec<&Key> = Vec::new();
     for name in named {
@@ -55,7 +73,7 @@ pub(super) fn names(text: &str, key: &Key) -> bool {
     }
 }
 
-fn describes(spec: &ResourceSpec, key: &Key) -> bool {
+pub(super) fn describes(spec: &ResourceSpec, key: &Key) -> bool {
     let api_version = if spec.group.is_empty() {
         spec.version.clone()
     } else {
@@ -74,13 +92,13 @@ fn judge_key(
 ) {
     let policy = row.policy_name();
     let answers: Vec<&Response> = responses
-        .list
-        .iter()
-        .filter(|r| r.policy == policy && r.key == *key && (r.run == run || r.key.kind.is_empty()))
+        .about(Asker::Row(number), run, key)
+        .filter(|response| response.policy == policy)
         .collect();
     let rule = row.rule.as_ref().map(|rule| rule.value.clone());
     let case = |rule: Option<String>, operation, outcome, reason: &str, kyverno| Case {
-        row: number,
+        row: Some(number),
+        name: None,
         policy: policy.to_owned(),
         rule,
         resource: key.clone(),
@@ -89,6 +107,11 @@ fn judge_key(
         outcome,
         reason: reason.to_owned(),
         kyverno,
+        vap: None,
+        divergence: None,
+        expected_divergence: None,
+        place: Some(row.span),
+        findings: Vec::new(),
     };
     let operation = run.unwrap_or(Operation::Create);
     if answers.is_empty() {
@@ -108,7 +131,13 @@ fn judge_key(
         let mut selected = response
             .rules
             .iter()
-            .filter(|answer| answers_for(row, response, &answer.rule))
+            .filter(|answer| {
+                answers_for(
+                    row.rule.as_ref().map(|rule| rule.value.as_str()),
+                    response,
+                    &answer.rule,
+                )
+            })
             .peekable();
         if selected.peek().is_none() && cases.len() == before {
             cases.push(case(rule.clone(), response.operation, Outcome::Pass, EXCLUDED, None));
@@ -140,14 +169,10 @@ fn judge_key(
     }
 }
 
-/// Whether a rule's answer is one that the row asks for.
-pub(super) fn answers_for(row: &Row, response: &Response, rule: &str) -> bool {
-    let Some(wanted) = row
-        .rule
-        .as_ref()
-        .map(|rule| rule.value.as_str())
-        .filter(|rule| !rule.is_empty())
-    else {
+/// Whether a rule's answer is one that is asked for: all of them where no rule is named, else the rule or what autogen made
+/// of it.
+pub(super) fn answers_for(wanted: Option<&str>, response: &Response, rule: &str) -> bool {
+    let Some(wanted) = wanted.filter(|rule| !rule.is_empty()) else {
         return true;
     };
     !response.has_rules

@@ -1,8 +1,12 @@
 //! Asks every policy of a suite about every resource.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use super::{Settings, surroundings::Surroundings};
+use super::{
+    Settings,
+    question::{Asker, Question},
+    surroundings::Surroundings,
+};
 use crate::{
     diagnostic::{Code, Diagnostic},
     kube::{LabelSelector, Operation},
@@ -15,8 +19,9 @@ use crate::{
         response::RuleResponse,
         validating_policy::{Answer, CompiledValidatingPolicy},
     },
-    policy::{MatchConstraints, Mode, Spanned},
-    suite::{Named, Resource, Suite},
+    policy::{MatchConstraints, Mode, Spanned, validate},
+    suite::{Named, OldObject, Resource, Suite},
+    value::Document,
 };
 
 /// Which resource an answer is about; of a payload only the name is set, to its path.
@@ -58,6 +63,8 @@ impl fmt::Display for Key {
 pub struct Response {
     /// The operation of the run, where it is one that rows ask for.
     pub run: Option<Operation>,
+    /// The row or case that the request was made for; `None` for a request that is anybody's.
+    pub asker: Option<Asker>,
     /// The operation of the request.
     pub operation: Operation,
     /// The resource.
@@ -79,14 +86,52 @@ pub struct Response {
 pub struct Responses {
     /// The answers, by run, resource and policy in the order of the suite.
     pub list: Vec<Response>,
+    /// Every resource and payload that is asked about, sorted.
+    pub keys: Vec<Key>,
+    /// The names of the policies that were asked.
+    pub policies: Vec<String>,
     /// The policies that cannot be asked, with the reason.
     pub refused: Vec<(String, String)>,
+    /// Whether `kyverno test` ends the run at one of them: expressions of CEL policies do not compile.
+    pub aborts: bool,
     /// The policies of kinds that are not decided.
     pub unsupported: Vec<(String, String)>,
     /// The rules that policies with named rules have, autogen's among them.
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Responses {
+    /// The answers to a question about a resource: those to a request of its own where there is one.
+    pub(super) fn about<'r>(
+        &'r self,
+        asker: Asker,
+        run: Option<Operation>,
+        key: &'r Key,
+    ) -> impl Iterator<Item = &'r Response> {
+        let of_key = |response: &&Response| response.key == *key;
+        let own = self
+            .list
+            .iter()
+            .filter(of_key)
+            .any(|response| response.asker == Some(asker));
+        self.list
+            .iter()
+            .filter(of_key)
+            .filter(move |response| match response.asker {
+                Some(of) => of == asker,
+                None => !own && (response.run == run || response.key.kind.is_empty()),
+            })
+    }
+}
+
+/// One request that policies are asked about.
+struct Asked<'s> {
+    run: Option<Operation>,
+    asker: Option<Asker>,
+    resource: &'s Resource,
+    old: Option<Document>,
 }
 
 struct Policies {
@@ -101,52 +146,46 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
     let policies = compile(suite, &mut responses);
     let surroundings = Surroundings::new(suite, settings);
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
-    let mut runs: Vec<Option<Operation>> = vec![None];
-    for row in suite.rows() {
-        let operation = row.operation.as_ref().map(|operation| operation.value);
-        if operation.is_some() && !runs.contains(&operation) {
-            runs.push(operation);
+    responses.keys = keys(suite);
+    for asked in requests(suite, settings) {
+        let (run, resource) = (asked.run, asked.resource);
+        let operation = run.unwrap_or_else(|| default_operation(suite, resource));
+        let request = surroundings.request(suite, resource, operation, asked.old);
+        let input = Input::new(&request, &surroundings.world, &surroundings.discovery, lens);
+        let key = Key::of(resource);
+        let mut answer = |policy: &str, kind, scored, has_rules, rules| {
+            responses.list.push(Response {
+                run,
+                asker: asked.asker,
+                operation,
+                key: key.clone(),
+                policy: policy.to_owned(),
+                policy_kind: kind,
+                scored,
+                has_rules,
+                rules,
+            });
+        };
+        for compiled in &policies.classic {
+            let policy = compiled.policy();
+            let decided = compiled.decide(&input, &policies.exceptions, &surroundings.mocks);
+            let name = policy.metadata.name.value.as_str();
+            answer(name, policy.kind.name(), compiled.is_scored(), true, decided.rules);
         }
-    }
-    for run in runs {
-        for resource in &suite.resources {
-            let operation = run.unwrap_or_else(|| default_operation(suite, resource));
-            let request = surroundings.request(suite, resource, operation);
-            let input = Input::new(&request, &surroundings.world, &surroundings.discovery, lens);
-            let key = Key::of(resource);
-            let mut answer = |policy: &str, kind, scored, has_rules, rules| {
-                responses.list.push(Response {
-                    run,
-                    operation,
-                    key: key.clone(),
-                    policy: policy.to_owned(),
-                    policy_kind: kind,
-                    scored,
-                    has_rules,
-                    rules,
-                });
+        for (compiled, kind) in &policies.validating {
+            let rules = match (compiled.mode(), compiled.decide(&input, &surroundings.mocks)) {
+                (Mode::Json, _) => {
+                    vec![compiled.decide_payload(resource.object.root(), &surroundings.mocks)]
+                }
+                (_, Answer::Rule(rule)) => vec![rule],
+                // Upstream drops the silence of policies with a plain match block, so that autogen's other variants
+                // do not show (`processor/policy_processor.go` `hasSelector`).
+                (_, Answer::NoMatch(_)) if settings.compat && compiled.constraints().is_some_and(is_plain) => {
+                    continue;
+                }
+                (_, Answer::NoMatch(_)) => Vec::new(),
             };
-            for compiled in &policies.classic {
-                let policy = compiled.policy();
-                let decided = compiled.decide(&input, &policies.exceptions, &surroundings.mocks);
-                let name = policy.metadata.name.value.as_str();
-                answer(name, policy.kind.name(), compiled.is_scored(), true, decided.rules);
-            }
-            for (compiled, kind) in &policies.validating {
-                let rules = match (compiled.mode(), compiled.decide(&input, &surroundings.mocks)) {
-                    (Mode::Json, _) => {
-                        vec![compiled.decide_payload(resource.object.root(), &surroundings.mocks)]
-                    }
-                    (_, Answer::Rule(rule)) => vec![rule],
-                    // Upstream drops the silence of policies with a plain match block, so that autogen's other variants
-                    // do not show (`processor/policy_processor.go` `hasSelector`).
-                    (_, Answer::NoMatch(_)) if settings.compat && compiled.constraints().is_some_and(is_plain) => {
-                        continue;
-                    }
-                    (_, Answer::NoMatch(_)) => Vec::new(),
-                };
-                answer(compiled.name(), kind, compiled.is_scored(), false, rules);
-            }
+            answer(compiled.name(), kind, compiled.is_scored(), false, rules);
         }
     }
     for payload in &suite.json_payloads {
@@ -162,6 +201,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
             let rule = compiled.decide_payload(payload.document.root(), &surroundings.mocks);
             responses.list.push(Response {
                 run: None,
+                asker: None,
                 operation: Operation::Create,
                 key: key.clone(),
                 policy: compiled.name().to_owned(),
@@ -173,6 +213,87 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
         }
     }
     responses
+}
+
+/// Every resource in every run, and then what rows and cases with an old object of their own ask. `kyverno test` knows
+/// nothing of the latter.
+fn requests<'s>(suite: &'s Suite, settings: &Settings) -> Vec<Asked<'s>> {
+    let questions: Vec<Question<'s>> = Question::all(suite)
+        .filter(|question| !settings.compat || question.row().is_some())
+        .collect();
+    let mut runs: Vec<Option<Operation>> = vec![None];
+    for question in &questions {
+        if !runs.contains(&question.operation) {
+            runs.push(question.operation);
+        }
+    }
+    let mut asked = Vec::new();
+    for run in runs {
+        asked.extend(suite.resources.iter().map(|resource| Asked {
+            run,
+            asker: None,
+            resource,
+            old: None,
+        }));
+    }
+    if settings.compat {
+        return asked;
+    }
+    for question in &questions {
+        for resource in &suite.resources {
+            let key = Key::of(resource);
+            if !question.concerns(&key) {
+                continue;
+            }
+            let old = question.wanted(suite, &key).old_object;
+            asked.extend(old.and_then(|old| old_object(suite, resource, old)).map(|old| Asked {
+                run: question.operation,
+                asker: Some(question.asker),
+                resource,
+                old: Some(old),
+            }));
+        }
+    }
+    asked
+}
+
+/// The old object that an expectation gives; `None` where its file could not be read. What no update can change is taken
+/// from the resource where the object does not say it.
+fn old_object(suite: &Suite, resource: &Resource, old: &OldObject) -> Option<Document> {
+    let given = match old {
+        OldObject::Inline(part) => part.document(),
+        OldObject::File(path) => {
+            let (_, found) = suite.old_objects.iter().find(|(known, _)| *known == path.value)?;
+            (*found.object).clone()
+        }
+    };
+    let mut object = given.root().to_serde();
+    let fields = object.as_object_mut()?;
+    let text = |text: &str| serde_json::Value::from(text);
+    fields
+        .entry("apiVersion")
+        .or_insert_with(|| text(&resource.api_version));
+    fields.entry("kind").or_insert_with(|| text(&resource.kind));
+    let metadata = fields.entry("metadata").or_insert_with(|| serde_json::json!({}));
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.entry("name").or_insert_with(|| text(&resource.name));
+        if !resource.namespace.is_empty() {
+            metadata.entry("namespace").or_insert_with(|| text(&resource.namespace));
+        }
+    }
+    Some(Document::from(&object))
+}
+
+fn keys(suite: &Suite) -> Vec<Key> {
+    let resources = suite.resources.iter().map(Key::of);
+    let payloads = suite.json_payloads.iter().map(|payload| Key {
+        name: payload.path.value.clone(),
+        ..Key::default()
+    });
+    let mut keys: Vec<Key> = resources.chain(payloads).collect();
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
 fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
@@ -197,6 +318,7 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
                     if !responses.refused.iter().any(|(known, _)| *known == name) {
                         responses.diagnostics.push(diagnostic);
                         responses.refused.push((name, errors.to_string()));
+                        responses.aborts = true;
                     }
                 }
             }
@@ -211,16 +333,30 @@ fn compile(suite: &Suite, responses: &mut Responses) -> Policies {
         .iter()
         .map(|vap| (vap.metadata.name.value.clone(), "ValidatingAdmissionPolicy".to_owned()));
     responses.unsupported = kinds.chain(vaps).collect();
-    let rules = loaded.policies.iter().map(|policy| {
-        let names = autogen::all_rules(policy)
-            .iter()
-            .map(|rule| rule.name.value.clone())
-            .collect();
-        (policy.metadata.name.value.clone(), names)
-    });
-    responses.rules = rules.collect();
+    let mut classic = Vec::new();
+    for policy in &loaded.policies {
+        let name = policy.metadata.name.value.clone();
+        let rules = autogen::all_rules(policy);
+        if let Some(error) = validate(policy, &rules).error {
+            let message = format!("policy `{name}` is refused: {error}");
+            let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
+            responses.diagnostics.push(diagnostic);
+            responses.refused.push((name, error));
+            continue;
+        }
+        let names = rules.iter().map(|rule| rule.name.value.clone()).collect();
+        responses.rules.push((name, names));
+        classic.push(CompiledPolicy::new(Arc::clone(policy)));
+    }
+    let names = classic
+        .iter()
+        .map(|compiled| compiled.policy().metadata.name.value.as_str());
+    let names = names.chain(validating.iter().map(|(compiled, _)| compiled.name()));
+    responses.policies = names.map(str::to_owned).collect();
+    responses.policies.sort();
+    responses.policies.dedup();
     Policies {
-        classic: loaded.policies.iter().cloned().map(CompiledPolicy::new).collect(),
+        classic,
         exceptions: suite
             .exceptions
             .exceptions

@@ -1,198 +1,239 @@
 //! The default lens: a row must be met by an answer, not by silence.
 
-use super::{Answer, Case, Key, Outcome, Response, Responses, compat};
+use super::{Answer, Case, Key, Outcome, Response, Responses, compat, expect::Wanted, question::Question};
 use crate::{
-    diagnostic::nearest,
+    diagnostic::{Code, Diagnostic, Span, nearest},
     kube::Operation,
-    suite::{Row, Suite},
+    suite::{Expected, Suite},
     verdict::Status,
 };
 
-/// Judges all rows.
+/// Judges all rows, and the cases of the sidecar.
 pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (number, row) in suite.rows().iter().enumerate() {
-        let judge = Judge { number, row, responses };
-        judge.row(&mut cases);
+    for question in Question::all(suite) {
+        let judge = Judge {
+            suite,
+            question,
+            responses,
+        };
+        judge.all(&mut cases);
     }
     cases
 }
 
 struct Judge<'s> {
-    number: usize,
-    row: &'s Row,
+    suite: &'s Suite,
+    question: Question<'s>,
     responses: &'s Responses,
 }
 
+/// Why nothing answered.
+enum Silence {
+    /// The policy and the rule are there, and do not match.
+    NoMatch(Diagnostic),
+    /// Anything else.
+    Other(Outcome, Option<Diagnostic>, String),
+}
+
 impl Judge<'_> {
-    fn run(&self) -> Option<Operation> {
-        self.row.operation.as_ref().map(|operation| operation.value)
-    }
-
-    fn keys(&self) -> Vec<&Key> {
-        let run = self.run();
-        let fits = |response: &&Response| response.run == run || response.key.kind.is_empty();
-        let mut keys: Vec<&Key> = self
-            .responses
-            .list
-            .iter()
-            .filter(fits)
-            .map(|response| &response.key)
-            .collect();
-        keys.sort();
-        keys.dedup();
-        keys
-    }
-
-    fn case(&self, rule: Option<String>, key: Key, operation: Operation, outcome: Outcome, reason: String) -> Case {
+    fn case(&self, rule: Option<String>, key: &Key, operation: Operation, outcome: Outcome, reason: &str) -> Case {
+        let question = &self.question;
         Case {
-            row: self.number,
-            policy: self.row.policy_name().to_owned(),
-            rule: rule.or_else(|| self.row.rule.as_ref().map(|rule| rule.value.clone())),
-            resource: key,
+            row: question.row(),
+            name: question.name.map(|name| name.value.clone()),
+            policy: question.policy_name().to_owned(),
+            rule: rule.or_else(|| question.rule.map(|rule| rule.value.clone())),
+            resource: key.clone(),
             operation,
-            expected: self.row.result.value.as_str(),
+            expected: question.expected(),
             outcome,
-            reason,
+            reason: reason.to_owned(),
             kyverno: None,
+            vap: None,
+            divergence: None,
+            expected_divergence: None,
+            place: Some(question.span),
+            findings: Vec::new(),
         }
     }
 
-    fn row(&self, cases: &mut Vec<Case>) {
-        let keys = self.keys();
-        let operation = self.run().unwrap_or(Operation::Create);
-        let mut selected: Vec<&Key> = Vec::new();
-        for name in self.row.resources.iter().flatten() {
-            let named: Vec<&Key> = keys
-                .iter()
-                .copied()
-                .filter(|key| compat::names(&name.value, key))
-                .collect();
-            if named.is_empty() {
-                let near = nearest(&name.value, keys.iter().map(|key| key.name.as_str()));
-                let hint = near
-                    .first()
-                    .map(|near| format!("; did you mean `{near}`?"))
-                    .unwrap_or_default();
-                let key = Key {
-                    name: name.value.clone(),
-                    ..Key::default()
-                };
-                let reason = format!("no resource is called `{}`{hint}", name.value);
-                cases.push(self.case(None, key, operation, Outcome::Unmatched, reason));
-            }
-            selected.extend(named);
+    /// A case that nothing answers.
+    fn unmatched(&self, key: &Key, finding: Diagnostic) -> Case {
+        let mut reason = finding.message.clone();
+        for help in &finding.help {
+            reason.push_str("; ");
+            reason.push_str(help);
         }
-        if self.row.resources.is_none() || !self.row.resource_specs.is_empty() {
-            selected.extend(compat::selected(self.row, &keys));
-        }
-        selected.sort();
-        selected.dedup();
-        for key in selected {
-            self.key(key, operation, cases);
-        }
+        let mut case = self.case(None, key, self.operation(), Outcome::Unmatched, &reason);
+        case.findings.push(finding);
+        case
     }
 
-    fn key(&self, key: &Key, operation: Operation, cases: &mut Vec<Case>) {
-        let policy = self.row.policy_name();
-        let run = self.run();
-        let of_policy = |response: &&Response| {
-            response.policy == policy && response.key == *key && (response.run == run || response.key.kind.is_empty())
+    fn operation(&self) -> Operation {
+        self.question.operation.unwrap_or(Operation::Create)
+    }
+
+    fn all(&self, cases: &mut Vec<Case>) {
+        let keys = &self.responses.keys;
+        let before = cases.len();
+        let unknown = |text: &str, span: Span| {
+            let near = nearest(text, keys.iter().map(|key| key.name.as_str()));
+            let message = format!("no resource is called `{text}`");
+            let key = Key {
+                name: text.to_owned(),
+                ..Key::default()
+            };
+            self.unmatched(
+                &key,
+                suggest(Diagnostic::at(Code::NoSuchResource, span, message), &near),
+            )
         };
-        let answers: Vec<&Response> = self.responses.list.iter().filter(of_policy).collect();
-        if answers.is_empty() {
-            let (outcome, reason) = self.no_policy(policy);
-            cases.push(self.case(None, key.clone(), operation, outcome, reason));
-            return;
+        for name in self.question.resources.into_iter().flatten() {
+            if !keys.iter().any(|key| compat::names(&name.value, key)) {
+                cases.push(unknown(&name.value, name.span));
+            }
         }
-        let mut met = false;
+        for spec in self.question.specs {
+            if !keys.iter().any(|key| compat::describes(spec, key)) {
+                cases.push(unknown(&spec.name, spec.span));
+            }
+        }
+        for key in keys.iter().filter(|key| self.question.concerns(key)) {
+            self.key(key, cases);
+        }
+        if cases.len() == before {
+            let span = Span::point(self.question.span.file, self.question.span.start);
+            let finding = Diagnostic::at(Code::NothingChecked, span, "the row is about no resource at all");
+            cases.push(self.unmatched(&Key::default(), finding));
+        }
+    }
+
+    fn key(&self, key: &Key, cases: &mut Vec<Case>) {
+        let wanted = self.question.wanted(self.suite, key);
+        let policy = self.question.policy_name();
+        let answers: Vec<&Response> = self
+            .responses
+            .about(self.question.asker, self.question.operation, key)
+            .filter(|response| response.policy == policy)
+            .collect();
+        let before = cases.len();
         for response in &answers {
-            let wanted = response
+            let selected = response
                 .rules
                 .iter()
-                .filter(|answer| compat::answers_for(self.row, response, &answer.rule));
-            for answer in wanted {
-                met = true;
+                .filter(|answer| compat::answers_for(self.question.rule_name(), response, &answer.rule));
+            for answer in selected {
                 let verdict = answer.verdict(response.scored);
-                let expected = self.row.result.value.as_str();
-                let (outcome, reason) = match verdict.status {
-                    Status::Unsupported => (Outcome::Unsupported, verdict.message.clone()),
-                    status if status.as_str() == expected => (Outcome::Pass, String::new()),
-                    status => (Outcome::Fail, format!("expected {expected}, got {status}")),
-                };
-                let mut case = self.case(
-                    Some(answer.rule.clone()),
-                    key.clone(),
+                cases.push(self.answered(
+                    key,
                     response.operation,
-                    outcome,
-                    reason,
-                );
-                case.kyverno = Some(Answer {
-                    status: verdict.status,
-                    effect: verdict.effect,
-                    message: verdict.message,
-                });
-                cases.push(case);
+                    &answer.rule,
+                    Answer {
+                        status: verdict.status,
+                        effect: verdict.effect,
+                        message: verdict.message,
+                    },
+                ));
             }
         }
-        if !met {
-            let (outcome, reason) = self.no_rule(&answers);
-            cases.push(self.case(None, key.clone(), operation, outcome, reason));
+        let matched = cases.len() > before;
+        if !matched {
+            cases.push(self.silent(key, &answers, &wanted));
+        }
+        wanted.judge(&mut cases[before..], matched);
+    }
+
+    fn answered(&self, key: &Key, operation: Operation, rule: &str, answer: Answer) -> Case {
+        let expected = self.question.expected();
+        let status = answer.status;
+        let (outcome, reason) = match (status, self.question.result) {
+            (Status::Unsupported, _) => (Outcome::Unsupported, answer.message.clone()),
+            (_, None) => (Outcome::Pass, String::new()),
+            (_, Some(_)) if status.as_str() == expected => (Outcome::Pass, String::new()),
+            (_, Some(_)) => (Outcome::Fail, format!("expected {expected}, got {status}")),
+        };
+        let mut case = self.case(Some(rule.to_owned()), key, operation, outcome, &reason);
+        if let (Outcome::Fail, Some(result)) = (outcome, self.question.result) {
+            case.findings
+                .push(Diagnostic::at(Code::UnexpectedResult, result.span, reason));
+        }
+        case.kyverno = Some(answer);
+        case
+    }
+
+    fn silent(&self, key: &Key, answers: &[&Response], wanted: &Wanted<'_>) -> Case {
+        let silence = if answers.is_empty() {
+            self.no_policy()
+        } else {
+            self.no_rule(answers)
+        };
+        match silence {
+            Silence::NoMatch(finding) => {
+                let skips = self
+                    .question
+                    .result
+                    .is_some_and(|result| result.value == Expected::Skip);
+                if skips || self.question.result.is_none() && wanted.no_match() {
+                    return self.case(None, key, self.operation(), Outcome::Pass, &finding.message);
+                }
+                self.unmatched(key, finding)
+            }
+            Silence::Other(Outcome::Unmatched, Some(finding), _) => self.unmatched(key, finding),
+            Silence::Other(outcome, finding, reason) => {
+                let mut case = self.case(None, key, self.operation(), outcome, &reason);
+                case.findings.extend(finding);
+                case
+            }
         }
     }
 
-    fn no_policy(&self, policy: &str) -> (Outcome, String) {
+    fn no_policy(&self) -> Silence {
+        let policy = self.question.policy_name();
+        let span = self.question.policy.span;
         if let Some((_, kind)) = self.responses.unsupported.iter().find(|(name, _)| name == policy) {
-            return (Outcome::Unsupported, format!("policies of kind {kind} are not decided"));
+            let reason = format!("policies of kind {kind} are not decided");
+            return Silence::Other(Outcome::Unsupported, None, reason);
         }
         if let Some((_, error)) = self.responses.refused.iter().find(|(name, _)| name == policy) {
-            return (Outcome::Error, format!("the policy is refused: {error}"));
+            let reason = format!("the policy is refused: {error}");
+            let finding = Diagnostic::at(Code::PolicyRefused, span, reason.clone());
+            return Silence::Other(Outcome::Error, Some(finding), reason);
         }
-        let near = nearest(
-            policy,
-            self.responses.list.iter().map(|response| response.policy.as_str()),
-        );
-        let hint = near
-            .first()
-            .map(|near| format!("; did you mean `{near}`?"))
-            .unwrap_or_default();
-        (Outcome::Unmatched, format!("no policy is called `{policy}`{hint}"))
+        if self.responses.policies.iter().any(|name| name == policy) {
+            return no_match("the policy is not asked about the resource", span);
+        }
+        let near = nearest(policy, self.responses.policies.iter().map(String::as_str));
+        let finding = Diagnostic::at(Code::NoSuchPolicy, span, format!("no policy is called `{policy}`"));
+        Silence::Other(Outcome::Unmatched, Some(suggest(finding, &near)), String::new())
     }
 
     /// Nothing answered: a wrong rule name, or a policy that does not match. `skip` is also met by the latter.
-    fn no_rule(&self, answers: &[&Response]) -> (Outcome, String) {
-        let Some(rule) = self
-            .row
-            .rule
-            .as_ref()
-            .map(|rule| rule.value.as_str())
-            .filter(|rule| !rule.is_empty())
-        else {
-            return self.no_match("the policy does not match the resource");
+    fn no_rule(&self, answers: &[&Response]) -> Silence {
+        let (Some(rule), Some(name)) = (self.question.rule_name(), self.question.rule) else {
+            return no_match("the policy does not match the resource", self.question.policy.span);
         };
-        let rules = self
-            .responses
-            .rules
-            .iter()
-            .find(|(policy, _)| policy == self.row.policy_name());
-        let known: Vec<&str> = rules.iter().flat_map(|(_, names)| names).map(String::as_str).collect();
-        let exists = known.iter().any(|name| compat::answers_for(self.row, answers[0], name));
-        if answers.iter().any(|response| response.has_rules) && !exists {
+        let policy = self.question.policy_name();
+        let rules = self.responses.rules.iter().filter(|(of, _)| of == policy);
+        let known: Vec<&str> = rules.flat_map(|(_, names)| names).map(String::as_str).collect();
+        let with_rules = answers.iter().find(|response| response.has_rules);
+        let exists = |response: &Response| known.iter().any(|name| compat::answers_for(Some(rule), response, name));
+        if with_rules.is_some_and(|response| !exists(response)) {
             let near = nearest(rule, known.iter().copied());
-            let hint = near
-                .first()
-                .map(|near| format!("; did you mean `{near}`?"))
-                .unwrap_or_default();
-            return (Outcome::Unmatched, format!("the policy has no rule `{rule}`{hint}"));
+            let finding = Diagnostic::at(Code::NoSuchRule, name.span, format!("the policy has no rule `{rule}`"));
+            return Silence::Other(Outcome::Unmatched, Some(suggest(finding, &near)), String::new());
         }
-        self.no_match(&format!("rule `{rule}` does not match the resource"))
+        no_match(format!("rule `{rule}` does not match the resource"), name.span)
     }
+}
 
-    fn no_match(&self, reason: &str) -> (Outcome, String) {
-        if self.row.result.value.as_str() == "skip" {
-            (Outcome::Pass, reason.to_owned())
-        } else {
-            (Outcome::Unmatched, reason.to_owned())
-        }
+fn no_match(message: impl Into<String>, span: Span) -> Silence {
+    Silence::NoMatch(Diagnostic::at(Code::NoMatch, span, message))
+}
+
+fn suggest(finding: Diagnostic, near: &[&str]) -> Diagnostic {
+    match near.first() {
+        Some(near) => finding.with_help(format!("did you mean `{near}`?")),
+        None => finding,
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Surroundings {
     pub(super) world: World,
     pub(super) discovery: Discovery,
     pub(super) mocks: Mocks,
+    /// Whether the suite's old states count.
+    old_states: bool,
     user: UserInfo,
     roles: Option<Vec<String>>,
     cluster_roles: Option<Vec<String>>,
@@ -31,25 +33,39 @@ impl Surroundings {
             world,
             discovery,
             mocks,
+            old_states: !settings.compat,
             user,
             roles,
             cluster_roles,
         }
     }
 
-    /// The request about a resource of the suite.
-    pub(super) fn request(&self, suite: &Suite, resource: &Resource, operation: Operation) -> Request {
+    /// The request about a resource of the suite. For UPDATE and DELETE `old` is the object before it, else the one among
+    /// the suite's old states, else the resource itself, which is all that `kyverno test` knows.
+    pub(super) fn request(
+        &self,
+        suite: &Suite,
+        resource: &Resource,
+        operation: Operation,
+        old: Option<Document>,
+    ) -> Request {
         let served = self.served(suite, resource);
         let object = (*resource.object).clone();
         let mut request = Request::about(operation, served, object);
-        if operation == Operation::Update {
-            let old = suite.old_resources.iter().find(|old| {
-                old.api_version == resource.api_version
+        let old = old.or_else(|| {
+            let same = |old: &&Resource| {
+                old.group() == resource.group()
                     && old.kind == resource.kind
                     && old.namespace == resource.namespace
                     && old.name == resource.name
-            });
-            request.old_object = old.map_or_else(|| request.object.clone(), |old| (*old.object).clone());
+            };
+            let stored = suite.old_resources.iter().find(same).filter(|_| self.old_states);
+            stored.map(|old| (*old.object).clone())
+        });
+        match (operation, old) {
+            (Operation::Update | Operation::Delete, Some(old)) => request.old_object = old,
+            (Operation::Update, None) => request.old_object = request.object.clone(),
+            (Operation::Delete | Operation::Create | Operation::Connect, _) => {}
         }
         request.user = self.user.clone();
         request.roles.clone_from(&self.roles);

@@ -117,7 +117,7 @@ pub enum ExpectedMessage {
 }
 
 /// A known difference between the engines.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedDivergence {
     /// Its class.
     pub class: Spanned<DivergenceClass>,
@@ -146,6 +146,26 @@ pub enum DivergenceClass {
     NotConvertible,
 }
 
+impl DivergenceClass {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Weaker => "weaker",
+            Self::Stricter => "stricter",
+            Self::Action => "action",
+            Self::Error => "error",
+            Self::Scope => "scope",
+            Self::Message => "message",
+            Self::NotConvertible => "not-convertible",
+        }
+    }
+
+    /// Whether it fails a run that does not expect it.
+    pub const fn fails(self) -> bool {
+        !matches!(self, Self::Message | Self::NotConvertible)
+    }
+}
+
 /// The fields of an expectation.
 const EXPECTATIONS: [&str; 7] = [
     "oldObject",
@@ -165,13 +185,16 @@ pub(crate) const EFFECTS: [(&str, Effect); 4] = [
 ];
 
 pub(crate) const CLASSES: [(&str, DivergenceClass); 7] = [
-    ("weaker", DivergenceClass::Weaker),
-    ("stricter", DivergenceClass::Stricter),
-    ("action", DivergenceClass::Action),
-    ("error", DivergenceClass::Error),
-    ("scope", DivergenceClass::Scope),
-    ("message", DivergenceClass::Message),
-    ("not-convertible", DivergenceClass::NotConvertible),
+    (DivergenceClass::Weaker.as_str(), DivergenceClass::Weaker),
+    (DivergenceClass::Stricter.as_str(), DivergenceClass::Stricter),
+    (DivergenceClass::Action.as_str(), DivergenceClass::Action),
+    (DivergenceClass::Error.as_str(), DivergenceClass::Error),
+    (DivergenceClass::Scope.as_str(), DivergenceClass::Scope),
+    (DivergenceClass::Message.as_str(), DivergenceClass::Message),
+    (
+        DivergenceClass::NotConvertible.as_str(),
+        DivergenceClass::NotConvertible,
+    ),
 ];
 
 impl Sidecar {

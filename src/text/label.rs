@@ -89,6 +89,19 @@ pub(crate) fn subdomain_problems(text: &str, unit: &str, out: &mut Vec<String>) 
     }
 }
 
+/// What is wrong with a text as a DNS label that starts with a letter.
+pub(crate) fn dns1035_problems(text: &str, out: &mut Vec<String>) {
+    expect_length(text, 63, "characters", out);
+    if !(is_label(text.as_bytes()) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
+        out.push(regex_problem(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+             character, and end with an alphanumeric character",
+            "[a-z]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "abc-123"],
+        ));
+    }
+}
+
 fn key_name_problem() -> String {
     regex_problem(
         "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",

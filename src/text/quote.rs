@@ -30,6 +30,20 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
     out
 }
 
+/// A text as Go's `encoding/json` writes it: what HTML gives a meaning is escaped.
+pub fn go_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    for c in serde_json::Value::from(text).to_string().chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
 /// A character in single quotes (`strconv.QuoteRune`).
 pub fn quote_char(c: char) -> String {
     quoted(c.encode_utf8(&mut [0; 4]), '\'', is_print)

@@ -43,7 +43,10 @@ impl Range {
             if alternative.is_empty() {
                 return None;
             }
-            if alternative.iter().all(|(accepts, bound)| accepts(version.compare(bound))) {
+            if alternative
+                .iter()
+                .all(|(accepts, bound)| accepts(version.compare(bound)))
+            {
                 return Some(true);
             }
         }
@@ -158,11 +161,19 @@ fn comparison(part: &str) -> Result<(Comparator, Version), String> {
         "<=" => Ordering::is_le,
         "!" | "!=" => Ordering::is_ne,
         _ => {
-            return Err(bad(format!("Could not parse comparator {} in {}", quote(operator), whole())));
+            return Err(bad(format!(
+                "Could not parse comparator {} in {}",
+                quote(operator),
+                whole()
+            )));
         }
     };
     match semver::parse(version) {
         Ok(version) => Ok((comparator, version)),
-        Err(error) => Err(bad(format!("Could not parse version {} in {}: {error}", quote(version), whole()))),
+        Err(error) => Err(bad(format!(
+            "Could not parse version {} in {}: {error}",
+            quote(version),
+            whole()
+        ))),
     }
 }

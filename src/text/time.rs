@@ -198,7 +198,12 @@ impl fmt::Display for Timestamp {
         write!(
             f,
             "{sign}{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
-            civil.year.unsigned_abs(), civil.month, civil.day, civil.hour, civil.minute, civil.second
+            civil.year.unsigned_abs(),
+            civil.month,
+            civil.day,
+            civil.hour,
+            civil.minute,
+            civil.second
         )?;
         if self.nanos != 0 {
             let fraction = format!("{:09}", self.nanos);

@@ -354,7 +354,8 @@ impl Parts {
         if !(1..=days_in_month(self.year, month)).contains(&day) {
             return Err(": day out of range");
         }
-        let seconds = days_from_civil(self.year, month, day) * 86_400 + self.hour * 3600 + self.minute * 60 + self.second;
+        let seconds =
+            days_from_civil(self.year, month, day) * 86_400 + self.hour * 3600 + self.minute * 60 + self.second;
         let at = |seconds: i64, offset: i64| Timestamp {
             seconds,
             nanos: self.nanos,
@@ -575,7 +576,11 @@ fn zone_name(value: &[u8]) -> Option<usize> {
     if let [b'+' | b'-', ..] = value {
         return Some(signed_hours(value)).filter(|length| *length > 0);
     }
-    let upper = value.iter().take(6).take_while(|byte| byte.is_ascii_uppercase()).count();
+    let upper = value
+        .iter()
+        .take(6)
+        .take_while(|byte| byte.is_ascii_uppercase())
+        .count();
     let accepted = match upper {
         5 => value.get(4) == Some(&b'T'),
         4 => value.get(3) == Some(&b'T') || value.starts_with(b"WITA"),

@@ -219,6 +219,29 @@ impl Builder {
     /// The document; `null` if nothing was added.
     ///
     /// # Panics
+    /// Adds a copy of a value in which whole numbers are doubles.
+    pub fn value_with_doubles(&mut self, value: Value<'_>) {
+        match value {
+            Value::Int(number) => self.double(number as f64),
+            Value::List(list) => {
+                self.begin_list();
+                for item in list.iter() {
+                    self.value_with_doubles(item);
+                }
+                self.end();
+            }
+            Value::Map(map) => {
+                self.begin_map();
+                for (key, value) in map.iter() {
+                    self.key(key.text());
+                    self.value_with_doubles(value);
+                }
+                self.end();
+            }
+            value => self.value(value),
+        }
+    }
+
     /// If a list or map is still open.
     pub fn finish(mut self) -> Document {
         assert!(self.open.is_empty(), "everything opened is closed");

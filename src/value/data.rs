@@ -59,6 +59,11 @@ impl Data {
         self.as_map()?.get(key)
     }
 
+    /// The value at the end of a chain of fields.
+    pub fn at(&self, path: &[&str]) -> Option<&Data> {
+        path.iter().try_fold(self, |value, key| value.get(key))
+    }
+
     /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)

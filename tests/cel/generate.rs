@@ -322,6 +322,7 @@ impl Maker<'_, '_> {
     /// Fills a template; behind a macro's opening parenthesis its variable is visible.
     fn fill(&mut self, template: &str, element: Kind, depth: usize) -> String {
         let visible = self.scope.len();
+        let mut bound = None;
         let mut out = String::from("(");
         let mut rest = template;
         while let Some(at) = rest.find(['$', 'x']) {
@@ -343,6 +344,7 @@ impl Maker<'_, '_> {
                     other => panic!("no such hole: {other}"),
                 };
                 out.push_str(&self.make(kind, depth + 1));
+                self.scope.extend(bound.take());
                 rest = &rest[at + 2..];
             } else if rest[at..].starts_with("x,") {
                 // Each comprehension has a name of its own, except that some hide another one.
@@ -353,7 +355,9 @@ impl Maker<'_, '_> {
                 out.push_str(&name);
                 rest = &rest[at + 1..];
                 // What `cel.bind` binds is outside of its scope.
-                if !template.starts_with("cel.bind") {
+                if template.starts_with("cel.bind") {
+                    bound = Some((name, element));
+                } else {
                     self.scope.push((name, element));
                 }
             } else {

@@ -80,7 +80,11 @@ fn check(row: &Row) -> Result<(), String> {
     }
     let theirs = row.result.as_ref().map_or(Data::Null, data);
     // Integers of Go are none of JSON; where they occur, only their value is compared.
-    let ours = if row.gotype.is_some() { ours.with_doubles() } else { ours };
+    let ours = if row.gotype.is_some() {
+        ours.with_doubles()
+    } else {
+        ours
+    };
     let same = if row.unordered {
         sorted(&ours) == sorted(&theirs)
     } else {

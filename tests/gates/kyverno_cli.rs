@@ -228,7 +228,7 @@ fn checks() {
             let ours: Vec<(&str, &str)> = run
                 .cases
                 .iter()
-                .filter(|case| case.row == check.row && case.resource.to_string() == check.key)
+                .filter(|case| case.row == Some(check.row) && case.resource.to_string() == check.key)
                 .map(|case| (case.outcome.printed(), case.reason.as_str()))
                 .collect();
             let want = (check.result.as_str(), check.reason.as_str());

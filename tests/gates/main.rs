@@ -2,6 +2,7 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
+mod apiserver;
 mod autogen;
 mod cel;
 mod cel_binary;
@@ -9,8 +10,10 @@ mod cel_kubernetes;
 mod cel_parse;
 mod classic_condition;
 mod classic_pattern;
+mod classic_pod_security;
 mod classic_variables;
 mod conformance;
+mod convert;
 mod jmespath;
 mod kyverno;
 mod kyverno_cli;

@@ -2,7 +2,7 @@
 
 use super::Environment;
 use crate::cel::{
-    compile::analyse,
+    compile::{CompileError, analyse},
     context::Scratch,
     eval::{Activation, evaluate},
     host::Host,
@@ -52,21 +52,42 @@ impl Returns {
     }
 }
 
+/// Why an expression cannot be evaluated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flaw {
+    /// In the API server's words.
+    pub text: String,
+    /// Whether the server takes it for a mistake of its own: what fails when the program is made.
+    pub internal: bool,
+}
+
+impl From<&CompileError> for Flaw {
+    fn from(error: &CompileError) -> Self {
+        Self {
+            text: error.detail(),
+            internal: matches!(error, CompileError::Program(_)),
+        }
+    }
+}
+
 /// An expression with what compiling it came to.
 #[derive(Debug)]
 pub struct Expression {
     text: String,
-    program: Result<Program, String>,
+    program: Result<Program, Flaw>,
 }
 
 impl Expression {
     /// Compiles an expression, which may ask the authorizer or not.
     pub fn compile(text: &str, environment: &Environment, returns: Returns, authorizer: bool) -> Self {
         let env = environment.env(authorizer);
-        let program = analyse(text, env).map_err(|error| error.detail()).and_then(|checked| {
-            returns.accept(checked.result_type())?;
-            plan(&checked, env).map_err(|error| format!("program instantiation failed: {error}"))
-        });
+        let program = analyse(text, env)
+            .map_err(|error| Flaw::from(&error))
+            .and_then(|checked| {
+                let accepted = returns.accept(checked.result_type());
+                accepted.map_err(|text| Flaw { text, internal: false })?;
+                plan(&checked, env).map_err(|error| Flaw::from(&CompileError::Program(error)))
+            });
         Self {
             text: text.to_owned(),
             program,
@@ -79,8 +100,8 @@ impl Expression {
     }
 
     /// Why it cannot be evaluated.
-    pub fn error(&self) -> Option<&str> {
-        self.program.as_ref().err().map(String::as_str)
+    pub fn flaw(&self) -> Option<&Flaw> {
+        self.program.as_ref().err()
     }
 }
 
@@ -135,8 +156,8 @@ pub(super) fn evaluate_all<'e>(
         };
         let program = match &expression.program {
             Ok(program) => program,
-            Err(error) => {
-                results.push(Some(Evaluated::Error(format!("compilation error: {error}"))));
+            Err(Flaw { text, .. }) => {
+                results.push(Some(Evaluated::Error(format!("compilation error: {text}"))));
                 continue;
             }
         };

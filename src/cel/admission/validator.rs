@@ -168,6 +168,7 @@ impl Validator {
         let environment = &self.environment;
         let conditions_inputs = Inputs {
             namespace: crate::value::Value::Null,
+            request: inputs.condition_request,
             ..*inputs
         };
         let values = environment.values(&conditions_inputs, scratch, host, Some(resource));

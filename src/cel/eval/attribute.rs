@@ -93,7 +93,24 @@ impl<'a> Machine<'a> {
             }
             optional = true;
         }
-        for (i, qualifier) in attribute.qualifiers.iter().enumerate() {
+        // Mostly these are plain fields that are there.
+        let mut plain = 0;
+        if self.trace.is_none() {
+            while let Val::DocumentMap(map) = object
+                && let Some(Qualifier::Field {
+                    name,
+                    hash,
+                    optional: false,
+                    test_only: false,
+                }) = attribute.qualifiers.get(plain)
+                && let Some(value) = map.get_key(Key::with_hash(name, *hash))
+            {
+                object = value.into();
+                self.charge(cost::SELECT);
+                plain += 1;
+            }
+        }
+        for (i, qualifier) in attribute.qualifiers.iter().enumerate().skip(plain) {
             let optional_so_far = optional;
             let (found, is_optional, test_only) = match qualifier {
                 Qualifier::Field {

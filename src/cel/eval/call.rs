@@ -16,6 +16,24 @@ impl<'a> Machine<'a> {
     // Kept out of `eval`, whose frame every node pays for.
     #[inline(never)]
     pub(super) fn eval_call(&mut self, id: NodeId, call: &'a Call) -> Val<'a> {
+        // Operators and most methods have one or two arguments: no array to fill, no loop.
+        match *call.args {
+            [only] => {
+                let args = [self.eval(only)];
+                let failed = (args[0].is_error() && !call.non_strict).then_some(args[0]);
+                self.call(id, call, &args, failed)
+            }
+            [left, right] if call.binding != Binding::Variadic => {
+                let args = [self.eval(left), self.eval(right)];
+                let failed = args.iter().find(|arg| arg.is_error() && !call.non_strict).copied();
+                self.call(id, call, &args, failed)
+            }
+            _ => self.eval_wide_call(id, call),
+        }
+    }
+
+    #[inline(never)]
+    fn eval_wide_call(&mut self, id: NodeId, call: &'a Call) -> Val<'a> {
         let mut small = [Val::Null; 3];
         let mut large;
         let args: &mut [Val<'a>] = if call.args.len() <= small.len() {
@@ -39,6 +57,12 @@ impl<'a> Machine<'a> {
                 }
             }
         }
+        self.call(id, call, args, failed)
+    }
+
+    /// Calls and charges, all arguments being evaluated; `failed` is the first that is an error.
+    #[inline(always)]
+    fn call(&mut self, id: NodeId, call: &'a Call, args: &[Val<'a>], failed: Option<Val<'a>>) -> Val<'a> {
         let paid = if self.counting { call.cost.before(args) } else { None };
         if let Some(price) = paid {
             self.charge_call(&call.args, price);

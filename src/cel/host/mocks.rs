@@ -172,11 +172,8 @@ impl Host for Mocks {
             .ok_or_else(|| format!("image data for {reference} not found in the context"))
     }
 
-    fn authorize(&self, attributes: &Attributes) -> Decision {
-        match &self.authorizer {
-            Some(rules) => rules.authorize(attributes),
-            None => Decision::default(),
-        }
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        self.authorizer.as_ref().and_then(|rules| rules.authorize(attributes))
     }
 
     fn now(&self) -> Option<Timestamp> {

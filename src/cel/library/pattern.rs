@@ -1,18 +1,36 @@
-//! Regular expressions that are known only at run time: the last few of a thread are kept, since such a pattern mostly
-//! comes back with the next element or the next object.
+//! Regular expressions that are known only at run time: the last few of an evaluation are kept, since such a pattern mostly
+//! comes back with the next element.
 
-use std::{cell::RefCell, collections::VecDeque};
+use std::collections::VecDeque;
 
 use crate::{
     cel::context::Context,
     regex::{Error, Regex},
 };
 
-/// How many patterns a thread keeps.
+/// How many patterns an evaluation keeps.
 const KEPT: usize = 16;
 
-thread_local! {
-    static RECENT: RefCell<VecDeque<Regex>> = const { RefCell::new(VecDeque::new()) };
+/// The patterns that an evaluation used last, the latest first.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(VecDeque<Regex>);
+
+impl Recent {
+    fn get(&mut self, pattern: &str) -> Option<Regex> {
+        let at = self.0.iter().position(|regex| regex.as_str() == pattern)?;
+        let regex = self.0.remove(at)?;
+        self.0.push_front(regex.clone());
+        Some(regex)
+    }
+
+    fn put(&mut self, regex: Regex) {
+        self.0.truncate(KEPT - 1);
+        self.0.push_front(regex);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// What one state of an automaton counts towards the work of an evaluation: building it takes about a microsecond.
@@ -25,15 +43,13 @@ pub(crate) fn build(context: &Context<'_>, pattern: &str) -> Result<Regex, Error
     })
 }
 
-/// Compiles a pattern, or finds it among the recent ones.
+/// Compiles a pattern, or finds it among the recent ones of the evaluation.
 pub(crate) fn compile(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
-    RECENT.with_borrow_mut(|recent| {
-        if let Some(regex) = recent.iter().find(|regex| regex.as_str() == pattern) {
-            return Ok(regex.clone());
-        }
-        let regex = build(context, pattern)?;
-        recent.truncate(KEPT - 1);
-        recent.push_front(regex.clone());
-        Ok(regex)
-    })
+    let recent = context.recent_patterns();
+    if let Some(regex) = recent.borrow_mut().get(pattern) {
+        return Ok(regex);
+    }
+    let regex = build(context, pattern)?;
+    recent.borrow_mut().put(regex.clone());
+    Ok(regex)
 }

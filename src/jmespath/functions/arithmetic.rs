@@ -149,9 +149,8 @@ fn remainder(a: f64, b: f64) -> Result<i64, Error> {
 pub(super) fn modulo<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     match operands(call, "modulo")? {
         (Operand::Quantity(a), Operand::Quantity(b)) => {
-            let float = |quantity: &Quantity| {
-                Quantity::from_decimal(quantity.to_decimal(), quantity.format()).approximate()
-            };
+            let float =
+                |quantity: &Quantity| Quantity::from_decimal(quantity.to_decimal(), quantity.format()).approximate();
             let remainder = remainder(float(&a), float(&b))?;
             data(Quantity::new(remainder, a.format()).to_string())
         }
@@ -169,9 +168,7 @@ pub(super) fn round<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     };
     if digits < 0 {
         // Upstream forgets to say which argument.
-        return refused(
-            "JMESPath function 'round': %!d(MISSING) argument is out of bounds (%!d(MISSING))",
-        );
+        return refused("JMESPath function 'round': %!d(MISSING) argument is out of bounds (%!d(MISSING))");
     }
     let shift = power_of_ten(digits as u64);
     data((number * shift).round() / shift)

@@ -66,9 +66,8 @@ pub(super) fn items<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
         return failed("items", "argument #2 is not of type String");
     };
     // Where both names are the same, the value wins.
-    let object = |key: Data, value: &Data| {
-        Data::from_iter([(key_name.clone(), key), (value_name.clone(), value.clone())])
-    };
+    let object =
+        |key: Data, value: &Data| Data::from_iter([(key_name.clone(), key), (value_name.clone(), value.clone())]);
     let objects: Vec<Data> = match call.arg(0) {
         Item::Data(Data::Map(entries)) => entries
             .iter()

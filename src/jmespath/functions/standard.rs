@@ -6,12 +6,7 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use super::{Call, conversion, data, panic, refused};
 use crate::{
-    jmespath::{
-        Error,
-        ast::Node,
-        interpreter::Answer,
-        item::Item,
-    },
+    jmespath::{Error, ast::Node, interpreter::Answer, item::Item},
     text::number,
     value::Data,
 };

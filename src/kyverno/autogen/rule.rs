@@ -1,11 +1,14 @@
 //! One rule of a ClusterPolicy or Policy, made into rules for pod controllers.
 
 use super::{
-    is_generated, is_pod, message,
+    is_generated, message,
     rewrite::{self, Template},
 };
 use crate::{
-    policy::{MatchResources, ResourceFilter, Rule},
+    policy::{
+        MatchResources, ResourceFilter, Rule,
+        autogen::{is_about_pods, is_pod},
+    },
     yaml::{Edited, Entries, Graft, Items, Node, NodeId, Span},
 };
 
@@ -46,26 +49,6 @@ fn plain_kinds(listed: Vec<&str>) -> Vec<&str> {
     }
     let known: Vec<&str> = listed.iter().copied().filter(|kind| PLAIN.contains(kind)).collect();
     if known.is_empty() { listed } else { known }
-}
-
-/// Whether the rule is about Pods and, if it excludes kinds, excludes Pods.
-fn is_about_pods(rule: &Rule) -> bool {
-    let pods = |block: &MatchResources| block.kinds().any(|kind| is_pod(&kind.text));
-    let excludes = rule.exclude.as_ref();
-    pods(&rule.matches) && excludes.is_none_or(|block| block.kinds().next().is_none() || pods(block))
-}
-
-/// Whether a rule mutates by JSON patch, also for each element of a list.
-pub(super) fn patches_by_path(rule: &Rule) -> bool {
-    let by_path = |node: Node<'_>| {
-        node.get("patchesJson6902")
-            .and_then(Node::as_str)
-            .is_some_and(|patch| !patch.is_empty())
-    };
-    rule.mutate.as_ref().is_some_and(|mutate| {
-        let node = mutate.node();
-        by_path(node) || items(node, "foreach").any(by_path)
-    })
 }
 
 fn items<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rewrite::{self, Template};
 use crate::{
-    kube::LabelSelector,
     policy::{MatchConstraints, ValidatingPolicy, ValidatingPolicySpec},
     yaml::{Edited, Graft, Node, NodeId},
 };
@@ -85,7 +84,7 @@ pub fn variants(policy: &ValidatingPolicy) -> Vec<Variant> {
         .spec
         .match_constraints
         .as_ref()
-        .filter(|block| can_autogen(block))
+        .filter(|block| block.is_pods_only())
     else {
         return Vec::new();
     };
@@ -107,25 +106,6 @@ pub fn variants(policy: &ValidatingPolicy) -> Vec<Variant> {
             })
         })
         .collect()
-}
-
-/// Whether a policy is about Pods of version 1 and nothing else, with no word on names or labels.
-fn can_autogen(constraints: &MatchConstraints) -> bool {
-    let [rule] = constraints.resource_rules.as_slice() else {
-        return false;
-    };
-    let (groups, versions) = (&rule.rule.api_groups, &rule.rule.api_versions);
-    let [resource] = rule.rule.resources.as_slice() else {
-        return false;
-    };
-    let selector = constraints.object_selector.as_ref().map(|selector| &selector.value);
-    selector.is_none_or(LabelSelector::is_empty)
-        && constraints.exclude_resource_rules.is_empty()
-        && rule.resource_names.is_empty()
-        && groups == &[""]
-        && versions == &["v1"]
-        && resource.resource == "pods"
-        && resource.subresource.is_empty()
 }
 
 fn spec(

@@ -81,12 +81,17 @@ impl Parser<'_> {
             }
         };
         let (caret, name) = name.strip_prefix('^').map_or((false, name), |rest| (true, rest));
+        let key = (name, self.flags.fold_case, caret != (letter == b'P'));
+        if let Some((_, set)) = self.named.iter().find(|(known, _)| *known == key) {
+            return Ok(Some(set.clone()));
+        }
         let Some(mut set) = class::unicode(name, self.flags.fold_case) else {
             return Err(self.error(ErrorCode::InvalidCharRange, start));
         };
-        if caret != (letter == b'P') {
+        if key.2 {
             set.negate();
         }
+        self.named.push((key, set.clone()));
         Ok(Some(set))
     }
 
@@ -167,6 +172,8 @@ impl Parser<'_> {
         // Groups bring their own folding, single characters and ranges are folded together at the end.
         let mut groups: Vec<ClassUnicodeRange> = Vec::new();
         let mut plain: Vec<ClassUnicodeRange> = Vec::new();
+        // A group that is named again adds nothing.
+        let mut seen: Vec<&str> = Vec::new();
         let mut first = true;
         while first || !self.rest.starts_with(']') {
             first = false;
@@ -176,6 +183,11 @@ impl Parser<'_> {
                 group => group,
             };
             if let Some(set) = group {
+                let name = &start[..start.len() - self.rest.len()];
+                if seen.contains(&name) {
+                    continue;
+                }
+                seen.push(name);
                 groups.extend(set.ranges());
                 if groups.len() > COMPACT {
                     groups = Set::new(groups).ranges().to_vec();

@@ -221,7 +221,7 @@ fn check<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         verb: (*verb).to_owned(),
         ..attributes.clone()
     };
-    context.opaque(DecisionValue(context.host.authorize(&attributes)))
+    context.opaque(DecisionValue(context.host.authorize(&attributes).unwrap_or_default()))
 }
 
 fn with_decision<'a>(args: &[Val<'a>], get: impl FnOnce(&'a Decision) -> Val<'a>) -> Val<'a> {

@@ -188,15 +188,7 @@ fn dns1123_subdomain(text: &str, out: &mut Problems) {
 }
 
 fn dns1035_label(text: &str, out: &mut Problems) {
-    label::expect_length(text, 63, "characters", &mut out.texts);
-    if !(is_label(text.as_bytes()) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
-        out.push(regex_problem(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
-             character, and end with an alphanumeric character",
-            "[a-z]([-a-z0-9]*[a-z0-9])?",
-            &["my-name", "abc-123"],
-        ));
-    }
+    label::dns1035_problems(text, &mut out.texts);
 }
 
 /// A name that more text will follow: a dash at the end is fine, and takes the character before it along.

@@ -7,11 +7,11 @@
 use super::{Receiver, declare_receiver, native};
 use crate::{
     cel::{
-    context::Context,
-    decl::{Library, member},
-    types::Type,
-    val::{NO_SUCH_OVERLOAD, Val},
-},
+        context::Context,
+        decl::{Library, member},
+        types::Type,
+        val::{NO_SUCH_OVERLOAD, Val},
+    },
     text::base64,
     value::{Value, go_json},
 };

@@ -1,0 +1,235 @@
+//! Why Kyverno generates nothing: our stable codes, Kyverno's own words.
+
+use super::{
+    hazard::{self, Hazard},
+    place::At,
+    report::{Action, Item},
+};
+use crate::diagnostic::Span;
+
+/// The reasons for which nothing is generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusalCode {
+    /// The policy is for one namespace.
+    NamespacedPolicy,
+    /// No rule validates.
+    NoValidateRule,
+    /// There are several rules.
+    MultipleRules,
+    /// The rule is not written in CEL.
+    NotCel,
+    /// The policy does not ask for it.
+    NotMarked,
+    /// The failure action has several overrides.
+    OverridesMultiple,
+    /// The failure action is overridden for namespaces by name.
+    OverridesNamespaces,
+    /// Roles, cluster roles or subjects.
+    UserInfo,
+    /// Annotations of the object.
+    Annotations,
+    /// A pattern of a name.
+    NameWildcard,
+    /// A pattern of a namespace.
+    NamespaceWildcard,
+    /// Kinds and namespaces in one filter that excludes.
+    ExcludeKindInNamespace,
+    /// A selector in a filter that excludes.
+    ExcludeSelector,
+    /// A selector in one of several filters.
+    SelectorAcrossFilters,
+    /// Several filters under `all`.
+    MultipleAll,
+    /// An exception that names several rules.
+    ExceptionRules,
+    /// An exception with conditions.
+    ExceptionConditions,
+    /// Policies for pod controllers are made from it.
+    Autogen,
+    /// A ValidatingPolicy without `matchConstraints`, on which the generator crashes.
+    NoMatchConstraints,
+    /// No kind of the cluster fits.
+    UnknownKind,
+    /// Several kinds of the cluster fit.
+    AmbiguousKind,
+    /// The policy could not even be stored.
+    InvalidPolicy,
+}
+
+impl RefusalCode {
+    /// Every code.
+    pub const ALL: [Self; 22] = [
+        Self::NamespacedPolicy,
+        Self::NoValidateRule,
+        Self::MultipleRules,
+        Self::NotCel,
+        Self::NotMarked,
+        Self::OverridesMultiple,
+        Self::OverridesNamespaces,
+        Self::UserInfo,
+        Self::Annotations,
+        Self::NameWildcard,
+        Self::NamespaceWildcard,
+        Self::ExcludeKindInNamespace,
+        Self::ExcludeSelector,
+        Self::SelectorAcrossFilters,
+        Self::MultipleAll,
+        Self::ExceptionRules,
+        Self::ExceptionConditions,
+        Self::Autogen,
+        Self::NoMatchConstraints,
+        Self::UnknownKind,
+        Self::AmbiguousKind,
+        Self::InvalidPolicy,
+    ];
+
+    /// The code as tools see it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NamespacedPolicy => "namespaced-policy",
+            Self::NoValidateRule => "no-validate-rule",
+            Self::MultipleRules => "multiple-rules",
+            Self::NotCel => "not-cel",
+            Self::NotMarked => "not-marked",
+            Self::OverridesMultiple => "overrides-multiple",
+            Self::OverridesNamespaces => "overrides-namespaces",
+            Self::UserInfo => "user-info",
+            Self::Annotations => "annotations",
+            Self::NameWildcard => "name-wildcard",
+            Self::NamespaceWildcard => "namespace-wildcard",
+            Self::ExcludeKindInNamespace => "exclude-kind-in-namespace",
+            Self::ExcludeSelector => "exclude-selector",
+            Self::SelectorAcrossFilters => "selector-across-filters",
+            Self::MultipleAll => "multiple-all",
+            Self::ExceptionRules => "exception-rules",
+            Self::ExceptionConditions => "exception-conditions",
+            Self::Autogen => "vpol-autogen",
+            Self::NoMatchConstraints => "no-match-constraints",
+            Self::UnknownKind => "unknown-kind",
+            Self::AmbiguousKind => "ambiguous-kind",
+            Self::InvalidPolicy => "invalid-policy",
+        }
+    }
+
+    /// What to do about it, for the author of the policy.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::NamespacedPolicy => {
+                "Kyverno converts cluster-wide policies only; write a ClusterPolicy or ValidatingPolicy that selects the \
+                 namespace by its label `kubernetes.io/metadata.name`"
+            }
+            Self::NoValidateRule => "only rules with `validate.cel` have a native counterpart",
+            Self::MultipleRules => "split the policy: one policy for each rule",
+            Self::NotCel => "rewrite the rule as `validate.cel`",
+            Self::NotMarked => {
+                "set `validate.cel.generate: true`, in a ValidatingPolicy \
+                 `spec.autogen.validatingAdmissionPolicy.enabled: true`, or convert with `--force`"
+            }
+            Self::OverridesMultiple | Self::OverridesNamespaces => {
+                "use one policy for each failure action, each with the namespaces that it is for"
+            }
+            Self::UserInfo => {
+                "ask for the user in `celPreconditions`: `'system:masters' in request.userInfo.groups`; roles have no \
+                 native counterpart"
+            }
+            Self::Annotations => "ask for annotations in `celPreconditions`",
+            Self::NameWildcard => "ask for the name in `celPreconditions`: `object.metadata.name.startsWith('…')`",
+            Self::NamespaceWildcard => {
+                "select namespaces by a label, or ask for `request.namespace` in `celPreconditions`"
+            }
+            Self::ExcludeKindInNamespace => "exclude the namespace in `celPreconditions`: `request.namespace != '…'`",
+            Self::ExcludeSelector => "turn the selector round and put it into `match`, or ask in `celPreconditions`",
+            Self::SelectorAcrossFilters => "use one policy for each filter that has a selector",
+            Self::MultipleAll => "merge the filters under `all` into one",
+            Self::ExceptionRules => "name one rule in each entry of the exception",
+            Self::ExceptionConditions => "an exception with `conditions` keeps the policy with Kyverno's engine",
+            Self::Autogen => {
+                "set `spec.autogen.podControllers.controllers: []`; the policy is then about Pods only, on both sides"
+            }
+            Self::NoMatchConstraints => {
+                "write `spec.matchConstraints`; policies on other input than requests have none"
+            }
+            Self::UnknownKind => {
+                "check the spelling, letter case included; a custom kind needs its definition (`--crds`)"
+            }
+            Self::AmbiguousKind => "write group and version: `autoscaling/v2/HorizontalPodAutoscaler`",
+            Self::InvalidPolicy => "mend what the diagnostics say about the policy",
+        }
+    }
+
+    /// The hazard that explains it, where there is one.
+    pub fn hazard(self) -> Option<&'static Hazard> {
+        let code = match self {
+            Self::NamespacedPolicy => "V21",
+            Self::UserInfo => "H70",
+            Self::ExceptionRules => "H31",
+            Self::Autogen => "V19",
+            Self::NoMatchConstraints => "V10",
+            Self::UnknownKind => "H17",
+            Self::AmbiguousKind => "H16",
+            _ => return None,
+        };
+        hazard::find(code)
+    }
+}
+
+/// Why nothing is generated.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// The stable code.
+    pub code: RefusalCode,
+    /// What Kyverno says, in the policy's status or in its log; `None` where it says nothing.
+    pub message: Option<String>,
+    /// The part that is the reason.
+    pub path: String,
+    /// Where it stands.
+    pub span: Option<Span>,
+    /// What to do about it.
+    pub help: String,
+}
+
+impl Refusal {
+    pub(super) fn new(code: RefusalCode, message: impl Into<String>, at: &At<'_>) -> Self {
+        Self {
+            message: Some(message.into()),
+            ..Self::silent(code, at)
+        }
+    }
+
+    /// A refusal of which Kyverno says nothing.
+    pub(super) fn silent(code: RefusalCode, at: &At<'_>) -> Self {
+        Self {
+            code,
+            message: None,
+            path: at.path(),
+            span: Some(at.span()),
+            help: code.advice().to_owned(),
+        }
+    }
+
+    /// A policy that could not be read.
+    pub fn invalid() -> Self {
+        Self {
+            code: RefusalCode::InvalidPolicy,
+            message: None,
+            path: String::new(),
+            span: None,
+            help: RefusalCode::InvalidPolicy.advice().to_owned(),
+        }
+    }
+
+    /// The one entry of the report on a refused policy.
+    pub fn item(&self) -> Item {
+        Item {
+            code: self.code.as_str(),
+            hazard: self.code.hazard(),
+            action: Action::Dropped,
+            path: self.path.clone(),
+            span: self.span,
+            text: match &self.message {
+                Some(message) => format!("nothing is generated: {message}"),
+                None => "nothing is generated, and Kyverno does not say so".to_owned(),
+            },
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The checks of the Pod Security Standards: which there are, of which level, since which version.
+//!
+//! Upstream counterpart: `policy/{checks,violations}.go` of `k8s.io/pod-security-admission`, in the fork that Kyverno pins,
+//! and `evaluatePSS` in `pkg/pss/evaluate.go`: what a restricted check overrides still runs, and the first revision of a check
+//! applies to versions before it, too. Relaxation for user namespaces is off.
+
+use super::{Level, Version, baseline, pod::Pod, restricted, seccomp};
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It has a value that it must not have.
+    Forbidden,
+    /// It has no value.
+    Required,
+}
+
+/// The value that a field must not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadValue {
+    /// A text; empty if there is none to speak of.
+    Text(String),
+    /// A truth value.
+    Bool(bool),
+    /// A number.
+    Int(i64),
+    /// Texts, sorted.
+    Texts(Vec<String>),
+}
+
+/// A field that violates a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldError {
+    /// What is wrong.
+    pub fault: Fault,
+    /// Where.
+    pub field: String,
+    /// With which value.
+    pub bad_value: BadValue,
+}
+
+impl FieldError {
+    /// A field with a value that it must not have.
+    pub(super) fn forbidden(field: impl Into<String>, bad_value: BadValue) -> Self {
+        Self {
+            fault: Fault::Forbidden,
+            field: field.into(),
+            bad_value,
+        }
+    }
+
+    /// The same with a text.
+    pub(super) fn text(field: impl Into<String>, value: &str) -> Self {
+        Self::forbidden(field, BadValue::Text(value.to_owned()))
+    }
+
+    /// A field without a value.
+    pub(super) fn required(field: impl Into<String>) -> Self {
+        Self {
+            fault: Fault::Required,
+            field: field.into(),
+            bad_value: BadValue::Text(String::new()),
+        }
+    }
+}
+
+/// A check that a Pod violates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The check's name.
+    pub id: &'static str,
+    /// The reason, in short.
+    pub reason: &'static str,
+    /// The details.
+    pub detail: String,
+    /// The fields; `None` if the check does not tell.
+    pub errors: Option<Vec<FieldError>>,
+}
+
+/// What a check finds: reason, details, fields.
+pub(super) type Finding = Option<(&'static str, String, Option<Vec<FieldError>>)>;
+
+struct Check {
+    id: &'static str,
+    level: Level,
+    /// Since which minor version of Kubernetes 1, and how.
+    revisions: &'static [(u64, fn(&Pod) -> Finding)],
+}
+
+/// In the order of upstream's files.
+const CHECKS: [Check; 18] = [
+    Check {
+        id: "allowPrivilegeEscalation",
+        level: Level::Restricted,
+        revisions: &[
+            (8, restricted::privilege_escalation),
+            (25, restricted::privilege_escalation_except_windows),
+        ],
+    },
+    Check {
+        id: "appArmorProfile",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::app_armor)],
+    },
+    Check {
+        id: "capabilities_baseline",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::capabilities)],
+    },
+    Check {
+        id: "capabilities_restricted",
+        level: Level::Restricted,
+        revisions: &[
+            (22, restricted::capabilities),
+            (25, restricted::capabilities_except_windows),
+        ],
+    },
+    Check {
+        id: "hostNamespaces",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::host_namespaces)],
+    },
+    Check {
+        id: "hostPathVolumes",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::host_path_volumes)],
+    },
+    Check {
+        id: "hostPorts",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::host_ports)],
+    },
+    Check {
+        id: "hostProbesAndHostLifecycle",
+        level: Level::Baseline,
+        revisions: &[(34, baseline::host_probes)],
+    },
+    Check {
+        id: "privileged",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::privileged)],
+    },
+    Check {
+        id: "procMount",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::proc_mount)],
+    },
+    Check {
+        id: "restrictedVolumes",
+        level: Level::Restricted,
+        revisions: &[(0, restricted::volumes)],
+    },
+    Check {
+        id: "runAsNonRoot",
+        level: Level::Restricted,
+        revisions: &[(0, restricted::run_as_non_root)],
+    },
+    Check {
+        id: "runAsUser",
+        level: Level::Restricted,
+        revisions: &[(23, restricted::run_as_user)],
+    },
+    Check {
+        id: "seLinuxOptions",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::se_linux_1_0), (31, baseline::se_linux_1_31)],
+    },
+    Check {
+        id: "seccompProfile_baseline",
+        level: Level::Baseline,
+        revisions: &[(0, seccomp::annotations), (19, seccomp::baseline)],
+    },
+    Check {
+        id: "seccompProfile_restricted",
+        level: Level::Restricted,
+        revisions: &[(19, seccomp::restricted), (25, seccomp::restricted_except_windows)],
+    },
+    Check {
+        id: "sysctls",
+        level: Level::Baseline,
+        revisions: &[
+            (0, baseline::sysctls_1_0),
+            (27, baseline::sysctls_1_27),
+            (29, baseline::sysctls_1_29),
+            (32, baseline::sysctls_1_32),
+        ],
+    },
+    Check {
+        id: "windowsHostProcess",
+        level: Level::Baseline,
+        revisions: &[(0, baseline::windows_host_process)],
+    },
+];
+
+/// The checks that a Pod violates. Every level other than the baseline has them all.
+pub(super) fn violations(level: Level, version: Version, pod: &Pod) -> Vec<Violation> {
+    CHECKS
+        .iter()
+        .filter(|check| level != Level::Baseline || check.level == Level::Baseline)
+        .filter_map(|check| {
+            let newest = check
+                .revisions
+                .iter()
+                .rev()
+                .find(|(since, _)| version.is_at_least(*since));
+            let (_, revision) = newest.or(check.revisions.first())?;
+            let (reason, detail, errors) = revision(pod)?;
+            Some(Violation {
+                id: check.id,
+                reason,
+                detail,
+                errors,
+            })
+        })
+        .collect()
+}
+
+/// Names and fields that are gathered.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) names: Vec<String>,
+    pub(super) errors: Vec<FieldError>,
+}
+
+impl Gathered {
+    pub(super) fn add(&mut self, name: impl Into<String>, errors: impl IntoIterator<Item = FieldError>) {
+        self.names.push(name.into());
+        self.errors.extend(errors);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Adds the containers that were gathered as one name.
+    pub(super) fn add_containers(&mut self, containers: Self) {
+        if !containers.is_empty() {
+            let name = containers_text(&containers.names);
+            self.add(name, containers.errors);
+        }
+    }
+}
+
+/// One word or the other.
+pub(super) fn plural<'t>(one: &'t str, many: &'t str, count: usize) -> &'t str {
+    if count == 1 { one } else { many }
+}
+
+/// Texts in quotes, as they are.
+pub(super) fn quoted<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(|text| format!("\"{}\"", text.as_ref())).collect();
+    texts.join(", ")
+}
+
+/// Containers by their names.
+pub(super) fn containers_text(names: &[String]) -> String {
+    format!("{} {}", plural("container", "containers", names.len()), quoted(names))
+}

@@ -1,0 +1,234 @@
+//! JUnit XML in the dialect that CI servers agree on: one document a run, one test suite a test file, one test case a case.
+//!
+//! Jenkins splits class names at dots, so they have none; GitLab keeps only the first of several cases with the same name, so
+//! names are unique; it also shows the text of an element and not its `message`, so the text tells everything. Annotators
+//! read `file` and `line`. What XML cannot say is left out.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
+    time::Duration,
+};
+
+use chrono::DateTime;
+use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite, XmlString};
+
+use super::{human, json::Run};
+use crate::{
+    diagnostic::{Diagnostic, Severity, Sources, Span, render},
+    run::{Case, DivergenceClass, Outcome},
+};
+
+/// When a run was made and how long it took; the caller has the clock.
+#[derive(Debug, Clone, Default)]
+pub struct Times {
+    /// The begin: seconds since 1970 and nanoseconds.
+    pub begin: (i64, u32),
+    /// How long all of it took.
+    pub elapsed: Duration,
+    /// How long each suite took, in the order of the runs.
+    pub suites: Vec<Duration>,
+}
+
+/// The report of a run.
+pub fn render(runs: &[Run<'_>], compat: bool, times: &Times) -> String {
+    let mut report = Report::new("kyvtest");
+    report.set_time(times.elapsed);
+    report.timestamp = DateTime::from_timestamp(times.begin.0, times.begin.1).map(|begin| begin.fixed_offset());
+    let mut names = Names::default();
+    let mut numbered = runs.iter().enumerate().peekable();
+    while let Some((first, run)) = numbered.next() {
+        let path = run.0.path.as_str();
+        let mut file = File::new(path, compat);
+        file.add(run, &mut names);
+        let mut elapsed = times.suites.get(first).copied().unwrap_or_default();
+        while let Some((number, run)) = numbered.next_if(|(_, (run, _))| run.path == path) {
+            file.add(run, &mut names);
+            elapsed += times.suites.get(number).copied().unwrap_or_default();
+        }
+        report.add_test_suite(file.finish(elapsed));
+    }
+    // Writing into memory does not fail.
+    report.to_string().unwrap_or_default()
+}
+
+/// The names of test cases, each of which may occur once.
+#[derive(Default)]
+struct Names {
+    used: HashSet<String>,
+    /// The last number behind a name that occurred before.
+    last: HashMap<String, usize>,
+}
+
+impl Names {
+    fn unique(&mut self, name: &str) -> String {
+        let name = line(name);
+        if self.used.insert(name.clone()) {
+            return name;
+        }
+        let number = self.last.entry(name.clone()).or_insert(1);
+        loop {
+            *number += 1;
+            let numbered = format!("{name} #{number}");
+            if self.used.insert(numbered.clone()) {
+                return numbered;
+            }
+        }
+    }
+}
+
+/// The suites of one test file.
+struct File {
+    suite: TestSuite,
+    class: String,
+    remarks: String,
+}
+
+impl File {
+    fn new(path: &str, compat: bool) -> Self {
+        let mut suite = TestSuite::new(line(path));
+        let lens = if compat { "kyverno test" } else { "cluster" };
+        suite.add_properties([
+            Property::new("kyvtest", env!("CARGO_PKG_VERSION")),
+            Property::new("kyverno", "1.19"),
+            Property::new("kubernetes", "1.36"),
+            Property::new("lens", lens),
+        ]);
+        Self {
+            suite,
+            class: class(path),
+            remarks: String::new(),
+        }
+    }
+
+    fn add(&mut self, (run, sources): &Run<'_>, names: &mut Names) {
+        for diagnostic in &run.diagnostics {
+            if diagnostic.severity == Severity::Error {
+                let name = names.unique(&format!("{} :: {}", diagnostic.code, diagnostic.message));
+                let mut case = TestCase::new(name, problem(diagnostic, sources));
+                self.place(&mut case, diagnostic.primary, sources);
+                self.suite.add_test_case(case);
+            } else {
+                let _ = writeln!(self.remarks, "{}", render::concise(diagnostic, sources));
+            }
+        }
+        for case in &run.cases {
+            let mut test = TestCase::new(names.unique(&title(case)), status(case, sources));
+            self.place(&mut test, case.place, sources);
+            self.suite.add_test_case(test);
+        }
+    }
+
+    fn place(&self, case: &mut TestCase, span: Option<Span>, sources: &Sources) {
+        case.set_classname(self.class.as_str());
+        let Some(span) = span else { return };
+        if let (Some(name), Some(position)) = (sources.name(span.file), sources.position(span.file, span.start)) {
+            case.extra.insert("file".into(), line(name).into());
+            case.extra.insert("line".into(), position.line.to_string().into());
+        }
+    }
+
+    fn finish(mut self, elapsed: Duration) -> TestSuite {
+        self.suite.set_time(elapsed);
+        if !self.remarks.is_empty() {
+            self.suite.set_system_err(block(&self.remarks));
+        }
+        self.suite
+    }
+}
+
+/// The path without its extension and without dots.
+fn class(path: &str) -> String {
+    let (folder, file) = path
+        .rsplit_once('/')
+        .map_or(("", path), |(folder, file)| (folder, file));
+    let stem = file
+        .rsplit_once('.')
+        .map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem });
+    let parts = folder.split('/').filter(|part| !matches!(*part, "" | "." | ".."));
+    let parts: Vec<String> = parts.chain([stem]).map(|part| part.replace('.', "_")).collect();
+    line(&parts.join("/"))
+}
+
+/// `policy/rule :: apiVersion/Kind namespace/name [OPERATION]`
+fn title(case: &Case) -> String {
+    let mut text = case.policy.clone();
+    if let Some(rule) = case.rule.as_deref().filter(|rule| !rule.is_empty()) {
+        let _ = write!(text, "/{rule}");
+    }
+    text.push_str(" :: ");
+    let key = &case.resource;
+    if !key.kind.is_empty() {
+        let _ = write!(text, "{}/{} ", key.api_version, key.kind);
+    }
+    if !key.namespace.is_empty() {
+        let _ = write!(text, "{}/", key.namespace);
+    }
+    let _ = write!(text, "{} [{}]", key.name, case.operation);
+    text
+}
+
+fn status(case: &Case, sources: &Sources) -> TestCaseStatus {
+    let details = human::details(case, sources);
+    let not = |kind, ty: &str, message: &str| {
+        let mut status = TestCaseStatus::non_success(kind);
+        status
+            .set_type(ty)
+            .set_message(line(message))
+            .set_description(block(&details));
+        status
+    };
+    let skipped = |message: &str| {
+        let mut status = TestCaseStatus::skipped();
+        status.set_message(line(message)).set_description(block(&details));
+        status
+    };
+    match case.outcome {
+        Outcome::Fail => not(NonSuccessKind::Failure, "expectation.mismatch", &case.reason),
+        Outcome::Unmatched => not(NonSuccessKind::Failure, "expectation.unmatched", &case.reason),
+        Outcome::Error => not(NonSuccessKind::Error, "policy.refused", &case.reason),
+        Outcome::Unsupported | Outcome::Skip => skipped(&case.reason),
+        Outcome::Silent => skipped("no line"),
+        Outcome::Pass => match &case.divergence {
+            Some(found) if found.class == DivergenceClass::NotConvertible => {
+                skipped(found.code.as_deref().unwrap_or(found.class.as_str()))
+            }
+            Some(found) if case.diverges() => {
+                let ty = format!("divergence.{}", found.class.as_str());
+                not(NonSuccessKind::Failure, &ty, &found.cause)
+            }
+            Some(_) | None => TestCaseStatus::success(),
+        },
+    }
+}
+
+/// What is wrong with a suite.
+fn problem(diagnostic: &Diagnostic, sources: &Sources) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+    status
+        .set_type(diagnostic.code.id())
+        .set_message(line(&diagnostic.message))
+        .set_description(block(&render::full(diagnostic, sources, false)));
+    status
+}
+
+/// A text of one line that XML can say.
+fn line(text: &str) -> String {
+    let visible = block(text);
+    let mut line = String::with_capacity(visible.len());
+    for c in visible.chars() {
+        line.push(if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+            ' '
+        } else {
+            c
+        });
+    }
+    line.trim().to_owned()
+}
+
+/// A text of any number of lines that XML can say. The library takes tabs for commands to a terminal, and does not know
+/// that two characters beyond those are no part of XML.
+fn block(text: &str) -> String {
+    let text = text.replace('\t', "    ").replace(['\u{fffe}', '\u{ffff}'], "");
+    XmlString::new(text).into_string()
+}

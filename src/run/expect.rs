@@ -1,0 +1,156 @@
+//! What a suite expects beyond results: effects, messages, matches, accepted divergences.
+//!
+//! The words come from the sidecar and the annotations (`docs/sidecar.md`); Kyverno knows nothing of them.
+
+use super::{Case, Outcome};
+use crate::{
+    diagnostic::{Code, Diagnostic},
+    policy::Spanned,
+    suite::{Expectation, ExpectedDivergence, ExpectedMessage, OldObject},
+    verdict::Effect,
+};
+
+/// What is expected of one resource, all words about it put together.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wanted<'s> {
+    pub(super) old_object: Option<&'s OldObject>,
+    pub(super) effect: Option<Spanned<Effect>>,
+    pub(super) message: Option<&'s ExpectedMessage>,
+    pub(super) matches: Option<Spanned<bool>>,
+    pub(super) divergence: Option<&'s ExpectedDivergence>,
+}
+
+impl<'s> Wanted<'s> {
+    /// Adds later words, which win field by field.
+    pub(super) fn add(&mut self, later: &'s Expectation) {
+        self.old_object = later.old_object.as_ref().or(self.old_object);
+        self.effect = later.effect.or(self.effect);
+        self.message = later.message.as_ref().or(self.message);
+        self.matches = later.matches.or(self.matches);
+        self.divergence = later.divergence.as_ref().or(self.divergence);
+    }
+
+    /// Whether it is expected that the policy leaves the resource alone.
+    pub(super) fn no_match(&self) -> bool {
+        self.matches.is_some_and(|matches| !matches.value)
+    }
+
+    /// Judges the cases of one row on one resource; `matched` says whether a rule answered at all. What the request meets
+    /// is the strongest of the answers, and any of them may carry the message.
+    pub(super) fn judge(&self, cases: &mut [Case], matched: bool) {
+        for case in cases.iter_mut() {
+            case.expected_divergence = self.divergence.cloned();
+        }
+        let undecided = |case: &Case| matches!(case.outcome, Outcome::Unsupported | Outcome::Error);
+        if cases.iter().any(undecided) {
+            return;
+        }
+        let effect = |case: &Case| case.kyverno.as_ref().map_or(Effect::Admit, |answer| answer.effect);
+        let got = cases.iter().map(effect).max().unwrap_or(Effect::Admit);
+        let mut findings = Vec::new();
+        if let Some(matches) = self.matches
+            && matches.value != matched
+        {
+            let message = if matched {
+                "the policy matches a resource that it must leave alone"
+            } else {
+                "the policy does not match a resource that it must match"
+            };
+            findings.push(Diagnostic::at(Code::UnexpectedMatch, matches.span, message));
+        }
+        if let Some(wanted) = self.effect
+            && wanted.value != got
+        {
+            let message = format!("expected the effect {}, got {got}", wanted.value);
+            findings.push(Diagnostic::at(Code::UnexpectedEffect, wanted.span, message));
+        }
+        findings.extend(self.message.and_then(|wanted| message(wanted, cases)));
+        let strongest = cases.iter_mut().find(|case| effect(case) == got);
+        if let Some(case) = strongest {
+            for finding in findings {
+                case.add_finding(finding);
+            }
+        }
+    }
+}
+
+/// What is wrong with the messages, if none of them is as expected.
+fn message(wanted: &ExpectedMessage, cases: &[Case]) -> Option<Diagnostic> {
+    let found = || cases.iter().filter_map(|case| case.kyverno.as_ref());
+    let (text, met, what) = match wanted {
+        ExpectedMessage::Exact(text) => (
+            text,
+            found().any(|answer| answer.message == text.value),
+            "expected the message",
+        ),
+        ExpectedMessage::Contains(text) => (
+            text,
+            found().any(|answer| answer.message.contains(&text.value)),
+            "expected a message with",
+        ),
+    };
+    if met {
+        return None;
+    }
+    let message = format!("{what} `{}`", text.value);
+    let mut diagnostic = Diagnostic::at(Code::UnexpectedMessage, text.span, message);
+    for answer in found() {
+        diagnostic = diagnostic.with_note(format!("got `{}`", answer.message));
+    }
+    Some(if found().next().is_none() {
+        diagnostic.with_note("no rule answered")
+    } else {
+        diagnostic
+    })
+}
+
+impl Case {
+    /// Adds an expectation that is not met: a case that had passed fails by it.
+    pub(super) fn add_finding(&mut self, finding: Diagnostic) {
+        if self.outcome == Outcome::Pass {
+            self.outcome = Outcome::Fail;
+            self.reason.clone_from(&finding.message);
+        }
+        self.findings.push(finding);
+    }
+
+    /// Whether the engines differ in a way that fails a run: it does, and the suite does not expect it.
+    pub fn diverges(&self) -> bool {
+        self.divergence.as_ref().is_some_and(|divergence| {
+            let class = divergence.class;
+            let accepted = self.expected_divergence.as_ref();
+            class.fails() && accepted.is_none_or(|accepted| accepted.class.value != class)
+        })
+    }
+}
+
+/// Judges the expected divergence of a case, once its native answer and its divergence are filled in: it must occur, so that
+/// lists of known differences do not rot.
+pub fn settle(case: &mut Case) {
+    let Some(wanted) = case.expected_divergence.clone() else {
+        return;
+    };
+    let class = wanted.class.value.as_str();
+    let message = match &case.divergence {
+        None => format!("the expected divergence `{class}` does not occur: the engines agree"),
+        Some(found) if found.class != wanted.class.value => {
+            format!(
+                "the expected divergence is `{class}`, the engines differ in `{}`",
+                found.class.as_str()
+            )
+        }
+        Some(found) => match (&wanted.code, &found.code) {
+            (Some(code), Some(got)) if code.value != *got => {
+                format!(
+                    "the expected divergence has the code `{}`, the one found `{got}`",
+                    code.value
+                )
+            }
+            _ => return,
+        },
+    };
+    let finding = Diagnostic::at(Code::StaleDivergence, wanted.class.span, message)
+        .with_note(format!("it was accepted because: {}", wanted.reason.value))
+        .with_help("remove the entry if the difference is gone");
+    case.add_finding(finding);
+}

@@ -1,0 +1,118 @@
+//! What a suite asks: its rows, and the cases of the sidecar, in one form.
+
+use super::{Key, compat, expect::Wanted};
+use crate::{
+    diagnostic::Span,
+    kube::Operation,
+    policy::{Spanned, Text},
+    suite::{Expected, ResourceSpec, Suite},
+};
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// The row with this number.
+    Row(usize),
+    /// The sidecar's case with this number.
+    Case(usize),
+}
+
+/// One row, or one case of the sidecar.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question<'s> {
+    pub(super) asker: Asker,
+    pub(super) name: Option<&'s Text>,
+    pub(super) policy: &'s Text,
+    pub(super) rule: Option<&'s Text>,
+    pub(super) resources: Option<&'s [Text]>,
+    pub(super) specs: &'s [ResourceSpec],
+    pub(super) operation: Option<Operation>,
+    pub(super) result: Option<Spanned<Expected>>,
+    pub(super) span: Span,
+}
+
+impl<'s> Question<'s> {
+    /// The rows, and then the cases of the sidecar.
+    pub(super) fn all(suite: &'s Suite) -> impl Iterator<Item = Self> {
+        let rows = suite.rows().iter().enumerate().map(|(number, row)| Self {
+            asker: Asker::Row(number),
+            name: None,
+            policy: &row.policy,
+            rule: row.rule.as_ref(),
+            resources: row.resources.as_deref(),
+            specs: &row.resource_specs,
+            operation: row.operation.map(|operation| operation.value),
+            result: Some(row.result),
+            span: row.span,
+        });
+        let cases = suite.cases.iter().enumerate().map(|(number, case)| Self {
+            asker: Asker::Case(number),
+            name: case.name.as_ref(),
+            policy: &case.policy,
+            rule: case.rule.as_ref(),
+            resources: Some(&case.resources),
+            specs: &[],
+            operation: case.operation.map(|operation| operation.value),
+            result: case.result,
+            span: case.span,
+        });
+        rows.chain(cases)
+    }
+
+    /// The number of the row.
+    pub(super) fn row(&self) -> Option<usize> {
+        match self.asker {
+            Asker::Row(number) => Some(number),
+            Asker::Case(_) => None,
+        }
+    }
+
+    /// The policy's name without its namespace.
+    pub(super) fn policy_name(&self) -> &'s str {
+        self.policy.value.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The rule, where one is named.
+    pub(super) fn rule_name(&self) -> Option<&'s str> {
+        self.rule
+            .map(|rule| rule.value.as_str())
+            .filter(|rule| !rule.is_empty())
+    }
+
+    /// The word of the expected result; empty where none is expected.
+    pub(super) fn expected(&self) -> &'static str {
+        self.result.map_or("", |result| result.value.as_str())
+    }
+
+    /// Whether a resource is among those that are asked about.
+    pub(super) fn concerns(&self, key: &Key) -> bool {
+        let everything = self.resources.is_none() && self.specs.is_empty();
+        let mut listed = self.resources.into_iter().flatten();
+        everything
+            || listed.any(|name| compat::names(&name.value, key))
+            || self.specs.iter().any(|spec| compat::describes(spec, key))
+    }
+
+    /// What is expected of a resource beyond the result; a later word wins over an earlier one.
+    pub(super) fn wanted(&self, suite: &'s Suite, key: &Key) -> Wanted<'s> {
+        let mut wanted = Wanted::default();
+        match self.asker {
+            Asker::Case(number) => {
+                if let Some(case) = suite.cases.get(number) {
+                    wanted.add(&case.expectation);
+                }
+            }
+            Asker::Row(number) => {
+                let Some(test) = &suite.test else { return wanted };
+                for entry in &suite.expectations {
+                    let named = entry.selector.resource.as_ref();
+                    let fits = named.is_none_or(|named| compat::names(&named.value, key));
+                    if fits && entry.selector.rows(test).any(|row| row == number) {
+                        wanted.add(&entry.expectation);
+                    }
+                }
+            }
+        }
+        wanted
+    }
+}

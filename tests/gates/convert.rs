@@ -1,0 +1,270 @@
+//! Gates of conversion: what Kyverno's generator builds or refuses, object by object.
+
+use std::{path::Path, sync::Arc};
+
+use kyvtest::{
+    convert::{Conversion, Exceptions, Options, Outcome, Source, convert},
+    diagnostic::Sources,
+    kube::Discovery,
+    policy::{CelPolicyException, Loaded, PolicyException, Purpose, load},
+    value::Document,
+    yaml,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Gate, jsonl, read, shared};
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Policies and exceptions of texts.
+fn loaded(policy: &str, exceptions: &str) -> Loaded {
+    let mut sources = Sources::new();
+    let mut loaded = Loaded::default();
+    for (name, text, purpose) in [
+        ("policy.yaml", policy, Purpose::Policies),
+        ("exceptions.yaml", exceptions, Purpose::Exceptions),
+    ] {
+        let file = sources.add(name, text);
+        load(
+            yaml::read(text, yaml::Mode::Lax, &yaml::Limits::default()),
+            file,
+            purpose,
+            &mut loaded,
+        );
+    }
+    loaded
+}
+
+/// Upstream lists exceptions in any order: the order of ours that agrees, if one does.
+fn in_some_order(mut loaded: Loaded, check: impl Fn(&Loaded) -> Result<(), String>) -> Result<(), String> {
+    let first = check(&loaded);
+    if first.is_err() && loaded.exceptions.len().max(loaded.cel_exceptions.len()) == 2 {
+        loaded.exceptions.reverse();
+        loaded.cel_exceptions.reverse();
+        return check(&loaded).or(first);
+    }
+    first
+}
+
+/// The conversion of the one policy; `None` where it cannot be read.
+fn converted(loaded: &Loaded, discovery: &Discovery, force: bool) -> Option<Conversion> {
+    let classic: &[Arc<PolicyException>] = &loaded.exceptions;
+    let cel: &[Arc<CelPolicyException>] = &loaded.cel_exceptions;
+    let policy = match (loaded.policies.as_slice(), loaded.validating_policies.as_slice()) {
+        ([policy], []) => Source::Policy(policy),
+        ([], [policy]) => Source::ValidatingPolicy(policy),
+        _ => return None,
+    };
+    let options = Options { force, now: None };
+    Some(convert(policy, Exceptions { classic, cel }, discovery, options))
+}
+
+fn json(document: &Document) -> Value {
+    document.root().to_serde()
+}
+
+fn documents(values: &Value) -> String {
+    let values = values.as_array().into_iter().flatten();
+    values.map(|value| format!("---\n{value}\n")).collect()
+}
+
+/// What our code is where Kyverno says nothing.
+fn silent(stage: &str) -> Option<&'static str> {
+    match stage {
+        "silent" => Some("no-validate-rule"),
+        "panic" => Some("no-match-constraints"),
+        "store" => Some("invalid-policy"),
+        _ => None,
+    }
+}
+
+fn check_generated(row: &Value, discovery: &Discovery) -> Result<(), String> {
+    let loaded = loaded(&row["policy"].to_string(), &documents(&row["exceptions"]));
+    in_some_order(loaded, |loaded| compare_generated(row, loaded, discovery))
+}
+
+fn compare_generated(row: &Value, loaded: &Loaded, discovery: &Discovery) -> Result<(), String> {
+    let conversion = converted(loaded, discovery, false);
+    let expected = text(row, "message");
+    match conversion.map(|conversion| conversion.outcome) {
+        None if text(row, "stage") == "store" => Ok(()),
+        None => Err(format!("not read: {:?}", loaded.diagnostics)),
+        Some(Outcome::Refused(refusal)) => {
+            if text(row, "outcome") != "refused" {
+                return Err(format!("refused: {refusal:?}"));
+            }
+            let message = refusal.message.as_deref();
+            match silent(text(row, "stage")) {
+                Some(code) if code != refusal.code.as_str() || message.is_some() => Err(format!(
+                    "{} {message:?}, expected {code} and silence",
+                    refusal.code.as_str()
+                )),
+                None if message != Some(expected) => Err(format!("message {message:?}, expected {expected}")),
+                _ => Ok(()),
+            }
+        }
+        Some(Outcome::Generated(generated)) => {
+            if text(row, "outcome") != "generated" {
+                return Err(format!("generated, expected {expected}"));
+            }
+            let [binding] = generated.bindings.as_slice() else {
+                return Err("not one binding".to_owned());
+            };
+            for (ours, theirs) in [(&generated.vap.document, "vap"), (&binding.document, "binding")] {
+                let (ours, theirs) = (json(ours), &row[theirs]);
+                if ours != *theirs {
+                    return Err(format!("ours {ours}, expected {theirs}"));
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Sources occur several times: as written, asked to generate, and without pod controllers.
+fn generated_id(row: &Value) -> String {
+    let flag = |key: &str| {
+        if row[key] == true {
+            format!("+{key}")
+        } else {
+            String::new()
+        }
+    };
+    let exceptions = row["exceptions"].as_array().map_or(0, Vec::len);
+    let exceptions = if exceptions > 0 { "+exceptions" } else { "" };
+    let flags = [flag("forced"), flag("pod_controllers_off")].concat();
+    format!("{}{flags}{exceptions}", text(row, "source"))
+}
+
+fn run_generated(name: &str, path: &Path, discovery: &Path, rows: usize) {
+    let file = Sources::new().add("discovery.tsv", "");
+    let discovery = Discovery::from_tsv(&read(discovery), file).expect("a table");
+    let mut all: Vec<Value> = jsonl(path);
+    all.retain(|row| text(&row["policy"], "kind") != "MutatingPolicy");
+    Gate { name, rows }.run(&all, generated_id, |row| check_generated(row, &discovery));
+}
+
+#[test]
+fn convert_generated() {
+    let Some(path) = shared("golden/apiserver/generated.jsonl") else {
+        return;
+    };
+    let discovery = shared("golden/apiserver/discovery.tsv").expect("it lies beside the rows");
+    run_generated("convert-generated", &path, &discovery, 924);
+}
+
+/// What the API server sets where an object says nothing.
+fn default(object: &mut Value) {
+    let is_policy = text(object, "kind") == "ValidatingAdmissionPolicy";
+    let spec = &mut object["spec"];
+    if !is_policy {
+        return;
+    }
+    let set = |map: &mut Value, key: &str, value: Value| {
+        if map.get(key).is_none() {
+            map[key] = value;
+        }
+    };
+    set(spec, "failurePolicy", json!("Fail"));
+    let constraints = &mut spec["matchConstraints"];
+    set(constraints, "matchPolicy", json!("Equivalent"));
+    set(constraints, "namespaceSelector", json!({}));
+    set(constraints, "objectSelector", json!({}));
+    for key in ["resourceRules", "excludeResourceRules"] {
+        for rule in constraints
+            .get_mut(key)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            set(rule, "scope", json!("*"));
+        }
+    }
+}
+
+/// Whether everything that is expected is there: maps may have more, lists may not. A key `(list[?name == 'x'])` picks
+/// items by their name.
+fn subset(expected: &Value, ours: &Value, path: &str) -> Result<(), String> {
+    match (expected, ours) {
+        (Value::Object(expected), Value::Object(map)) => {
+            for (key, expected) in expected {
+                let picked;
+                let found = match key.strip_prefix('(').and_then(|key| key.strip_suffix("'])")) {
+                    Some(query) => {
+                        let (list, name) = query.split_once("[?name == '").ok_or(format!("{path}: query {key}"))?;
+                        let items = map.get(list).and_then(Value::as_array).into_iter().flatten();
+                        picked = Value::Array(items.filter(|item| text(item, "name") == name).cloned().collect());
+                        &picked
+                    }
+                    None => map.get(key).unwrap_or(&Value::Null),
+                };
+                subset(expected, found, &format!("{path}.{key}"))?;
+            }
+            Ok(())
+        }
+        (Value::Array(expected), Value::Array(list)) if expected.len() == list.len() => {
+            let mut pairs = expected.iter().zip(list).enumerate();
+            pairs.try_for_each(|(i, (expected, ours))| subset(expected, ours, &format!("{path}[{i}]")))
+        }
+        _ if expected == ours => Ok(()),
+        _ => Err(format!("{path}: ours {ours}, expected {expected}")),
+    }
+}
+
+fn check_case(folder: &Path, case: &Value, discovery: &Discovery) -> Result<(), String> {
+    let file = |name: &str| {
+        let path = folder.join(name);
+        if path.exists() { read(&path) } else { String::new() }
+    };
+    let loaded = loaded(&file("policy.yaml"), &file("exceptions.yaml"));
+    if text(case, "policy_kind") == "MutatingPolicy" {
+        return match loaded.unsupported.as_slice() {
+            [policy] if policy.kind == "MutatingPolicy" => Ok(()),
+            _ => Err(format!("not listed as unsupported: {:?}", loaded.diagnostics)),
+        };
+    }
+    let conversion = converted(&loaded, discovery, false).ok_or(format!("not read: {:?}", loaded.diagnostics))?;
+    let wanted = text(case, "outcome") == "generated";
+    match conversion.outcome {
+        Outcome::Refused(_) if !wanted => Ok(()),
+        Outcome::Refused(refusal) => Err(format!("refused: {refusal:?}")),
+        Outcome::Generated(_) if !wanted => Err("generated".to_owned()),
+        Outcome::Generated(generated) => {
+            for (ours, theirs) in [
+                (&generated.vap.document, "expected_vap.yaml"),
+                (&generated.bindings[0].document, "expected_vapb.yaml"),
+            ] {
+                let theirs = file(theirs);
+                if theirs.is_empty() {
+                    continue;
+                }
+                let mut ours = json(ours);
+                default(&mut ours);
+                let theirs = json(&Document::from_yaml(&theirs)?);
+                subset(&theirs, &ours, "")?;
+            }
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn convert_cases() {
+    let Some(folder) = shared("golden/vap-generation") else {
+        return;
+    };
+    let index: Value = serde_json::from_str(&read(&folder.join("index.json"))).expect("JSON");
+    let cases = index["cases"].as_array().expect("cases");
+    let discovery = Discovery::kubernetes();
+    Gate {
+        name: "vap-generation",
+        rows: 79,
+    }
+    .run(
+        cases,
+        |case| text(case, "case").to_owned(),
+        |case| check_case(&folder.join(text(case, "case")), case, &discovery),
+    );
+}
