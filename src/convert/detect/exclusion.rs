@@ -44,7 +44,11 @@ fn block(block: &MatchResources, at: &At<'_>, kinds: &[Matched<'_>], report: &mu
 fn of_filter(filter: &ResourceDescription, at: &At<'_>, kinds: &[Matched<'_>], report: &mut Vec<Item>) {
     let has_names = filter.name.is_some() || !filter.names.is_empty();
     let is_exception = at.is_exception();
-    let names_at = if filter.name.is_some() { at.key("name") } else { at.key("names") };
+    let names_at = if filter.name.is_some() {
+        at.key("name")
+    } else {
+        at.key("names")
+    };
     if !filter.kinds.is_empty() {
         report.mapped("exclusion", &at.key("kinds"), "a rule under `excludeResourceRules`");
         if is_exception && !filter.operations.is_empty() {

@@ -87,7 +87,8 @@ impl<'p> Parsed<'p> {
         let len = if rest.starts_with(text) {
             text.len()
         } else {
-            rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
+            rest.find(|c: char| !c.is_alphanumeric() && c != '_')
+                .unwrap_or(rest.len())
         };
         self.expression.part(start, start + len)
     }
@@ -104,9 +105,9 @@ impl<'p> Parsed<'p> {
     /// Where a field of a variable is mentioned.
     pub(super) fn field(&self, variable: &str, field: &str) -> Option<Span> {
         let (ast, id) = self.find(|ast, expr| match expr {
-            Expr::Select { operand, field: name, .. } if &**name == field => {
-                is_name(ast, *operand, variable).then_some(*operand)
-            }
+            Expr::Select {
+                operand, field: name, ..
+            } if &**name == field => is_name(ast, *operand, variable).then_some(*operand),
             _ => None,
         })?;
         Some(self.place(ast, id, &format!("{variable}.{field}")))
@@ -151,9 +152,8 @@ impl<'p> Parsed<'p> {
         for name in KYVERNO_FUNCTIONS {
             let ast = self.ast.as_ref()?;
             let mut all = (0..ast.len() as u32).map(ExprId);
-            let called = all.any(|id| {
-                matches!(ast.expr(id), Expr::Call { function, target: None, .. } if &**function == name)
-            });
+            let called =
+                all.any(|id| matches!(ast.expr(id), Expr::Call { function, target: None, .. } if &**function == name));
             if called {
                 return Some((format!("{name}()"), self.expression.span()));
             }

@@ -40,7 +40,10 @@ impl Matched<'_> {
 
     /// Whether the operation is among those that the filter is about.
     pub(super) fn has(&self, operation: Operation) -> bool {
-        let there = self.resource.as_ref().is_none_or(|resource| resource.operations.contains(operation));
+        let there = self
+            .resource
+            .as_ref()
+            .is_none_or(|resource| resource.operations.contains(operation));
         there && build::operations(self.filter).contains(&operation)
     }
 }
@@ -88,7 +91,11 @@ pub(super) fn detect(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<It
 fn of_kind(kind: &Matched<'_>, report: &mut Vec<Item>) {
     let operations = join(&build::operations(kind.filter));
     let Some(resource) = &kind.resource else {
-        report.mapped("kind", &kind.at, format!("all resources of all groups, on {operations}"));
+        report.mapped(
+            "kind",
+            &kind.at,
+            format!("all resources of all groups, on {operations}"),
+        );
         if kind.has(Operation::Update) {
             let text = "updates of `pods/ephemeralcontainers` are not judged";
             report.hazard("H19", Action::Narrowed, &kind.at, text);
@@ -139,7 +146,10 @@ fn namespaces(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<Item>) {
     };
     let kept = names(last);
     if !kept.is_empty() {
-        let text = format!("a namespace selector: `kubernetes.io/metadata.name` in {}", kept.join(", "));
+        let text = format!(
+            "a namespace selector: `kubernetes.io/metadata.name` in {}",
+            kept.join(", ")
+        );
         report.mapped("namespaces", &last_at.key("namespaces"), text);
     }
     for (filter, at) in others {
@@ -152,7 +162,11 @@ fn namespaces(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<Item>) {
             report.hazard("H02", Action::Widened, &at.key("namespaces"), text);
         } else {
             let text = format!("the kinds of this filter are judged in {} only", kept.join(", "));
-            let at = if own.is_empty() { at.key("kinds") } else { at.key("namespaces") };
+            let at = if own.is_empty() {
+                at.key("kinds")
+            } else {
+                at.key("namespaces")
+            };
             report.hazard("H02b", Action::Narrowed, &at, text);
         }
     }
@@ -169,7 +183,11 @@ fn of_filter(filter: &ResourceDescription, at: &At<'_>, kinds: &[Matched<'_>], r
     let namespace_at = at.key("namespaceSelector");
     if let Some(selector) = &filter.namespace_selector {
         if filter.namespaces.is_empty() {
-            report.mapped("namespace-selector", &namespace_at, "the namespace selector of the native policy");
+            report.mapped(
+                "namespace-selector",
+                &namespace_at,
+                "the namespace selector of the native policy",
+            );
             for kind in kinds {
                 if kind.is_cluster_scoped() && !fits_nothing(selector) {
                     let text = format!("`{}` without a namespace is judged, too", kind.kind.text);
@@ -200,7 +218,10 @@ fn of_filter(filter: &ResourceDescription, at: &At<'_>, kinds: &[Matched<'_>], r
 /// Whether a selector fits an object without labels.
 fn fits_nothing(selector: &LabelSelector) -> bool {
     let negative = |operator| matches!(operator, Some(Operator::NotIn | Operator::DoesNotExist));
-    selector.requirements().iter().all(|requirement| negative(requirement.operator))
+    selector
+        .requirements()
+        .iter()
+        .all(|requirement| negative(requirement.operator))
 }
 
 /// Patterns in a selector, which the API server refuses.
@@ -211,16 +232,29 @@ fn patterns(selector: &Spanned<LabelSelector>, at: &At<'_>, report: &mut Vec<Ite
         texts.into_iter().find(|text| wild(text))
     });
     if let Some(pattern) = found {
-        report.hazard("H15", Action::Dropped, at, format!("`{pattern}` is no label to the API server"));
+        report.hazard(
+            "H15",
+            Action::Dropped,
+            at,
+            format!("`{pattern}` is no label to the API server"),
+        );
     }
 }
 
 /// A kind that joined the rule of another filter.
 pub(super) fn merged(merge: &Merge<'_>, is_match: bool, report: &mut Vec<Item>) {
     let wanted: Vec<&Operation> = merge.operations.iter().collect();
-    let lost = wanted.iter().any(|operation| !merge.rule.operations.contains(operation));
+    let lost = wanted
+        .iter()
+        .any(|operation| !merge.rule.operations.contains(operation));
     // What an exclusion loses is judged.
-    let action = |lost: bool| if lost == is_match { Action::Narrowed } else { Action::Widened };
+    let action = |lost: bool| {
+        if lost == is_match {
+            Action::Narrowed
+        } else {
+            Action::Widened
+        }
+    };
     if !same(&merge.operations, &merge.rule.operations) {
         let text = format!(
             "`{}` joins the rule for {}, whose operations are {}",
@@ -236,7 +270,11 @@ pub(super) fn merged(merge: &Merge<'_>, is_match: bool, report: &mut Vec<Item>) 
         } else {
             format!("whose names are {}", merge.rule.resource_names.join(", "))
         };
-        let text = format!("`{}` joins the rule for {}, {names}", merge.kind, merge.rule.resources.join(", "));
+        let text = format!(
+            "`{}` joins the rule for {}, {names}",
+            merge.kind,
+            merge.rule.resources.join(", ")
+        );
         let own = &merge.names;
         let lost = !merge.rule.resource_names.is_empty()
             && (own.is_empty() || own.iter().any(|name| !merge.rule.resource_names.contains(name)));

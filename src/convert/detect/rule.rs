@@ -33,7 +33,12 @@ fn of_policy(plan: &Plan<'_>, report: &mut Vec<Item>) {
     let webhook = spec.webhook.as_ref();
     if webhook.is_some_and(|webhook| !webhook.match_conditions.is_empty()) {
         let at = plan.at.keys(&["webhookConfiguration", "matchConditions"]);
-        report.hazard("H24", Action::Dropped, &at, "the conditions are not in the native policy");
+        report.hazard(
+            "H24",
+            Action::Dropped,
+            &at,
+            "the conditions are not in the native policy",
+        );
     }
     let own = spec.failure_policy.as_ref();
     if own.is_some_and(|word| word.value == FailurePolicy::Ignore) {
@@ -44,9 +49,17 @@ fn of_policy(plan: &Plan<'_>, report: &mut Vec<Item>) {
 
 fn conditions(plan: &Plan<'_>, report: &mut Vec<Item>) {
     let at = plan.rule_at();
-    for (part, key) in [(&plan.rule.preconditions, "preconditions"), (&plan.rule.context, "context")] {
+    for (part, key) in [
+        (&plan.rule.preconditions, "preconditions"),
+        (&plan.rule.context, "context"),
+    ] {
         if part.is_some() {
-            report.hazard("H25", Action::Dropped, &at.key(key), "the native policy applies without it");
+            report.hazard(
+                "H25",
+                Action::Dropped,
+                &at.key(key),
+                "the native policy applies without it",
+            );
         }
     }
     let conditions = &plan.rule.cel_preconditions;
@@ -61,9 +74,19 @@ fn conditions(plan: &Plan<'_>, report: &mut Vec<Item>) {
         let at = at.item(i).key("name");
         let name = &condition.name.value;
         if !problems.is_empty() {
-            report.hazard("H57", Action::Dropped, &at, format!("`{name}` is no name to the API server"));
+            report.hazard(
+                "H57",
+                Action::Dropped,
+                &at,
+                format!("`{name}` is no name to the API server"),
+            );
         } else if conditions.iter().take(i).any(|other| other.name.value == *name) {
-            report.hazard("H57", Action::Dropped, &at, format!("`{name}` is the name of two conditions"));
+            report.hazard(
+                "H57",
+                Action::Dropped,
+                &at,
+                format!("`{name}` is the name of two conditions"),
+            );
         }
     }
 }
@@ -72,7 +95,11 @@ fn actions(plan: &Plan<'_>, report: &mut Vec<Item>) {
     let validate = plan.rule_at().key("validate");
     let rule = plan.rule.validate.as_ref();
     let own = rule.is_some_and(|validate| validate.failure_action.is_some());
-    let at = if own { validate.key("failureAction") } else { plan.at.key("validationFailureAction") };
+    let at = if own {
+        validate.key("failureAction")
+    } else {
+        plan.at.key("validationFailureAction")
+    };
     match plan.action() {
         FailureAction::Enforce => report.mapped("failure-action", &at, "validation actions of the binding: Deny"),
         FailureAction::Audit => {
@@ -81,9 +108,13 @@ fn actions(plan: &Plan<'_>, report: &mut Vec<Item>) {
         }
     }
     let overrides = [
-        (!plan.policy.spec.validation_failure_action_overrides.is_empty(), plan.at.key("validationFailureActionOverrides")),
         (
-            rule.and_then(|validate| validate.failure_action_overrides.as_ref()).is_some_and(|all| !all.is_empty()),
+            !plan.policy.spec.validation_failure_action_overrides.is_empty(),
+            plan.at.key("validationFailureActionOverrides"),
+        ),
+        (
+            rule.and_then(|validate| validate.failure_action_overrides.as_ref())
+                .is_some_and(|all| !all.is_empty()),
             validate.key("failureActionOverrides"),
         ),
     ];
@@ -104,7 +135,12 @@ fn actions(plan: &Plan<'_>, report: &mut Vec<Item>) {
     for (i, validation) in plan.cel.expressions.iter().enumerate() {
         if validation.reason.is_some() {
             let at = plan.cel_at().key("expressions").item(i).key("reason");
-            report.hazard("H45", Action::Mapped, &at, "the API server answers with the code of the reason");
+            report.hazard(
+                "H45",
+                Action::Mapped,
+                &at,
+                "the API server answers with the code of the reason",
+            );
         }
     }
 }
@@ -112,12 +148,19 @@ fn actions(plan: &Plan<'_>, report: &mut Vec<Item>) {
 fn parameters(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<Item>) {
     let at = plan.cel_at();
     if plan.cel.param_kind.is_some() {
-        report.mapped("param-kind", &at.key("paramKind"), "the parameter kind of the native policy");
+        report.mapped(
+            "param-kind",
+            &at.key("paramKind"),
+            "the parameter kind of the native policy",
+        );
     }
     let Some(reference) = &plan.cel.param_ref else { return };
     let at = at.key("paramRef");
     report.mapped("param-ref", &at, "the parameters of the binding");
-    let missing = reference.parameter_not_found_action.as_ref().map(|word| word.value.as_str());
+    let missing = reference
+        .parameter_not_found_action
+        .as_ref()
+        .map(|word| word.value.as_str());
     let missing_at = at.key("parameterNotFoundAction");
     let ignores = plan.policy.spec.failure_policy.as_ref();
     let ignores = ignores.is_some_and(|word| word.value == FailurePolicy::Ignore);
@@ -152,7 +195,11 @@ fn parts(plan: &Plan<'_>, report: &mut Vec<Item>) {
         report.mapped("variables", &at.key("variables"), "the variables of the native policy");
     }
     if !plan.cel.expressions.is_empty() {
-        report.mapped("expressions", &at.key("expressions"), "the validations of the native policy");
+        report.mapped(
+            "expressions",
+            &at.key("expressions"),
+            "the validations of the native policy",
+        );
     }
     if !plan.cel.audit_annotations.is_empty() {
         let at = at.key("auditAnnotations");
@@ -184,7 +231,11 @@ fn expressions<'p>(plan: &Plan<'p>) -> Vec<Parsed<'p>> {
     }
     let at = plan.cel_at().key("auditAnnotations");
     for (i, annotation) in plan.cel.audit_annotations.iter().enumerate() {
-        add(&annotation.value_expression, Role::Annotation, at.item(i).key("valueExpression"));
+        add(
+            &annotation.value_expression,
+            Role::Annotation,
+            at.item(i).key("valueExpression"),
+        );
     }
     all
 }
@@ -201,7 +252,11 @@ fn mentions(plan: &Plan<'_>, expression: &Parsed<'_>, kinds: &[Matched<'_>], rep
         let text = "it is null here on both sides";
         report.hazard_at("H60", Action::Mapped, at, span, text);
     }
-    let selects = plan.cel.param_ref.as_ref().is_some_and(|reference| reference.selector.is_some());
+    let selects = plan
+        .cel
+        .param_ref
+        .as_ref()
+        .is_some_and(|reference| reference.selector.is_some());
     if is_condition
         && selects
         && let Some(span) = expression.variable("params")
@@ -230,10 +285,17 @@ fn mentions(plan: &Plan<'_>, expression: &Parsed<'_>, kinds: &[Matched<'_>], rep
         resource.is_some_and(|resource| !resource.subresource.is_empty()) || kind.has(Operation::Connect)
     });
     let own = kinds.iter().any(|kind| {
-        kind.resource.as_ref().is_some_and(|resource| !resource.subresource.is_empty())
+        kind.resource
+            .as_ref()
+            .is_some_and(|resource| !resource.subresource.is_empty())
     });
     if subresources && own {
-        let fields = [("object", "kind"), ("request", "kind"), ("request", "name"), ("request", "subResource")];
+        let fields = [
+            ("object", "kind"),
+            ("request", "kind"),
+            ("request", "name"),
+            ("request", "subResource"),
+        ];
         for (variable, field) in fields {
             if let Some(span) = expression.field(variable, field) {
                 let text = format!("`{variable}.{field}` is that of the parent in Kyverno");

@@ -27,7 +27,11 @@ fn of_policy(plan: &Plan<'_>, report: &mut Vec<Item>) {
         (!spec.match_conditions.is_empty(), "matchConditions", "match-conditions"),
         (!spec.variables.is_empty(), "variables", "variables"),
         (!spec.validations.is_empty(), "validations", "validations"),
-        (!spec.audit_annotations.is_empty(), "auditAnnotations", "audit-annotations"),
+        (
+            !spec.audit_annotations.is_empty(),
+            "auditAnnotations",
+            "audit-annotations",
+        ),
     ] {
         if there {
             report.mapped(code, &at.key(key), "copied");
@@ -41,7 +45,10 @@ fn of_policy(plan: &Plan<'_>, report: &mut Vec<Item>) {
         let text = "an annotation that cannot be evaluated denies the request";
         report.hazard("V16", Action::Widened, &at.key("auditAnnotations"), text);
     }
-    let ignores = spec.failure_policy.as_ref().is_some_and(|word| word.value == FailurePolicy::Ignore);
+    let ignores = spec
+        .failure_policy
+        .as_ref()
+        .is_some_and(|word| word.value == FailurePolicy::Ignore);
     if ignores {
         let text = "the native policy fails on errors";
         report.hazard("V01", Action::Dropped, &at.key("failurePolicy"), text);
@@ -52,7 +59,12 @@ fn of_policy(plan: &Plan<'_>, report: &mut Vec<Item>) {
     }
     if spec.evaluation.mode != Mode::Kubernetes {
         let at = at.keys(&["evaluation", "mode"]);
-        report.hazard("V10", Action::Widened, &at, "the native policy judges admission requests");
+        report.hazard(
+            "V10",
+            Action::Widened,
+            &at,
+            "the native policy judges admission requests",
+        );
     }
     for (i, validation) in spec.validations.iter().enumerate() {
         if validation.message_expression.is_some() {
@@ -63,7 +75,13 @@ fn of_policy(plan: &Plan<'_>, report: &mut Vec<Item>) {
 }
 
 fn exceptions(plan: &Plan<'_>, report: &mut Vec<Item>) {
-    let mut names: Vec<&str> = plan.policy.spec.match_conditions.iter().map(|condition| condition.name.value.as_str()).collect();
+    let mut names: Vec<&str> = plan
+        .policy
+        .spec
+        .match_conditions
+        .iter()
+        .map(|condition| condition.name.value.as_str())
+        .collect();
     let mut lists: Vec<&str> = Vec::new();
     for exception in &plan.exceptions {
         let at = exception_at(exception);
@@ -77,7 +95,10 @@ fn exceptions(plan: &Plan<'_>, report: &mut Vec<Item>) {
             }
             names.push(name);
         }
-        for (values, key) in [(&exception.images, "images"), (&exception.allowed_values, "allowedValues")] {
+        for (values, key) in [
+            (&exception.images, "images"),
+            (&exception.allowed_values, "allowedValues"),
+        ] {
             if values.is_empty() {
                 continue;
             }
@@ -92,15 +113,26 @@ fn exceptions(plan: &Plan<'_>, report: &mut Vec<Item>) {
 
 fn of_exception(plan: &Plan<'_>, exception: &CelPolicyException, at: &At<'_>, report: &mut Vec<Item>) {
     let conditions = &exception.match_conditions;
-    let lists = [(&exception.images, "images"), (&exception.allowed_values, "allowedValues")];
+    let lists = [
+        (&exception.images, "images"),
+        (&exception.allowed_values, "allowedValues"),
+    ];
     let has_lists = lists.iter().any(|(values, _)| !values.is_empty());
     let conditions_at = at.key("matchConditions");
     if !conditions.is_empty() {
-        report.mapped("exception-conditions", &conditions_at, "match conditions of the native policy, negated");
+        report.mapped(
+            "exception-conditions",
+            &conditions_at,
+            "match conditions of the native policy, negated",
+        );
     }
     for (values, key) in lists {
         if !values.is_empty() {
-            let name = if key == "images" { "allowedImages" } else { "allowedValues" };
+            let name = if key == "images" {
+                "allowedImages"
+            } else {
+                "allowedValues"
+            };
             report.mapped("exception-values", &at.key(key), format!("the variable `{name}`"));
         }
     }
@@ -123,7 +155,10 @@ fn of_exception(plan: &Plan<'_>, exception: &CelPolicyException, at: &At<'_>, re
     for (i, reference) in exception.policy_refs.iter().enumerate() {
         if reference.name.value == *name && reference.kind.value != plan.policy.kind() {
             let at = at.key("policyRefs").item(i).key("kind");
-            let text = format!("the exception is for a `{}`, and counts for this policy, too", reference.kind.value);
+            let text = format!(
+                "the exception is for a `{}`, and counts for this policy, too",
+                reference.kind.value
+            );
             report.hazard("V06", Action::Narrowed, &at, text);
         }
     }
@@ -155,7 +190,11 @@ fn expressions<'p>(plan: &Plan<'p>) -> Vec<Parsed<'p>> {
         }
     }
     for (i, variable) in spec.variables.iter().enumerate() {
-        add(&variable.expression, Role::Variable, at.key("variables").item(i).key("expression"));
+        add(
+            &variable.expression,
+            Role::Variable,
+            at.key("variables").item(i).key("expression"),
+        );
     }
     for (i, validation) in spec.validations.iter().enumerate() {
         let at = at.key("validations").item(i);
@@ -202,7 +241,12 @@ fn covers_namespaces(plan: &Plan<'_>) -> bool {
     let mut rules = constraints.iter().flat_map(|block| &block.resource_rules);
     rules.any(|rule| {
         let rule = &rule.rule;
-        rule.resources.iter().any(|resource| matches!(resource.resource.as_str(), "namespaces" | "*"))
-            && rule.operations.iter().any(|word| matches!(word.as_str(), "UPDATE" | "DELETE" | "*"))
+        rule.resources
+            .iter()
+            .any(|resource| matches!(resource.resource.as_str(), "namespaces" | "*"))
+            && rule
+                .operations
+                .iter()
+                .any(|word| matches!(word.as_str(), "UPDATE" | "DELETE" | "*"))
     })
 }

@@ -193,7 +193,11 @@ fn uri(uri: &Url) -> Data {
         put(&mut fields, name, text.into_owned());
     }
     // A user has no fields that others may see.
-    let user = if parts.user { Data::Map(Arc::default()) } else { Data::Null };
+    let user = if parts.user {
+        Data::Map(Arc::default())
+    } else {
+        Data::Null
+    };
     put(&mut fields, "User", user);
     put(&mut fields, "ForceQuery", parts.force_query);
     put(&mut fields, "OmitHost", parts.omit_host);
@@ -206,9 +210,17 @@ fn extensions(fields: &mut Fields, extensions: &Extensions<'_>) {
     put(fields, "Extensions", extension_list(extensions));
     put(fields, "ExtraExtensions", Data::Null);
     let unhandled = extensions.unhandled.iter();
-    put(fields, "UnhandledCriticalExtensions", list(unhandled.map(|id| identifier(id))));
+    put(
+        fields,
+        "UnhandledCriticalExtensions",
+        list(unhandled.map(|id| identifier(id))),
+    );
     let usages = extensions.extended_key_usage.iter();
-    put(fields, "ExtKeyUsage", list(usages.map(|usage| Data::from(f64::from(*usage)))));
+    put(
+        fields,
+        "ExtKeyUsage",
+        list(usages.map(|usage| Data::from(f64::from(*usage)))),
+    );
     let unknown = extensions.unknown_key_usage.iter();
     put(fields, "UnknownExtKeyUsage", list(unknown.map(|id| identifier(id))));
     let (is_authority, longest_path) = extensions.basic_constraints.unwrap_or_default();
@@ -218,7 +230,11 @@ fn extensions(fields: &mut Fields, extensions: &Extensions<'_>) {
     put(fields, "MaxPathLen", longest_path as f64);
     put(fields, "MaxPathLenZero", valid && longest_path == 0);
     put(fields, "SubjectKeyId", extensions.subject_key.map_or(Data::Null, bytes));
-    put(fields, "AuthorityKeyId", extensions.authority_key.map_or(Data::Null, bytes));
+    put(
+        fields,
+        "AuthorityKeyId",
+        extensions.authority_key.map_or(Data::Null, bytes),
+    );
     put(fields, "OCSPServer", texts(&extensions.ocsp_servers));
     put(fields, "IssuingCertificateURL", texts(&extensions.issuing_urls));
     put(fields, "CRLDistributionPoints", texts(&extensions.distribution_points));
@@ -226,9 +242,8 @@ fn extensions(fields: &mut Fields, extensions: &Extensions<'_>) {
     constraints(fields, "Permitted", &extensions.permitted);
     constraints(fields, "Excluded", &extensions.excluded);
     let policies = extensions.policies.as_ref();
-    let of = |one: fn(&[u32]) -> Data| {
-        policies.map_or(Data::Null, |policies| policies.iter().map(|id| one(id)).collect())
-    };
+    let of =
+        |one: fn(&[u32]) -> Data| policies.map_or(Data::Null, |policies| policies.iter().map(|id| one(id)).collect());
     put(fields, "PolicyIdentifiers", of(identifier));
     put(fields, "Policies", of(dotted));
     for (name, number) in [
@@ -295,8 +310,14 @@ fn any_value(tag: u8, Der(content): Der<'_>) -> Data {
         der::OCTET_STRING => bytes(content),
         der::OBJECT_IDENTIFIER => der::object_identifier(content).map_or(Data::Null, |id| identifier(&id)),
         der::INTEGER if content.len() <= 8 => {
-            let sign = if content.first().is_some_and(|byte| byte & 0x80 != 0) { -1 } else { 0 };
-            let number = content.iter().fold(sign, |number: i64, &byte| number << 8 | i64::from(byte));
+            let sign = if content.first().is_some_and(|byte| byte & 0x80 != 0) {
+                -1
+            } else {
+                0
+            };
+            let number = content
+                .iter()
+                .fold(sign, |number: i64, &byte| number << 8 | i64::from(byte));
             Data::from(number as f64)
         }
         12 | 18 | 19 | 20 | 22 => Data::from(String::from_utf8_lossy(content).into_owned()),

@@ -3,6 +3,7 @@
 //! Upstream counterpart: `pkg/engine/context/{context,evaluate,deferred,utils}.go`. The document is never changed in place:
 //! a checkpoint costs a counter. Deviation: the names of entries are taken as text, not as regular expressions.
 
+mod answers;
 mod entry;
 mod loader;
 
@@ -10,6 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use thiserror::Error;
 
+pub use answers::{Answers, global_value};
 pub use entry::{Entry, Source};
 use loader::{Load, Loader};
 
@@ -125,7 +127,9 @@ pub struct Context<'o> {
 
 impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("Context")
+            .field("root", &self.root)
+            .finish_non_exhaustive()
     }
 }
 
@@ -193,9 +197,10 @@ impl<'o> Context<'o> {
 
     /// Merges a value at a path of keys.
     fn merge_at(&mut self, path: &[&str], value: Data, overwrite: bool) {
-        let wrapped = path.iter().rev().fold(value, |value, key| {
-            Data::from_iter([(Arc::from(*key), value)])
-        });
+        let wrapped = path
+            .iter()
+            .rev()
+            .fold(value, |value, key| Data::from_iter([(Arc::from(*key), value)]));
         if let Data::Map(entries) = wrapped {
             merge(&entries, &mut self.root, overwrite);
         }

@@ -58,7 +58,11 @@ fn containers(resource: &Data, path: &[&str], list: &str) -> Result<BTreeMap<Arc
         pointer.push_str(field);
     }
     let items: Vec<(String, &Data)> = match at {
-        Data::List(items) => items.iter().enumerate().map(|(i, item)| (i.to_string(), item)).collect(),
+        Data::List(items) => items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| (i.to_string(), item))
+            .collect(),
         Data::Map(entries) => entries.iter().map(|(key, item)| (key.to_string(), item)).collect(),
         _ => return Err("invalid type".to_owned()),
     };
@@ -83,7 +87,11 @@ fn containers(resource: &Data, path: &[&str], list: &str) -> Result<BTreeMap<Arc
 
 /// The parts of an image; those that may be left out are where they are empty.
 fn describe(info: &ImageInfo, pointer: &str) -> Data {
-    let always = [("name", info.name.as_str()), ("path", &info.path), ("jsonPointer", pointer)];
+    let always = [
+        ("name", info.name.as_str()),
+        ("path", &info.path),
+        ("jsonPointer", pointer),
+    ];
     let optional = [
         ("registry", info.registry.as_str()),
         ("tag", &info.tag),

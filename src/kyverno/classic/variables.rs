@@ -125,9 +125,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
                     if let Data::List(_) | Data::Map(_) = made {
                         self.value(&made, path, depth + 1)?;
                     }
-                    return problem(format!(
-                        "expected string after substituting variables in key \"{key}\""
-                    ));
+                    return problem(format!("expected string after substituting variables in key \"{key}\""));
                 }
             };
             let item = self.value(item, &format!("{path}/{}", key.replace('/', "\\/")), depth + 1)?;

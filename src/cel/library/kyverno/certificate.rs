@@ -35,7 +35,10 @@ pub(super) fn decode(bytes: &[u8]) -> Parsed<Document> {
     public_key(&mut out, &modulus, exponent);
     out.key("SerialNumber");
     // The lowest 64 bits.
-    let serial = certificate.serial.iter().fold(0_i64, |value, &b| value << 8 | i64::from(b));
+    let serial = certificate
+        .serial
+        .iter()
+        .fold(0_i64, |value, &b| value << 8 | i64::from(b));
     out.double(serial as f64);
     out.key("Issuer");
     write_name(&certificate.issuer, &mut out);

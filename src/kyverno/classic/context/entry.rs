@@ -158,7 +158,11 @@ impl Context<'_> {
                 "HTTP {status} from apiCall mock for context entry \"{name}\" (v1 apiCall treats non-2xx as failure)"
             ));
         }
-        if let Some(path) = call.get("jmesPath").and_then(Data::as_str).filter(|path| !path.is_empty()) {
+        if let Some(path) = call
+            .get("jmesPath")
+            .and_then(Data::as_str)
+            .filter(|path| !path.is_empty())
+        {
             body = self.apply(path, &body.with_doubles()).map_err(|error| {
                 format!("failed to apply JMESPath \"{path}\" for context entry \"{name}\": {error}")
             })?;
@@ -186,9 +190,9 @@ impl Context<'_> {
             } => {
                 let data = match before {
                     Some(data) => data.clone(),
-                    None => self.config_map(name, config_map, namespace).map_err(|error| {
-                        format!("failed to retrieve config map for context entry {name}: {error}")
-                    })?,
+                    None => self
+                        .config_map(name, config_map, namespace)
+                        .map_err(|error| format!("failed to retrieve config map for context entry {name}: {error}"))?,
                 };
                 self.add_entry(name, &data)
                     .map_err(|error| format!("failed to add config map for context entry {name}: {error}"))?;
@@ -200,9 +204,9 @@ impl Context<'_> {
                 default,
             } => self.load_call(name, call, jmes_path, default.as_ref(), before),
             Source::GlobalReference(reference) => {
-                let data = self.global_entry(name, reference).map_err(|error| {
-                    format!("failed to marshal APICall data for context entry {name}: {error}")
-                })?;
+                let data = self
+                    .global_entry(name, reference)
+                    .map_err(|error| format!("failed to marshal APICall data for context entry {name}: {error}"))?;
                 self.add_entry(name, &data).map_err(|error| {
                     format!("failed to add resource cache results for context entry {name}: {error}")
                 })?;
@@ -331,9 +335,8 @@ impl Context<'_> {
 
     fn fetch(&mut self, name: &str, call: &Data, default: Option<&Data>) -> Result<Data, String> {
         let written = call.get("urlPath").and_then(Data::as_str).unwrap_or_default();
-        let call = substitute_all(call, self).map_err(|error| {
-            format!("failed to substitute variables in context entry {name} {written}: {error}")
-        })?;
+        let call = substitute_all(call, self)
+            .map_err(|error| format!("failed to substitute variables in context entry {name} {written}: {error}"))?;
         let own = self.outside.policy_namespace();
         if !own.is_empty() {
             let path = call.get("urlPath").and_then(Data::as_str).unwrap_or_default();
@@ -397,8 +400,13 @@ impl Context<'_> {
     fn image(&mut self, name: &str, reference: &str, jmes_path: &str) -> Result<Data, String> {
         let mut text = |failed: &str, text: &str| match substitute_string(text, self) {
             Ok(Data::String(text)) => Ok(text.to_string()),
-            Ok(other) => Err(format!("invalid image reference {}, image reference must be a string", other.to_go())),
-            Err(error) => Err(format!("{failed} to substitute variables in context entry {name} {text}: {error}")),
+            Ok(other) => Err(format!(
+                "invalid image reference {}, image reference must be a string",
+                other.to_go()
+            )),
+            Err(error) => Err(format!(
+                "{failed} to substitute variables in context entry {name} {text}: {error}"
+            )),
         };
         // The missing letter is upstream's.
         let found = text("ailed", reference)?;
@@ -410,14 +418,18 @@ impl Context<'_> {
         if path.is_empty() {
             return Ok(data);
         }
-        self.apply(&path, &data)
-            .map_err(|error| format!("failed to apply JMESPath ({jmes_path}) results to context entry {name}, error: {error}"))
+        self.apply(&path, &data).map_err(|error| {
+            format!("failed to apply JMESPath ({jmes_path}) results to context entry {name}, error: {error}")
+        })
     }
 }
 
 /// The method and the address of a call.
 fn target(call: &Data) -> (&str, &str) {
-    let method = call.get("method").and_then(Data::as_str).filter(|method| !method.is_empty());
+    let method = call
+        .get("method")
+        .and_then(Data::as_str)
+        .filter(|method| !method.is_empty());
     let service = call.get("service").filter(|service| !service.is_null());
     let url = match service {
         Some(service) => service.get("url"),
@@ -430,9 +442,9 @@ fn target(call: &Data) -> (&str, &str) {
 fn check_namespace(path: &str, own: &str) -> Result<(), String> {
     let path = crate::text::path::clean(path);
     let rest = path.strip_prefix("/apis/").or_else(|| path.strip_prefix("/api/"));
-    let namespace = rest.and_then(|rest| rest.split_once("/namespaces/")).map(|(_, rest)| {
-        rest.split('/').next().unwrap_or_default()
-    });
+    let namespace = rest
+        .and_then(|rest| rest.split_once("/namespaces/"))
+        .map(|(_, rest)| rest.split('/').next().unwrap_or_default());
     match namespace {
         Some(namespace) if namespace == own => Ok(()),
         Some(namespace) if !namespace.is_empty() => Err(format!(
@@ -457,7 +469,9 @@ pub(super) fn fields(key: &str) -> Result<Vec<String>, String> {
             let end = rest.find('.').unwrap_or(rest.len());
             if let Some(at) = rest[..end].find('"') {
                 let column = column(rest) + at;
-                return Err(format!("parse error on line 1, column {column}: bare \" in non-quoted field"));
+                return Err(format!(
+                    "parse error on line 1, column {column}: bare \" in non-quoted field"
+                ));
             }
             fields.push(rest[..end].to_owned());
             match rest.get(end + 1..) {

@@ -55,7 +55,9 @@ impl Context<'_> {
     }
 
     fn load_at(&mut self, index: usize) -> Result<(), String> {
-        let Some(loader) = self.loaders.get(index) else { return Ok(()) };
+        let Some(loader) = self.loaders.get(index) else {
+            return Ok(());
+        };
         let (name, level) = (loader.name.clone(), loader.level);
         let load = match &loader.load {
             Load::Entry(source, _) => Load::Entry(source.clone(), loader.data.clone()),

@@ -169,5 +169,9 @@ fn without_anchors(at: &str) -> String {
         .map(|part| Anchor::parse(part).map_or(part, |anchor| anchor.key))
         .collect();
     let joined = path::clean(&parts.join("/"));
-    if at.starts_with('/') { format!("/{joined}") } else { joined }
+    if at.starts_with('/') {
+        format!("/{joined}")
+    } else {
+        joined
+    }
 }
