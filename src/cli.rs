@@ -6,6 +6,7 @@
 mod cel;
 mod color;
 mod completions;
+mod convert;
 mod crash;
 mod exit;
 mod explain;
@@ -14,6 +15,7 @@ mod man;
 mod output;
 mod report_file;
 mod run;
+mod schema;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -58,8 +60,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Convert(convert::Args),
     Cel(cel::Args),
     Explain(explain::Args),
+    Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -68,8 +72,10 @@ impl Command {
     fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self {
             Self::Run(args) => args.run(output),
+            Self::Convert(args) => args.run(output),
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
+            Self::Schema(args) => args.run(output),
             Self::Completions(args) => args.run(output),
             Self::Man(args) => args.run(output),
         }

@@ -4,77 +4,7 @@
 //! effect is not to admit. What the texts of the hazards say comes from the caller: nothing here knows how a native policy
 //! was made.
 
-use std::fmt;
-
-use crate::verdict::{Effect, Part, Status, Verdict};
-
-/// How the two sides differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// There is no native policy: none was built, or the API server refuses it.
-    NotConvertible,
-    /// The native policy admits what Kyverno refuses or objects to.
-    Weaker,
-    /// The native policy refuses or objects to what Kyverno admits.
-    Stricter,
-    /// Both object, with different effects.
-    Action,
-    /// The same effect, but one side could not evaluate its expressions.
-    Error,
-    /// The same effect, but only one side looked at the request.
-    Scope,
-    /// The same effect with another text.
-    Message,
-    /// No difference.
-    Equal,
-}
-
-impl Class {
-    /// All of them, in the order in which they are tried.
-    pub const ALL: [Self; 8] = [
-        Self::NotConvertible,
-        Self::Weaker,
-        Self::Stricter,
-        Self::Action,
-        Self::Error,
-        Self::Scope,
-        Self::Message,
-        Self::Equal,
-    ];
-
-    /// The word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotConvertible => "not-convertible",
-            Self::Weaker => "weaker",
-            Self::Stricter => "stricter",
-            Self::Action => "action",
-            Self::Error => "error",
-            Self::Scope => "scope",
-            Self::Message => "message",
-            Self::Equal => "equal",
-        }
-    }
-
-    /// The class with a name.
-    pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.as_str() == word)
-    }
-
-    /// Whether it lets a run fail if nobody expects it.
-    pub const fn fails(self) -> bool {
-        matches!(
-            self,
-            Self::Weaker | Self::Stricter | Self::Action | Self::Error | Self::Scope
-        )
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+use crate::verdict::{DivergenceClass, Effect, Part, Status, Verdict};
 
 /// Which way a known cause moves the native side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,42 +36,39 @@ pub struct Suspect<'s> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Divergence {
     /// The class.
-    pub class: Class,
+    pub class: DivergenceClass,
     /// The code of the cause: a hazard's, or that of the refusal.
     pub code: Option<String>,
     /// The cause for people.
     pub cause: String,
 }
 
-/// The class of two verdicts.
-pub fn class(kyverno: &Verdict, native: &Verdict) -> Class {
+/// The class of two verdicts; `None` if they do not differ.
+pub fn class(kyverno: &Verdict, native: &Verdict) -> Option<DivergenceClass> {
     let (ours, theirs) = (kyverno.effect, native.effect);
     let evaluated = |verdict: &Verdict| {
         !matches!(verdict.status, Status::NoMatch | Status::Skip | Status::Unsupported) || verdict.trace.erred
     };
     if ours == Effect::Deny && theirs != Effect::Deny || ours.objects() && !theirs.objects() {
-        Class::Weaker
+        Some(DivergenceClass::Weaker)
     } else if theirs == Effect::Deny && ours != Effect::Deny || theirs.objects() && !ours.objects() {
-        Class::Stricter
+        Some(DivergenceClass::Stricter)
     } else if ours != theirs {
-        Class::Action
+        Some(DivergenceClass::Action)
     } else if kyverno.trace.erred != native.trace.erred {
-        Class::Error
+        Some(DivergenceClass::Error)
     } else if evaluated(kyverno) != evaluated(native) {
-        Class::Scope
+        Some(DivergenceClass::Scope)
     } else if ours.objects() && kyverno.message != native.message {
-        Class::Message
+        Some(DivergenceClass::Message)
     } else {
-        Class::Equal
+        None
     }
 }
 
 /// The difference with its first cause; `None` if there is none.
 pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[Suspect<'_>]) -> Option<Divergence> {
-    let class = class(kyverno, native);
-    if class == Class::Equal {
-        return None;
-    }
+    let class = class(kyverno, native)?;
     let suspect = first_cause(class, kyverno, native, suspects);
     let cause = match suspect {
         Some(suspect) => suspect.text.to_owned(),
@@ -159,18 +86,18 @@ pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[Suspect<'_>]) ->
 
 /// The first suspect that moves the native side this way, best one that is about the part where the sides part.
 fn first_cause<'s>(
-    class: Class,
+    class: DivergenceClass,
     kyverno: &Verdict,
     native: &Verdict,
     suspects: &'s [Suspect<'s>],
 ) -> Option<&'s Suspect<'s>> {
     let fits = |suspect: &&Suspect<'_>| match class {
-        Class::Weaker => matches!(suspect.tendency, Tendency::Weaker | Tendency::Either),
-        Class::Stricter => matches!(suspect.tendency, Tendency::Stricter | Tendency::Either),
-        Class::Message => suspect.tendency == Tendency::Text,
+        DivergenceClass::Weaker => matches!(suspect.tendency, Tendency::Weaker | Tendency::Either),
+        DivergenceClass::Stricter => matches!(suspect.tendency, Tendency::Stricter | Tendency::Either),
+        DivergenceClass::Message => suspect.tendency == Tendency::Text,
         // Whether one side looks or can evaluate shows in no effect here, but comes from the same causes.
-        Class::Action | Class::Error | Class::Scope => suspect.tendency != Tendency::Text,
-        Class::NotConvertible | Class::Equal => false,
+        DivergenceClass::Action | DivergenceClass::Error | DivergenceClass::Scope => suspect.tendency != Tendency::Text,
+        DivergenceClass::NotConvertible => false,
     };
     let words = [words_of(kyverno.trace.part), words_of(native.trace.part)];
     let is_about = |suspect: &&Suspect<'_>| {
@@ -222,27 +149,56 @@ mod tests {
         use Effect::{Admit, Audit, Deny, Warn};
         use Status::{Error, Fail, NoMatch, Pass, Skip};
         let rows = [
-            ((Fail, Deny, "", false), (Pass, Admit, "", false), Class::Weaker),
-            ((Fail, Deny, "", false), (Fail, Audit, "", false), Class::Weaker),
-            ((Fail, Audit, "", false), (NoMatch, Admit, "", false), Class::Weaker),
-            ((NoMatch, Admit, "", false), (Fail, Deny, "", false), Class::Stricter),
-            ((Fail, Warn, "", false), (Error, Deny, "", true), Class::Stricter),
-            ((Fail, Audit, "", false), (Fail, Warn, "", false), Class::Action),
-            ((Fail, Deny, "x", false), (Error, Deny, "y", true), Class::Error),
-            ((Skip, Admit, "", false), (Pass, Admit, "", false), Class::Scope),
-            ((Fail, Deny, "x", false), (Fail, Deny, "y", false), Class::Message),
-            ((Pass, Admit, "x", false), (Pass, Admit, "", false), Class::Equal),
-            ((Skip, Admit, "", false), (NoMatch, Admit, "", false), Class::Equal),
+            (
+                (Fail, Deny, "", false),
+                (Pass, Admit, "", false),
+                Some(DivergenceClass::Weaker),
+            ),
+            (
+                (Fail, Deny, "", false),
+                (Fail, Audit, "", false),
+                Some(DivergenceClass::Weaker),
+            ),
+            (
+                (Fail, Audit, "", false),
+                (NoMatch, Admit, "", false),
+                Some(DivergenceClass::Weaker),
+            ),
+            (
+                (NoMatch, Admit, "", false),
+                (Fail, Deny, "", false),
+                Some(DivergenceClass::Stricter),
+            ),
+            (
+                (Fail, Warn, "", false),
+                (Error, Deny, "", true),
+                Some(DivergenceClass::Stricter),
+            ),
+            (
+                (Fail, Audit, "", false),
+                (Fail, Warn, "", false),
+                Some(DivergenceClass::Action),
+            ),
+            (
+                (Fail, Deny, "x", false),
+                (Error, Deny, "y", true),
+                Some(DivergenceClass::Error),
+            ),
+            (
+                (Skip, Admit, "", false),
+                (Pass, Admit, "", false),
+                Some(DivergenceClass::Scope),
+            ),
+            (
+                (Fail, Deny, "x", false),
+                (Fail, Deny, "y", false),
+                Some(DivergenceClass::Message),
+            ),
+            ((Pass, Admit, "x", false), (Pass, Admit, "", false), None),
+            ((Skip, Admit, "", false), (NoMatch, Admit, "", false), None),
         ];
         for ((s1, e1, m1, r1), (s2, e2, m2, r2), expected) in rows {
             assert_eq!(class(&verdict(s1, e1, m1, r1), &verdict(s2, e2, m2, r2)), expected);
-        }
-    }
-
-    #[test]
-    fn every_class_has_its_name() {
-        for class in Class::ALL {
-            assert_eq!(Class::named(class.as_str()), Some(class));
         }
     }
 }

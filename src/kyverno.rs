@@ -1,9 +1,11 @@
 //! What Kyverno 1.19 decides.
 
+pub mod admission;
 pub mod autogen;
 pub mod cel_rule;
 pub mod classic;
 pub mod classic_policy;
+pub mod config;
 pub mod constraints;
 pub mod exception;
 pub mod failure_action;
@@ -11,6 +13,7 @@ pub mod input;
 pub mod lens;
 pub mod matching;
 mod params;
+pub mod refusal;
 pub mod response;
 pub mod validating_policy;
 pub mod webhook;

@@ -4,13 +4,14 @@
 //! `k8s.io/api/admissionregistration/v1`, with the defaults and the strictness of their schemas. [`load`] says what a
 //! document is and what is wrong with it; everything that a diagnostic may have to point at keeps its span.
 //!
-//! Known deviations: fields below `context`, `preconditions`, `foreach`, `podSecurity`, `manifests`, `mutate`, `generate`
-//! and `verifyImages` are kept as located parts and not checked here; neither are `status` and the schemas of kinds that
+//! Known deviations: fields below `manifests`, `mutate`, `generate` and `verifyImages` are kept as located parts and not checked here; neither are `status` and the schemas of kinds that
 //! are recognised only.
 
 mod admission;
+mod anchor;
 pub mod autogen;
 mod classic;
+mod classic_parts;
 pub(crate) mod decode;
 mod exception;
 mod from_value;
@@ -26,6 +27,7 @@ mod validate;
 mod validating;
 
 pub use admission::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+pub use anchor::{Anchor, AnchorKind};
 pub use classic::{
     ApplyRules, Cel, FailureAction, FailureActionOverride, Policy, PolicyKind, Rule, Spec, Validate,
     WebhookConfiguration,
@@ -37,9 +39,13 @@ pub(crate) use located::place;
 pub use located::{Expression, Origin, Spanned, Subtree, Text};
 pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule};
 pub use match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter};
+pub use match_write::write_selector;
 pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
-pub use validate::{AdmissionChecked, Checked, FieldError, admission_diagnostics, validate, validate_admission};
+pub use validate::{
+    AdmissionChecked, Checked, FieldError, admission_diagnostics, validate, validate_admission, validate_exception,
+    validate_in_cluster,
+};
 pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};

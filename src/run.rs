@@ -4,22 +4,25 @@
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
 pub mod compat;
+mod edit;
 pub mod expect;
 mod native;
 mod question;
 mod respond;
 pub mod strict;
 mod surroundings;
+mod values;
 
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Severity, Span},
     kube::{Discovery, Operation},
+    kyverno::config::Config,
     suite::{ExpectedDivergence, Suite},
     verdict::{Effect, Status},
 };
 
-pub use crate::suite::DivergenceClass;
+pub use crate::{compare::Divergence, verdict::DivergenceClass};
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
 
@@ -32,6 +35,20 @@ pub struct Settings {
     pub discovery: Discovery,
     /// The clock of expressions that ask for it.
     pub now: Option<Timestamp>,
+    /// Which requests Kyverno judges; `kyverno test` judges all of them.
+    pub config: Config,
+}
+
+impl Settings {
+    /// A lens with everything else as a cluster has it: what Kubernetes serves, a bare configuration, no clock.
+    pub fn new(compat: bool) -> Self {
+        Self {
+            compat,
+            discovery: Discovery::kubernetes(),
+            now: None,
+            config: Config::bare(),
+        }
+    }
 }
 
 /// What became of a suite.
@@ -126,17 +143,6 @@ pub struct NativeAnswer {
     pub binding: String,
 }
 
-/// A difference between the engines.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Divergence {
-    /// Its class.
-    pub class: DivergenceClass,
-    /// The code of its cause.
-    pub code: Option<String>,
-    /// The first cause.
-    pub cause: String,
-}
-
 /// What an engine answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -203,8 +209,14 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
     let mut diagnostics = suite.diagnostics.clone();
     let mut cases = Vec::new();
     let mut responses = Responses::default();
+    if settings.compat {
+        compat::reconsider(suite, &mut diagnostics);
+    }
     // Kyverno's own rules say which mistakes of a suite end it; ours are stricter, so only a usable suite is run.
-    if suite.test.is_some() && !suite.has_errors() {
+    let usable = diagnostics
+        .iter()
+        .all(|diagnostic| diagnostic.severity != Severity::Error);
+    if suite.test.is_some() && usable {
         responses = respond::respond(suite, settings);
         diagnostics.extend(responses.diagnostics.iter().cloned());
         cases = if settings.compat && responses.aborts {

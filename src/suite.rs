@@ -23,8 +23,7 @@ pub use files::{Disk, Files, Memory};
 pub use mocks::{ApiCallResponse, GlobalContextEntry, GlobalContextSource, Method};
 pub use resource::{BuiltInScopes, Resource, Scopes};
 pub use sidecar::{
-    Case, DivergenceClass, Expectation, ExpectedDivergence, ExpectedMessage, OldObject, RowExpectation, RowSelector,
-    SIDECAR, Sidecar,
+    Case, Expectation, ExpectedDivergence, ExpectedMessage, OldObject, RowExpectation, RowSelector, SIDECAR, Sidecar,
 };
 pub use test::{Expected, PolicyType, ResourceSpec, Row, Test};
 pub use values::{

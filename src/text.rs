@@ -20,3 +20,4 @@ pub mod time;
 pub(crate) mod time_layout;
 pub(crate) mod url;
 pub mod wildcard;
+pub(crate) mod x509;

@@ -168,3 +168,104 @@ pub struct Verdict {
     /// How it came about.
     pub trace: Trace,
 }
+
+impl Status {
+    /// How much a status says about a policy as a whole, of which each rule has one: errors most.
+    pub const fn strength(self) -> u8 {
+        match self {
+            Self::Error => 6,
+            Self::Fail => 5,
+            Self::Warn => 4,
+            Self::Pass => 3,
+            Self::Skip => 2,
+            Self::NoMatch => 1,
+            Self::Unsupported => 0,
+        }
+    }
+}
+
+impl Verdict {
+    /// Several verdicts as one: the strongest effect and the strongest status, the texts of those that have both, and how the
+    /// first of them came about. Without any, nothing matched.
+    pub fn strongest(verdicts: Vec<Self>) -> Self {
+        let effect = verdicts.iter().map(|verdict| verdict.effect).max();
+        let effect = effect.unwrap_or(Effect::Admit);
+        let with_effect = || verdicts.iter().filter(|verdict| verdict.effect == effect);
+        let status = with_effect()
+            .map(|verdict| verdict.status)
+            .max_by_key(|status| status.strength());
+        let status = status.unwrap_or(Status::NoMatch);
+        let mut texts: Vec<&str> = Vec::new();
+        for verdict in with_effect().filter(|verdict| verdict.status == status) {
+            if !verdict.message.is_empty() && !texts.contains(&verdict.message.as_str()) {
+                texts.push(&verdict.message);
+            }
+        }
+        let first = with_effect().find(|verdict| verdict.status == status);
+        Self {
+            status,
+            effect,
+            message: texts.join("; "),
+            trace: Trace {
+                part: first.map_or(Part::Match, |verdict| verdict.trace.part),
+                erred: verdicts.iter().any(|verdict| verdict.trace.erred),
+            },
+        }
+    }
+}
+
+/// How the answers of the two engines to one request differ, in the order in which the classes are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DivergenceClass {
+    /// There is no native policy: none was built, or the API server refuses it.
+    NotConvertible,
+    /// The native policy admits what Kyverno refuses or objects to.
+    Weaker,
+    /// The native policy refuses or objects to what Kyverno admits.
+    Stricter,
+    /// Both object, with different effects.
+    Action,
+    /// The same effect, but one side could not evaluate its expressions.
+    Error,
+    /// The same effect, but only one side looked at the request.
+    Scope,
+    /// The same effect with another text.
+    Message,
+}
+
+impl DivergenceClass {
+    /// All of them, in order.
+    pub const ALL: [Self; 7] = [
+        Self::NotConvertible,
+        Self::Weaker,
+        Self::Stricter,
+        Self::Action,
+        Self::Error,
+        Self::Scope,
+        Self::Message,
+    ];
+
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotConvertible => "not-convertible",
+            Self::Weaker => "weaker",
+            Self::Stricter => "stricter",
+            Self::Action => "action",
+            Self::Error => "error",
+            Self::Scope => "scope",
+            Self::Message => "message",
+        }
+    }
+
+    /// Whether it lets a run fail if nobody expects it.
+    pub const fn fails(self) -> bool {
+        !matches!(self, Self::Message | Self::NotConvertible)
+    }
+}
+
+impl fmt::Display for DivergenceClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -124,6 +124,63 @@ fn cel_refusals() {
 }
 
 #[test]
+fn convert() {
+    snapshot!("help-convert", "convert", "--help");
+    snapshot!("convert", "convert", "fixtures/convert/pods.yaml");
+    snapshot!("convert-explain", "convert", "fixtures/convert/pods.yaml", "--explain");
+    snapshot!(
+        "convert-json",
+        "convert",
+        "fixtures/convert/pods.yaml",
+        "--format",
+        "json"
+    );
+    snapshot!(
+        "convert-exception",
+        "convert",
+        "fixtures/convert/deployments.yaml",
+        "--exception",
+        "fixtures/convert/exceptions.yaml",
+        "--explain"
+    );
+    snapshot!("convert-force", "convert", "fixtures/convert/refused.yaml", "--force");
+    snapshot!(
+        "convert-webhooks",
+        "convert",
+        "fixtures/convert/webhooks.yaml",
+        "--webhooks"
+    );
+}
+
+#[test]
+fn convert_refusals() {
+    snapshot!("convert-refused", "convert", "fixtures/convert/refused.yaml");
+    snapshot!(
+        "convert-refused-json",
+        "convert",
+        "fixtures/convert/refused.yaml",
+        "--format",
+        "json"
+    );
+    snapshot!(
+        "convert-refused-explain",
+        "convert",
+        "fixtures/convert/refused.yaml",
+        "--explain"
+    );
+    snapshot!("convert-bad", "convert", "fixtures/convert/bad.yaml");
+    snapshot!("convert-no-file", "convert", "fixtures/convert/absent.yaml");
+    snapshot!("convert-nothing", "convert", "fixtures/convert/exceptions.yaml");
+    snapshot!(
+        "convert-bad-exception",
+        "convert",
+        "fixtures/convert/pods.yaml",
+        "--exception",
+        "fixtures/convert/bad.yaml"
+    );
+}
+
+#[test]
 fn wrong_command_lines() {
     snapshot!("nothing",);
     snapshot!("unknown-command", "explian");

@@ -1,9 +1,16 @@
 //! Reading what the command line names.
 
-use std::{fs, io::Read as _, path::Path};
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
 
+use super::Failure;
 use crate::{
+    cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, FileId, Sources},
+    kube::Discovery,
     value::Document,
     yaml::{self, Limits, Mode},
 };
@@ -61,6 +68,42 @@ pub fn read_values(path: &Path, sources: &mut Sources) -> Result<Vec<Document>, 
     }
 }
 
+/// What the cluster serves: the table of a file or that of Kubernetes 1.36, and what definitions add to it.
+pub(super) fn cluster(table: Option<&Path>, crds: &[PathBuf]) -> Result<Discovery, Failure> {
+    let mut sources = Sources::new();
+    let mut discovery = match table {
+        None => Discovery::kubernetes(),
+        Some(path) => {
+            let file = read(path, &mut sources)?;
+            let text = sources.text(file).cloned().unwrap_or_default();
+            match Discovery::from_tsv(&text, file) {
+                Ok(discovery) => discovery,
+                Err(problems) => return Err(Failure::Input(problems, sources)),
+            }
+        }
+    };
+    for path in crds {
+        let documents = read_values(path, &mut sources).map_err(|problems| {
+            let sources = std::mem::take(&mut sources);
+            Failure::Input(problems, sources)
+        })?;
+        for document in documents {
+            discovery
+                .add_crd(document.root())
+                .map_err(|problem| Diagnostic::new(Code::BadValue, format!("`{}`: {problem}", path.display())))?;
+        }
+    }
+    Ok(discovery)
+}
+
+/// A time in RFC 3339.
+pub(super) fn time(text: &str) -> Result<Timestamp, Diagnostic> {
+    Timestamp::parse(text).ok_or_else(|| {
+        Diagnostic::new(Code::CommandLine, format!("`{text}` is no time"))
+            .with_help("write it in RFC 3339: `2026-11-16T00:00:00Z`")
+    })
+}
+
 fn unreadable(what: &str, error: &std::io::Error) -> Diagnostic {
     Diagnostic::new(Code::Unreadable, format!("cannot read {what}: {}", reason(error)))
 }
@@ -86,8 +129,6 @@ fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     fn fixture(name: &str) -> PathBuf {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Sources},
-    kube::Discovery,
+    kyverno::config::Config,
     report::{human, json, junit},
     run::{self, Settings, SuiteRun},
     suite::{self, BuiltInScopes, Disk, Options},
@@ -31,7 +31,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Folders with suites, searched with everything below them
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH")]
     paths: Vec<String>,
 
     /// The name of test files
@@ -70,6 +70,24 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME")]
     now: Option<String>,
 
+    /// Kyverno's configuration: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
+    ///
+    /// It says which requests Kyverno judges at all. `kyverno test` judges all of them, whatever it says.
+    #[arg(long, value_name = "bare|chart|FILE", default_value = "bare")]
+    kyverno_config: String,
+
+    /// What it means that there is nothing to run
+    #[arg(long, value_name = "WORD", value_enum, default_value_t)]
+    no_tests: NoTests,
+
+    /// With `--compat`: fail if there is no suite
+    #[arg(long)]
+    require_tests: bool,
+
+    /// End with 0 whatever the expectations and the engines say
+    #[arg(long)]
+    exit_zero: bool,
+
     /// How many threads to use; as many as there are cores unless given
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -87,8 +105,25 @@ enum Format {
     Junit,
 }
 
+/// What it means that there is nothing to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum NoTests {
+    #[default]
+    Fail,
+    Warn,
+    Pass,
+}
+
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.paths.is_empty() {
+            let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
+            output.diagnostic(
+                &diagnostic.with_help("`kyvtest run .` looks in this folder"),
+                &Sources::new(),
+            );
+            return Ok(if self.compat { Exit::Mismatch } else { Exit::Input });
+        }
         let settings = self.settings()?;
         let options = Options {
             file_name: &self.file_name,
@@ -145,7 +180,7 @@ impl Args {
             exit = exit.combine(exit_of(run));
         }
         if runs.iter().all(|timed| timed.run.cases.is_empty()) {
-            exit = exit.combine(Exit::NoTests);
+            exit = exit.combine(self.no_tests(output));
         }
         let listed: Vec<json::Run<'_>> = runs.iter().map(|timed| (&timed.run, &timed.sources)).collect();
         let summary = human::summary(&runs.iter().map(|timed| &timed.run).collect::<Vec<_>>());
@@ -175,42 +210,47 @@ impl Args {
         if self.format != Format::Human {
             output.remark(&summary);
         }
-        Ok(if self.compat { compat_exit(exit) } else { exit })
+        if self.compat && self.require_tests && runs.is_empty() {
+            return Ok(Exit::Mismatch);
+        }
+        let exit = if self.compat { compat_exit(exit) } else { exit };
+        let forgiven = matches!(exit, Exit::Mismatch | Exit::Divergence | Exit::BelowThreshold) && self.exit_zero;
+        Ok(if forgiven { Exit::Success } else { exit })
+    }
+
+    fn no_tests(&self, output: &mut Output) -> Exit {
+        match self.no_tests {
+            NoTests::Fail => Exit::NoTests,
+            NoTests::Pass => Exit::Success,
+            NoTests::Warn => {
+                let diagnostic = Diagnostic::new(Code::NoTests, "there is nothing to run");
+                output.diagnostic(&diagnostic, &Sources::new());
+                Exit::Success
+            }
+        }
+    }
+
+    fn kyverno_config(&self, sources: &mut Sources) -> Result<Config, Failure> {
+        match self.kyverno_config.as_str() {
+            "bare" => Ok(Config::bare()),
+            "chart" => Ok(Config::chart()),
+            path => {
+                let document = input::read_value(path.as_ref(), sources)
+                    .map_err(|problems| Failure::Input(problems, std::mem::take(sources)))?;
+                Config::from_config_map(&document)
+                    .map_err(|problem| Diagnostic::new(Code::WrongKind, format!("`{path}`: {problem}")).into())
+            }
+        }
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
         let mut sources = Sources::new();
-        let mut discovery = match &self.discovery {
-            None => Discovery::kubernetes(),
-            Some(path) => {
-                let file = input::read(path, &mut sources)?;
-                let text = sources.text(file).cloned().unwrap_or_default();
-                match Discovery::from_tsv(&text, file) {
-                    Ok(discovery) => discovery,
-                    Err(problems) => return Err(Failure::Input(problems, sources)),
-                }
-            }
-        };
-        for path in &self.crds {
-            for document in input::read_values(path, &mut sources).map_err(|problems| {
-                let sources = std::mem::take(&mut sources);
-                Failure::Input(problems, sources)
-            })? {
-                discovery
-                    .add_crd(document.root())
-                    .map_err(|problem| Diagnostic::new(Code::BadValue, format!("`{}`: {problem}", path.display())))?;
-            }
-        }
-        let now = self.now.as_deref().map(|text| {
-            Timestamp::parse(text).ok_or_else(|| {
-                Diagnostic::new(Code::CommandLine, format!("`{text}` is no time"))
-                    .with_help("write it in RFC 3339: `2026-11-16T00:00:00Z`")
-            })
-        });
+        let discovery = input::cluster(self.discovery.as_deref(), &self.crds)?;
         Ok(Settings {
+            config: self.kyverno_config(&mut sources)?,
             compat: self.compat,
             discovery,
-            now: now.transpose()?,
+            now: self.now.as_deref().map(input::time).transpose()?,
         })
     }
 }

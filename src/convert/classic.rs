@@ -81,7 +81,7 @@ pub(super) fn convert(
     let (rule, cel) = check(policy, &exceptions, options.force)?;
     let plan = plan(policy, rule, cel, exceptions, discovery)?;
     super::detect::classic(&plan, discovery, report);
-    generate(&plan).ok_or_else(Refusal::invalid)
+    generate(&plan, report).ok_or_else(Refusal::invalid)
 }
 
 /// Resolves the kinds.
@@ -141,7 +141,7 @@ fn listed<'p>(filters: &'p [ResourceFilter], at: &At<'p>, all: &mut Vec<(&'p Res
     all.extend(filters.map(|(i, filter)| (&filter.resources, at.item(i).key("resources"))));
 }
 
-fn generate(plan: &Plan<'_>) -> Option<Generated> {
+fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let policy = plan.policy;
     let name = plan.name();
     let owner = Owner {
@@ -181,8 +181,13 @@ fn generate(plan: &Plan<'_>) -> Option<Generated> {
     let binding = format!("{name}-binding");
     let binding = maker.finish("ValidatingAdmissionPolicyBinding", &owner, &binding, &[], spec);
     Some(Generated {
-        vap: object(vap, policy.origin, ValidatingAdmissionPolicy::read)?,
-        bindings: vec![object(binding, policy.origin, ValidatingAdmissionPolicyBinding::read)?],
+        vap: object(vap, policy.origin, report, ValidatingAdmissionPolicy::read)?,
+        bindings: vec![object(
+            binding,
+            policy.origin,
+            report,
+            ValidatingAdmissionPolicyBinding::read,
+        )?],
     })
 }
 

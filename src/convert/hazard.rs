@@ -37,7 +37,7 @@ impl Direction {
             Self::Weaker => "the native policy is weaker",
             Self::Stricter => "the native policy is stricter",
             Self::Either => "the native policy decides otherwise",
-            Self::NotInstallable => "there is no native policy",
+            Self::NotInstallable => "no native policy comes of it",
             Self::Text => "only texts differ",
             Self::Offline => "differs outside of a cluster only",
             Self::Equal => "both decide alike",

@@ -4,10 +4,14 @@
 
 use std::sync::Arc;
 
-use super::{Object, place::At};
+use super::{
+    Action, Item, Object,
+    hazard::{self, Direction},
+    place::At,
+};
 use crate::{
-    policy::Origin,
-    value::Document,
+    policy::{Origin, place, validate_admission},
+    value::{Document, Value},
     yaml::{Edited, Graft, Kind, Node, NodeId, Span, Tree},
 };
 
@@ -171,10 +175,45 @@ pub(super) struct Owner<'p> {
     pub(super) name: &'p str,
 }
 
-/// A tree as the object that it says.
-pub(super) fn object<T>(tree: Tree, origin: Origin, read: impl Fn(Tree, Origin) -> Option<T>) -> Option<Object<T>> {
+/// A tree as the object that it says. What the API server would refuse of it is reported, where it stands in the policy.
+pub(super) fn object<T>(
+    tree: Tree,
+    origin: Origin,
+    report: &mut Vec<Item>,
+    read: impl Fn(Tree, Origin) -> Option<T>,
+) -> Option<Object<T>> {
+    let document = Document::from(tree.root());
+    let kind = document.root().get("kind").and_then(Value::as_str).unwrap_or_default();
+    for error in validate_admission(document.root()).errors {
+        let known = report.iter().filter_map(|item| item.hazard);
+        let known = known
+            .filter(|hazard| hazard.direction == Direction::NotInstallable)
+            .last();
+        report.push(Item {
+            code: "vap-invalid",
+            hazard: known.or_else(|| hazard::find("H58")),
+            action: Action::Dropped,
+            path: format!("{kind}: {}", error.field),
+            span: Some(place(origin.file, span(&tree, &error.field))),
+            text: error.text.lines().next().unwrap_or_default().to_owned(),
+        });
+    }
     Some(Object {
-        document: Document::from(tree.root()),
+        document,
         model: Arc::new(read(tree, origin)?),
     })
+}
+
+/// Where a field of an object stands, or the nearest part around it.
+fn span(tree: &Tree, field: &str) -> Span {
+    let mut node = tree.root();
+    for step in field.split(['.', '[']) {
+        let next = match step.strip_suffix(']') {
+            Some(index) => index.parse().ok().and_then(|index| node.as_seq()?.get(index)),
+            None => node.get(step),
+        };
+        let Some(next) = next else { break };
+        node = next;
+    }
+    node.span()
 }

@@ -54,11 +54,13 @@ pub enum RefusalCode {
     AmbiguousKind,
     /// The policy could not even be stored.
     InvalidPolicy,
+    /// Kyverno makes other objects from this kind, or none.
+    UnsupportedKind,
 }
 
 impl RefusalCode {
     /// Every code.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::NamespacedPolicy,
         Self::NoValidateRule,
         Self::MultipleRules,
@@ -81,6 +83,7 @@ impl RefusalCode {
         Self::UnknownKind,
         Self::AmbiguousKind,
         Self::InvalidPolicy,
+        Self::UnsupportedKind,
     ];
 
     /// The code as tools see it.
@@ -108,6 +111,7 @@ impl RefusalCode {
             Self::UnknownKind => "unknown-kind",
             Self::AmbiguousKind => "ambiguous-kind",
             Self::InvalidPolicy => "invalid-policy",
+            Self::UnsupportedKind => "unsupported-kind",
         }
     }
 
@@ -154,6 +158,7 @@ impl RefusalCode {
             }
             Self::AmbiguousKind => "write group and version: `autoscaling/v2/HorizontalPodAutoscaler`",
             Self::InvalidPolicy => "mend what the diagnostics say about the policy",
+            Self::UnsupportedKind => "ClusterPolicies and ValidatingPolicies can be converted",
         }
     }
 
@@ -215,6 +220,17 @@ impl Refusal {
             path: String::new(),
             span: None,
             help: RefusalCode::InvalidPolicy.advice().to_owned(),
+        }
+    }
+
+    /// A policy of a kind that is not converted.
+    pub fn unsupported(span: Span) -> Self {
+        let code = RefusalCode::UnsupportedKind;
+        Self {
+            code,
+            span: Some(Span::point(span.file, span.start)),
+            help: code.advice().to_owned(),
+            ..Self::invalid()
         }
     }
 

@@ -70,7 +70,7 @@ pub(super) fn convert(
         .collect();
     let plan = Plan { policy, exceptions, at };
     super::detect::validating(&plan, report);
-    generate(&plan).ok_or_else(Refusal::invalid)
+    generate(&plan, report).ok_or_else(Refusal::invalid)
 }
 
 /// Whether an exception does not count any more. Without a time it always does.
@@ -79,7 +79,7 @@ fn is_expired(exception: &CelPolicyException, now: Option<Timestamp>) -> bool {
     end.zip(now).is_some_and(|(end, now)| end.instant() < now.instant())
 }
 
-fn generate(plan: &Plan<'_>) -> Option<Generated> {
+fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let policy = plan.policy;
     let name = format!("vpol-{}", policy.metadata.name.value);
     // The controller reads policies as v1beta1, whatever they were written as.
@@ -139,8 +139,13 @@ fn generate(plan: &Plan<'_>) -> Option<Generated> {
     let binding = format!("{name}-binding");
     let binding = maker.finish("ValidatingAdmissionPolicyBinding", &owner, &binding, &[], spec);
     Some(Generated {
-        vap: object(vap, policy.origin, ValidatingAdmissionPolicy::read)?,
-        bindings: vec![object(binding, policy.origin, ValidatingAdmissionPolicyBinding::read)?],
+        vap: object(vap, policy.origin, report, ValidatingAdmissionPolicy::read)?,
+        bindings: vec![object(
+            binding,
+            policy.origin,
+            report,
+            ValidatingAdmissionPolicyBinding::read,
+        )?],
     })
 }
 

@@ -9,6 +9,7 @@ mod encoding;
 mod standard;
 mod strings;
 mod time;
+mod x509;
 
 use std::sync::Arc;
 
@@ -342,5 +343,5 @@ static FUNCTIONS: [Function; 76] = [
     exact("trim", &[STRING, STRING], strings::trim),
     exact("trim_prefix", &[STRING, STRING], strings::trim_prefix),
     exact("truncate", &[STRING, NUMBER], strings::truncate),
-    exact("x509_decode", &[STRING], encoding::x509_decode),
+    exact("x509_decode", &[STRING], x509::x509_decode),
 ];

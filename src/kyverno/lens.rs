@@ -39,6 +39,10 @@ pub struct Lens {
     pub admission_switch: bool,
     /// Whether a NamespacedValidatingPolicy is asked only about its own namespace.
     pub namespaced_policies: bool,
+    /// Whether every kind of parameters counts as cluster-wide, as the fake client of `kyverno test` has it.
+    pub cluster_wide_params: bool,
+    /// Whether RBAC objects answer what expressions ask the authorizer.
+    pub rbac: bool,
 }
 
 impl Lens {
@@ -51,6 +55,8 @@ impl Lens {
         namespace_of_namespaces: true,
         admission_switch: true,
         namespaced_policies: true,
+        cluster_wide_params: false,
+        rbac: true,
     };
 
     /// `kyverno test`.
@@ -62,5 +68,7 @@ impl Lens {
         namespace_of_namespaces: false,
         admission_switch: false,
         namespaced_policies: false,
+        cluster_wide_params: true,
+        rbac: false,
     };
 }

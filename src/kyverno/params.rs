@@ -48,13 +48,9 @@ impl Params {
         let resource = input
             .discovery
             .by_kind(group, version, &self.kind.kind)
-            .ok_or_else(|| {
-                format!(
-                    "failed to check if resource is namespaced or not (no resource of kind `{}` of `{}`)",
-                    self.kind.kind, self.kind.api_version
-                )
-            })?;
-        let namespace = match (resource.namespaced, self.namespace.as_str()) {
+            .ok_or("failed to check if resource is namespaced or not (resource not found)")?;
+        let namespaced = resource.namespaced && !input.lens.cluster_wide_params;
+        let namespace = match (namespaced, self.namespace.as_str()) {
             (true, "") => match input.object_namespace() {
                 "" => return Err("can't use namespaced paramRef to match cluster-scoped resources".to_owned()),
                 own => own,
@@ -65,7 +61,9 @@ impl Params {
                 return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
             }
         };
-        let mut found = self.objects(input, namespace);
+        // The fake client lists cluster-wide what it does not find by name.
+        let everywhere = input.lens.cluster_wide_params && self.name.is_empty();
+        let mut found = self.objects(input, (!everywhere).then_some(namespace));
         if !self.name.is_empty() {
             let named = found.into_iter().find(|object| metadata(object, "name") == self.name);
             return named
@@ -88,12 +86,13 @@ impl Params {
         Ok(found)
     }
 
-    fn objects<'w>(&self, input: &Input<'w>, namespace: &str) -> Vec<&'w Document> {
+    /// The objects of a namespace, or of all.
+    fn objects<'w>(&self, input: &Input<'w>, namespace: Option<&str>) -> Vec<&'w Document> {
         let is_one = |object: &&'w Document| {
             let root = object.root();
             root.get("apiVersion").and_then(Value::as_str) == Some(self.kind.api_version.as_str())
                 && root.get("kind").and_then(Value::as_str) == Some(self.kind.kind.as_str())
-                && metadata(object, "namespace") == namespace
+                && namespace.is_none_or(|namespace| metadata(object, "namespace") == namespace)
         };
         let params: Vec<&Document> = input.world.params.iter().filter(is_one).collect();
         if params.is_empty() {

@@ -4,23 +4,58 @@
 //! `admission/plugin/webhook`, which decides whether to call them. A webhook that lists another version of the resource
 //! gets the object converted to it, unless the policy says `matchPolicy: Exact`.
 //!
-//! Known deviations: a conversion changes the version and nothing else; match conditions, which the API server evaluates
-//! before Kyverno does, are the engine's alone here.
+//! Match conditions go to the API server where it can evaluate them: a false one keeps Kyverno out, an error refuses the
+//! request or is passed over, as the policy's `failurePolicy` says.
+//!
+//! Known deviation: a conversion changes the version and nothing else.
 
-use std::sync::Arc;
+mod classic;
+mod registration;
+mod validating;
 
-use super::{autogen, matching::kind_matches};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{autogen, input::Input, matching::kind_matches};
 use crate::{
-    kube::{Cell, Discovery, Facts, LabelSelector, Operation, Pairs, Resource},
-    policy::{KindSelector, MatchPolicy, Policy, ValidatingPolicy},
+    cel::{
+        admission::{Decision, Declarations, Environment, Expression, Inputs, Outcome, Parts, Returns, Validator},
+        ast::{Expr, ExprId},
+        context::Scratch,
+        host::{Attributes, Host},
+        profile::Profile,
+        syntax::parse,
+    },
+    kube::{Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Requirement, Resource},
+    policy::{FailurePolicy, KindSelector, MatchCondition, MatchPolicy, Policy, Spanned, ValidatingPolicy},
+    value::Value,
 };
 
+pub use registration::configuration;
+
 /// The webhook of one policy.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Webhook {
+    name: String,
     listed: Vec<Listed>,
     object_selector: Option<LabelSelector>,
     is_exact: bool,
+    conditions: Option<Validator>,
+    fails: bool,
+    /// The checksum of the selectors of a CEL policy that shares its webhook with others.
+    group: Option<String>,
+}
+
+/// What the API server does with a request that a webhook lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// It asks Kyverno.
+    Made,
+    /// It does not, for the sake of this match condition, or of an error that is passed over.
+    NotMade(Option<usize>),
+    /// It refuses the request: a match condition cannot be evaluated. The text is the error's.
+    Refused(String),
 }
 
 /// What a webhook lists.
@@ -48,14 +83,86 @@ impl Webhook {
                 }));
             }
         }
+        let webhook = policy.spec.webhook.as_ref();
+        let conditions = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
+        let failure_policy = webhook
+            .and_then(|webhook| webhook.failure_policy.as_ref())
+            .or(policy.spec.failure_policy.as_ref());
+        let fails = failure_policy.is_none_or(|policy| policy.value == FailurePolicy::Fail);
+        let own = (!conditions.is_empty()).then(|| policy.key().replace('/', "-"));
         Self {
+            name: name("validate.kyverno.svc", fails, own.as_deref()),
             listed,
             object_selector: None,
             is_exact: false,
+            conditions: compile(conditions.iter()),
+            fails,
+            group: None,
         }
     }
 
-    /// The webhook of a ValidatingPolicy: its resource rules, those of what is generated from it, and its object selector.
+    /// The webhook's name, which the API server tells with a refusal.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the API server asks Kyverno about a request that the webhook lists.
+    pub fn call(&self, input: &Input<'_>, host: &dyn Host) -> Call {
+        let Some(conditions) = &self.conditions else {
+            return Call::Made;
+        };
+        let documents = input.classic();
+        let inputs = Inputs {
+            object: documents.object.root(),
+            old_object: documents.old_object.root(),
+            request: documents.request.root(),
+            condition_request: documents.request.root(),
+            namespace: Value::Null,
+            params: Value::Null,
+        };
+        match conditions.validate(&inputs, &Attributes::default(), host, &Scratch::new()) {
+            Outcome::Unmatched(condition) => Call::NotMade(Some(condition.index)),
+            Outcome::Decided { decisions, .. } => {
+                let error = decisions.into_iter().find_map(|decision| match decision {
+                    Decision::Error { message, .. } => Some(message),
+                    Decision::Admit | Decision::Deny { .. } => None,
+                });
+                match error {
+                    None => Call::Made,
+                    Some(message) if self.fails => Call::Refused(message),
+                    Some(_) => Call::NotMade(None),
+                }
+            }
+        }
+    }
+
+    /// The webhooks of all ValidatingPolicies of a cluster. Those with different selectors cannot share one, and have a
+    /// checksum of them in their names.
+    pub fn of_validating_policies<'p>(policies: impl IntoIterator<Item = &'p ValidatingPolicy>) -> Vec<Self> {
+        let mut all: Vec<(bool, Self)> = policies
+            .into_iter()
+            .map(|policy| (policy.namespaced, Self::of_validating_policy(policy)))
+            .collect();
+        for namespaced in [false, true] {
+            let of_kind = |(is, _): &&(bool, Self)| *is == namespaced;
+            let mut groups: Vec<String> = all
+                .iter()
+                .filter(of_kind)
+                .filter_map(|(_, own)| own.group.clone())
+                .collect();
+            groups.sort();
+            groups.dedup();
+            if groups.len() > 1 {
+                for (_, webhook) in all.iter_mut().filter(|(is, _)| *is == namespaced) {
+                    let digits = webhook.group.as_deref().and_then(|group| group.get(..8));
+                    webhook.name.extend(digits.map(|digits| format!("-{digits}")));
+                }
+            }
+        }
+        all.into_iter().map(|(_, webhook)| webhook).collect()
+    }
+
+    /// The webhook of a ValidatingPolicy that is alone: its resource rules, those of what is generated from it, and its object selector.
     pub fn of_validating_policy(policy: &ValidatingPolicy) -> Self {
         let generated = autogen::variants(policy);
         let constraints = policy.spec.match_constraints.as_ref();
@@ -66,14 +173,40 @@ impl Webhook {
             .into_iter()
             .chain(variants)
             .flat_map(|block| &block.resource_rules);
+        let fails = policy
+            .spec
+            .failure_policy
+            .as_ref()
+            .is_none_or(|policy| policy.value == FailurePolicy::Fail);
+        let is_exact = constraints
+            .and_then(|block| block.match_policy.as_ref())
+            .is_some_and(|word| word.value == MatchPolicy::Exact);
+        let valid = offloadable(&policy.spec.match_conditions);
+        let own = (!valid.is_empty() || is_exact || policy.spec.timeout_seconds.is_some()).then(|| {
+            let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+            let namespace = namespace.map(|namespace| format!("{}-", namespace.value));
+            format!("{}{}", namespace.unwrap_or_default(), policy.metadata.name.value)
+        });
+        let group = own.is_none().then(|| selectors(policy));
+        let base = if policy.namespaced {
+            "nvpol.validate.kyverno.svc"
+        } else {
+            "vpol.validate.kyverno.svc"
+        };
+        // The API server knows no namespace here, so conditions about it are left to Kyverno.
+        let offered = valid
+            .iter()
+            .filter(|condition| !mentions_namespace(condition.expression.text()));
         Self {
+            name: name(base, fails, own.as_deref()),
+            conditions: compile(offered),
+            fails,
+            group,
+            is_exact,
             listed: rules.map(|rule| Listed::Rule(rule.rule.clone())).collect(),
             object_selector: constraints
                 .and_then(|block| block.object_selector.as_ref())
                 .map(|selector| selector.value.clone()),
-            is_exact: constraints
-                .and_then(|block| block.match_policy.as_ref())
-                .is_some_and(|word| word.value == MatchPolicy::Exact),
         }
     }
 
@@ -131,6 +264,109 @@ impl Webhook {
             Operation::Connect => false,
         }
     }
+}
+
+/// The name of a webhook; a policy with a webhook of its own is named in it.
+fn name(base: &str, fails: bool, own: Option<&str>) -> String {
+    let failure = if fails { "fail" } else { "ignore" };
+    let own = own.map(|own| format!("-finegrained-{own}"));
+    format!("{base}-{failure}{}", own.unwrap_or_default())
+}
+
+/// The checksum of the selectors of a policy's webhook (`pkg/controllers/webhook/validating.go` `selectorKey`).
+fn selectors(policy: &ValidatingPolicy) -> String {
+    let constraints = policy.spec.match_constraints.as_ref();
+    let own = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+    let namespace = match own {
+        Some(namespace) => serde_json::json!({
+            "matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": [namespace.value]}]
+        }),
+        None => selector(constraints.and_then(|block| block.namespace_selector.as_ref())),
+    };
+    let object = selector(constraints.and_then(|block| block.object_selector.as_ref()));
+    let digest = Sha256::digest(serde_json::json!([namespace, object]).to_string());
+    let mut text = String::new();
+    for byte in digest {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// A selector as Go marshals it.
+fn selector(selector: Option<&Spanned<LabelSelector>>) -> serde_json::Value {
+    let Some(selector) = selector else {
+        return serde_json::Value::Null;
+    };
+    let (pairs, expressions): (Vec<&Requirement>, Vec<&Requirement>) = selector
+        .requirements()
+        .iter()
+        .partition(|requirement| requirement.is_pair);
+    let mut object = serde_json::Map::new();
+    let pairs: BTreeMap<&str, &str> = pairs
+        .into_iter()
+        .map(|pair| (pair.key.as_str(), pair.values.first().map_or("", String::as_str)))
+        .collect();
+    if !pairs.is_empty() {
+        object.insert("matchLabels".to_owned(), serde_json::json!(pairs));
+    }
+    let expressions: Vec<serde_json::Value> = expressions
+        .into_iter()
+        .map(|expression| {
+            let mut value = serde_json::json!({"key": expression.key, "operator": expression.word});
+            if !expression.values.is_empty() {
+                value["values"] = serde_json::json!(expression.values);
+            }
+            value
+        })
+        .collect();
+    if !expressions.is_empty() {
+        object.insert("matchExpressions".to_owned(), expressions.into());
+    }
+    object.into()
+}
+
+const DECLARATIONS: Declarations = Declarations {
+    params: false,
+    authorizer: true,
+    variables: true,
+};
+
+fn compile<'p>(conditions: impl Iterator<Item = &'p MatchCondition>) -> Option<Validator> {
+    let match_conditions: Vec<(&str, &str)> = conditions
+        .map(|condition| (condition.name.value.as_str(), condition.expression.text()))
+        .collect();
+    (!match_conditions.is_empty()).then(|| {
+        let parts = Parts {
+            match_conditions,
+            ..Parts::default()
+        };
+        Validator::compile(Profile::kubernetes(), DECLARATIONS, &parts)
+    })
+}
+
+/// The conditions, if the API server can evaluate them all: it does not know Kyverno's functions. One that it cannot
+/// evaluate keeps all of them with Kyverno.
+fn offloadable(conditions: &[MatchCondition]) -> &[MatchCondition] {
+    let environment = Environment::new(Profile::kubernetes(), DECLARATIONS, []);
+    let is_valid = |condition: &MatchCondition| {
+        let text = condition.expression.text();
+        let compiled = Expression::compile(text, &environment, Returns::Bool, true);
+        compiled.flaw().is_none()
+    };
+    if conditions.iter().all(is_valid) {
+        conditions
+    } else {
+        &[]
+    }
+}
+
+/// Whether an expression mentions `namespaceObject`; one that cannot be parsed may.
+fn mentions_namespace(expression: &str) -> bool {
+    let Ok(ast) = parse(expression, &Profile::kubernetes().syntax) else {
+        return true;
+    };
+    let mut all = (0..ast.len() as u32).map(ExprId);
+    all.any(|id| matches!(ast.expr(id), Expr::Ident(name) if &**name == "namespaceObject"))
 }
 
 /// Whether a kind selector lists a resource. Pods bring their ephemeral containers with them.

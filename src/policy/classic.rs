@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::{
+    classic_parts,
     decode::{Decoder, Fields, Style},
     located::{Origin, Spanned, Subtree, Text},
     match_resources::MatchResources,
@@ -356,12 +357,15 @@ impl Rule {
         let matches = fields.required("match", block);
         let rule = (
             fields.optional("exclude", block),
-            fields.optional("context", Decoder::list_part),
-            if v2beta1 {
-                fields.optional("preconditions", conditions)
-            } else {
-                fields.subtree("preconditions")
-            },
+            fields.optional("context", classic_parts::context),
+            fields.optional(
+                "preconditions",
+                if v2beta1 {
+                    conditions
+                } else {
+                    classic_parts::old_conditions
+                },
+            ),
             fields.list("celPreconditions", MatchCondition::decode),
             fields.optional("imageExtractors", Decoder::map_part),
             fields
@@ -409,17 +413,16 @@ impl Validate {
             pattern: fields.subtree("pattern"),
             any_pattern: fields.subtree("anyPattern"),
             deny: fields.optional("deny", |decoder, node| {
-                let mut fields = decoder.fields(node)?;
-                if v2beta1 {
-                    fields.optional("conditions", conditions);
-                } else {
-                    fields.ignore(&["conditions"]);
+                if !v2beta1 {
+                    return classic_parts::deny(decoder, node);
                 }
+                let mut fields = decoder.fields(node)?;
+                fields.optional("conditions", conditions);
                 fields.finish();
                 decoder.subtree(node)
             }),
-            foreach: fields.optional("foreach", Decoder::list_part),
-            pod_security: fields.optional("podSecurity", Decoder::map_part),
+            foreach: fields.optional("foreach", classic_parts::foreach),
+            pod_security: fields.optional("podSecurity", classic_parts::pod_security),
             manifests: fields.optional("manifests", Decoder::map_part),
             assert: fields.subtree("assert"),
             span,

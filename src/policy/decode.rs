@@ -118,6 +118,12 @@ impl<'t> Decoder<'t> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// Notes a mistake that ends the reading of the whole file.
+    pub(crate) fn unreadable(&mut self, diagnostic: Diagnostic) {
+        self.unknown = true;
+        self.error(diagnostic);
+    }
+
     /// Notes a mistake that can be decoded and that Kyverno refuses later.
     pub(crate) fn refuse(&mut self, diagnostic: Diagnostic) {
         self.refused = true;
@@ -340,7 +346,7 @@ pub(crate) fn choice(words: &[&str]) -> String {
 }
 
 /// What a node is, in a user's words.
-fn name_of(node: Node<'_>) -> &'static str {
+pub(crate) fn name_of(node: Node<'_>) -> &'static str {
     match node.kind() {
         Kind::Null => "null",
         Kind::Bool(_) => "a boolean",

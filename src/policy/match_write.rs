@@ -109,7 +109,8 @@ impl ResourceDescription {
     }
 }
 
-fn write_selector(builder: &mut Builder, selector: &LabelSelector) {
+/// Adds a label selector to a value.
+pub fn write_selector(builder: &mut Builder, selector: &LabelSelector) {
     builder.begin_map();
     let (pairs, expressions): (Vec<_>, Vec<_>) = selector.requirements().iter().partition(|item| item.is_pair);
     if !pairs.is_empty() {

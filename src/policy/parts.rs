@@ -346,7 +346,14 @@ const OPERATORS: [&str; 14] = [
 
 /// Conditions with variables as the newer schemas have them: checked, and kept as they are.
 pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    let words = OPERATORS.map(|word| (word, ()));
+    conditions_with(decoder, node, false)
+}
+
+/// The same, with other fields beside `any` and `all` where the schema lets them stand.
+pub(crate) fn conditions_with<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, others: bool) -> Option<Subtree> {
+    // The older schema, which lets other fields stand, has two more operators.
+    let old: &[&str] = if others { &["In", "NotIn"] } else { &[] };
+    let words: Vec<(&'static str, ())> = OPERATORS.iter().chain(old).map(|word| (*word, ())).collect();
     let mut fields = decoder.fields(node)?;
     for name in ["any", "all"] {
         fields.list(name, |decoder, node| {
@@ -358,7 +365,9 @@ pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Optio
             Some(())
         });
     }
-    fields.finish();
+    if !others {
+        fields.finish();
+    }
     decoder.subtree(node)
 }
 

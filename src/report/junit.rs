@@ -187,7 +187,10 @@ fn status(case: &Case, sources: &Sources) -> TestCaseStatus {
         Outcome::Fail => not(NonSuccessKind::Failure, "expectation.mismatch", &case.reason),
         Outcome::Unmatched => not(NonSuccessKind::Failure, "expectation.unmatched", &case.reason),
         Outcome::Error => not(NonSuccessKind::Error, "policy.refused", &case.reason),
-        Outcome::Unsupported | Outcome::Skip => skipped(&case.reason),
+        Outcome::Unsupported | Outcome::Skip => match case.findings.first() {
+            Some(finding) => skipped(&format!("{}: {}", finding.code, finding.message)),
+            None => skipped(&case.reason),
+        },
         Outcome::Silent => skipped("no line"),
         Outcome::Pass => match &case.divergence {
             Some(found) if found.class == DivergenceClass::NotConvertible => {

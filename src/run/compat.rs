@@ -4,9 +4,10 @@
 
 use super::{Answer, Asker, Case, Key, Outcome, Response, Responses};
 use crate::{
-    diagnostic::{Code, Diagnostic},
+    diagnostic::{Code, Diagnostic, Severity},
     kube::Operation,
-    suite::{ResourceSpec, Row, Suite},
+    policy::Text,
+    suite::{ResourceSpec, Row, Suite, Upstream},
 };
 
 /// The reason of a row that passes because no rule answered.
@@ -23,6 +24,38 @@ pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
         }
     }
     cases
+}
+
+/// Looks at the mistakes of a suite with the eyes of `kyverno test`: those that it survives are warnings, and a crash is an
+/// error.
+pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
+    match suite.upstream {
+        Upstream::Runs | Upstream::Skips => {
+            for diagnostic in diagnostics.iter_mut() {
+                diagnostic.severity = diagnostic.severity.min(Severity::Warning);
+            }
+            if let Some(entry) = crashing_entry(suite) {
+                let message = format!("`kyverno test` crashes at `{}`", entry.value);
+                let help = "a suite with payloads can name resources by their bare names only";
+                diagnostics.push(Diagnostic::at(Code::UpstreamCrash, entry.span, message).with_help(help));
+            }
+        }
+        Upstream::Panics => {
+            let message = format!("`kyverno test` crashes on `{}`", suite.name());
+            diagnostics.push(Diagnostic::new(Code::UpstreamCrash, message));
+        }
+        Upstream::Undecodable | Upstream::Deprecated | Upstream::Aborts => {}
+    }
+}
+
+/// `namespace/name` in a suite with payloads, whose keys have one part.
+fn crashing_entry(suite: &Suite) -> Option<&Text> {
+    let payloads = [&suite.json_payloads, &suite.http_payloads, &suite.envoy_payloads];
+    if payloads.iter().all(|payloads| payloads.is_empty()) {
+        return None;
+    }
+    let mut entries = suite.rows().iter().flat_map(|row| row.resources.iter().flatten());
+    entries.find(|entry| entry.value.matches('/').count() == 1)
 }
 
 /// What is green for the wrong reason: one warning a row.

@@ -4,13 +4,15 @@ use std::{fmt, sync::Arc};
 
 use super::{
     Settings,
+    edit::edited,
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
+    values::SuiteValues,
 };
 use crate::{
-    diagnostic::{Code, Diagnostic},
-    kube::{LabelSelector, Operation},
+    diagnostic::{Code, Diagnostic, Severity},
+    kube::{LabelSelector, Operation, Request},
     kyverno::{
         autogen,
         classic_policy::CompiledPolicy,
@@ -19,8 +21,9 @@ use crate::{
         lens::Lens,
         response::RuleResponse,
         validating_policy::{Answer, CompiledValidatingPolicy},
+        webhook::{Call, Webhook},
     },
-    policy::{MatchConstraints, Mode, Spanned, validate},
+    policy::{MatchConstraints, Mode, Rule, Spanned, validate, validate_exception, validate_in_cluster},
     suite::{Named, OldObject, Resource, Suite},
     value::Document,
 };
@@ -136,10 +139,98 @@ struct Asked<'s> {
 }
 
 struct Policies {
-    classic: Vec<CompiledPolicy>,
+    classic: Vec<(CompiledPolicy, Webhook)>,
     exceptions: Vec<CompiledException>,
-    validating: Vec<(CompiledValidatingPolicy, &'static str)>,
+    validating: Vec<Validating>,
     native: Natives,
+}
+
+/// A CEL policy, or what autogen made of one, with the webhook of the policy as it is written.
+struct Validating {
+    compiled: CompiledValidatingPolicy,
+    kind: &'static str,
+    webhook: Arc<Webhook>,
+}
+
+/// Asks the policies about one request.
+struct Asking<'s> {
+    suite: &'s Suite,
+    settings: &'s Settings,
+    surroundings: &'s Surroundings,
+    policies: &'s Policies,
+    lens: Lens,
+}
+
+impl Asking<'_> {
+    fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
+        Input::new(
+            request,
+            &self.surroundings.world,
+            &self.surroundings.discovery,
+            self.lens,
+        )
+    }
+
+    /// The request as a webhook hands it to Kyverno; `None` where it does not. `kyverno test` has no webhooks.
+    fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
+        let mut delivered = request.clone();
+        if !self.settings.compat {
+            let input = self.input(request);
+            let discovery = &self.surroundings.discovery;
+            delivered.resource = webhook.delivers(&request.cell(), discovery, &mut input.facts())?;
+        }
+        Some(delivered)
+    }
+
+    fn classic(
+        &self,
+        compiled: &CompiledPolicy,
+        webhook: &Webhook,
+        request: &Request,
+        resource: &Resource,
+    ) -> Vec<RuleResponse> {
+        let policy = compiled.policy();
+        let edited = edited(self.suite, &policy.metadata.name.value, resource, request);
+        let request = edited.as_ref().unwrap_or(request);
+        let Some(request) = self.delivered(webhook, request) else {
+            return Vec::new();
+        };
+        let values = SuiteValues {
+            suite: self.suite,
+            resource: &resource.name,
+            operation: request.operation,
+        };
+        let input = self.input(&request).with_values(&values);
+        let mocks = &self.surroundings.mocks;
+        if !self.settings.compat
+            && let Call::Refused(error) = webhook.call(&input, mocks)
+        {
+            let rules = policy.spec.rules.iter();
+            let refused = |rule: &Rule| RuleResponse::refused_by_condition(&rule.name.value, &error);
+            return rules.map(refused).collect();
+        }
+        compiled.decide(&input, &self.policies.exceptions, mocks).rules
+    }
+
+    /// The answer of a CEL policy; `None` where upstream has none.
+    fn validating(&self, policy: &Validating, request: &Request, resource: &Resource) -> Option<Vec<RuleResponse>> {
+        let compiled = &policy.compiled;
+        let mocks = &self.surroundings.mocks;
+        if *compiled.mode() == Mode::Json {
+            return Some(vec![compiled.decide_payload(resource.object.root(), mocks)]);
+        }
+        let Some(delivered) = self.delivered(&policy.webhook, request) else {
+            return Some(Vec::new());
+        };
+        let input = self.input(&delivered).converted_from(Arc::clone(&request.resource));
+        match compiled.decide(&input, mocks) {
+            Answer::Rule(rule) => Some(vec![rule]),
+            // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not
+            // show (`processor/policy_processor.go` `hasSelector`).
+            Answer::NoMatch(_) if self.settings.compat && compiled.constraints().is_some_and(is_plain) => None,
+            Answer::NoMatch(_) => Some(Vec::new()),
+        }
+    }
 }
 
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
@@ -148,12 +239,19 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
     let surroundings = Surroundings::new(suite, settings);
     let policies = compile(suite, settings, &surroundings, &mut responses);
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
+    let asking = Asking {
+        suite,
+        settings,
+        surroundings: &surroundings,
+        policies: &policies,
+        lens,
+    };
     responses.keys = keys(suite);
     for asked in requests(suite, settings) {
         let (run, resource) = (asked.run, asked.resource);
         let operation = run.unwrap_or_else(|| default_operation(suite, resource));
         let request = surroundings.request(suite, resource, operation, asked.old);
-        let input = Input::new(&request, &surroundings.world, &surroundings.discovery, lens);
+        let judged = settings.compat || settings.config.judges(&asking.input(&request));
         let key = Key::of(resource);
         let mut answer = |policy: &str, kind, scored, has_rules, rules| {
             responses.list.push(Response {
@@ -168,26 +266,26 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                 rules,
             });
         };
-        for compiled in &policies.classic {
+        for (compiled, webhook) in &policies.classic {
             let policy = compiled.policy();
-            let decided = compiled.decide(&input, &policies.exceptions, &surroundings.mocks);
-            let name = policy.metadata.name.value.as_str();
-            answer(name, policy.kind.name(), compiled.is_scored(), true, decided.rules);
-        }
-        for (compiled, kind) in &policies.validating {
-            let rules = match (compiled.mode(), compiled.decide(&input, &surroundings.mocks)) {
-                (Mode::Json, _) => {
-                    vec![compiled.decide_payload(resource.object.root(), &surroundings.mocks)]
-                }
-                (_, Answer::Rule(rule)) => vec![rule],
-                // Upstream drops the silence of policies with a plain match block, so that autogen's other variants
-                // do not show (`processor/policy_processor.go` `hasSelector`).
-                (_, Answer::NoMatch(_)) if settings.compat && compiled.constraints().is_some_and(is_plain) => {
-                    continue;
-                }
-                (_, Answer::NoMatch(_)) => Vec::new(),
+            let rules = if judged {
+                asking.classic(compiled, webhook, &request, resource)
+            } else {
+                Vec::new()
             };
-            answer(compiled.name(), kind, compiled.is_scored(), false, rules);
+            let name = policy.metadata.name.value.as_str();
+            answer(name, policy.kind.name(), compiled.is_scored(), true, rules);
+        }
+        for policy in &policies.validating {
+            let rules = if judged {
+                asking.validating(policy, &request, resource)
+            } else {
+                Some(Vec::new())
+            };
+            let compiled = &policy.compiled;
+            if let Some(rules) = rules {
+                answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules);
+            }
         }
         for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings) {
             answer(name, native::KIND, true, false, rules);
@@ -198,11 +296,11 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
             name: payload.path.value.clone(),
             ..Key::default()
         };
-        for (compiled, kind) in policies
-            .validating
-            .iter()
-            .filter(|(policy, _)| *policy.mode() == Mode::Json)
-        {
+        for policy in &policies.validating {
+            let compiled = &policy.compiled;
+            if *compiled.mode() != Mode::Json {
+                continue;
+            }
             let rule = compiled.decide_payload(payload.document.root(), &surroundings.mocks);
             responses.list.push(Response {
                 run: None,
@@ -210,7 +308,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                 operation: Operation::Create,
                 key: key.clone(),
                 policy: compiled.name().to_owned(),
-                policy_kind: kind,
+                policy_kind: policy.kind,
                 scored: compiled.is_scored(),
                 has_rules: false,
                 rules: vec![rule],
@@ -310,19 +408,29 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         } else {
             "ValidatingPolicy"
         };
+        let webhook = Arc::new(Webhook::of_validating_policy(policy));
         let variants = autogen::variants(policy);
         let rewritten = variants.iter().map(|variant| &variant.policy);
         for policy in std::iter::once(&**policy).chain(rewritten) {
             let exceptions = suite.exceptions.cel_exceptions.iter().map(|exception| &**exception);
             match CompiledValidatingPolicy::compile(policy, exceptions) {
-                Ok(compiled) => validating.push((compiled, kind)),
+                Ok(compiled) => validating.push(Validating {
+                    compiled,
+                    kind,
+                    webhook: Arc::clone(&webhook),
+                }),
                 Err(errors) => {
                     let name = policy.metadata.name.value.clone();
-                    let message = format!("policy `{name}` cannot be compiled: {errors}");
-                    let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
                     if !responses.refused.iter().any(|(known, _)| *known == name) {
-                        responses.diagnostics.push(diagnostic);
-                        responses.refused.push((name, errors.to_string()));
+                        responses.diagnostics.extend(errors.errors.iter().map(|error| {
+                            let message = format!("policy `{name}` is refused: `{}`: {}", error.path, error.reason);
+                            Diagnostic::at(Code::PolicyRefused, error.place, message)
+                        }));
+                        let reasons = errors
+                            .errors
+                            .iter()
+                            .map(|error| format!("`{}`: {}", error.path, error.reason));
+                        responses.refused.push((name, reasons.collect::<Vec<_>>().join("; ")));
                         responses.aborts = true;
                     }
                 }
@@ -339,7 +447,12 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
     for policy in &loaded.policies {
         let name = policy.metadata.name.value.clone();
         let rules = autogen::all_rules(policy);
-        if let Some(error) = validate(policy, &rules).error {
+        let checked = if settings.compat {
+            validate(policy, &rules)
+        } else {
+            validate_in_cluster(policy, &rules, &settings.discovery)
+        };
+        if let Some(error) = checked.error {
             let message = format!("policy `{name}` is refused: {error}");
             let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
             responses.diagnostics.push(diagnostic);
@@ -348,23 +461,30 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         }
         let names = rules.iter().map(|rule| rule.name.value.clone()).collect();
         responses.rules.push((name, names));
-        classic.push(CompiledPolicy::new(Arc::clone(policy)));
+        classic.push((CompiledPolicy::new(Arc::clone(policy)), Webhook::of_policy(policy)));
     }
     let names = classic
         .iter()
-        .map(|compiled| compiled.policy().metadata.name.value.as_str());
-    let names = names.chain(validating.iter().map(|(compiled, _)| compiled.name()));
+        .map(|(compiled, _)| compiled.policy().metadata.name.value.as_str());
+    let names = names.chain(validating.iter().map(|policy| policy.compiled.name()));
     responses.policies = names.chain(native.names()).map(str::to_owned).collect();
     responses.policies.sort();
     responses.policies.dedup();
+    let mut exceptions = Vec::new();
+    for exception in &suite.exceptions.exceptions {
+        let refusal = validate_exception(exception).filter(|_| !settings.compat);
+        if let Some(error) = refusal {
+            let name = &exception.metadata.name;
+            let message = format!("exception `{}` is refused: {error}", name.value);
+            let diagnostic = Diagnostic::at(Code::PolicyRefused, name.span, message);
+            responses.diagnostics.push(diagnostic.with_severity(Severity::Warning));
+        } else {
+            exceptions.push(CompiledException::new(exception));
+        }
+    }
     Policies {
         classic,
-        exceptions: suite
-            .exceptions
-            .exceptions
-            .iter()
-            .map(|exception| CompiledException::new(exception))
-            .collect(),
+        exceptions,
         validating,
         native,
     }

@@ -154,6 +154,11 @@ impl Judge<'_> {
             (_, Some(_)) => (Outcome::Fail, format!("expected {expected}, got {status}")),
         };
         let mut case = self.case(Some(rule.to_owned()), key, operation, outcome, &reason);
+        if outcome == Outcome::Unsupported {
+            let span = self.question.rule.map_or(self.question.policy.span, |rule| rule.span);
+            case.findings
+                .push(Diagnostic::at(Code::UnsupportedRule, span, answer.message.clone()));
+        }
         if let (Outcome::Fail, Some(result)) = (outcome, self.question.result) {
             case.findings
                 .push(Diagnostic::at(Code::UnexpectedResult, result.span, reason));
@@ -193,7 +198,8 @@ impl Judge<'_> {
         let span = self.question.policy.span;
         if let Some((_, kind)) = self.responses.unsupported.iter().find(|(name, _)| name == policy) {
             let reason = format!("policies of kind {kind} are not decided");
-            return Silence::Other(Outcome::Unsupported, None, reason);
+            let finding = Diagnostic::at(Code::UnsupportedKind, span, reason.clone());
+            return Silence::Other(Outcome::Unsupported, Some(finding), reason);
         }
         if let Some((_, error)) = self.responses.refused.iter().find(|(name, _)| name == policy) {
             let reason = format!("the policy is refused: {error}");

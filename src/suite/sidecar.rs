@@ -11,7 +11,7 @@ use crate::{
         Spanned, Subtree, Text,
         decode::{Decoder, Fields},
     },
-    verdict::Effect,
+    verdict::{DivergenceClass, Effect},
     yaml::Node,
 };
 
@@ -125,45 +125,6 @@ pub struct ExpectedDivergence {
     pub code: Option<Text>,
     /// Why it is accepted.
     pub reason: Text,
-}
-
-/// The classes of differences between the engines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DivergenceClass {
-    /// The native policy lets more through.
-    Weaker,
-    /// The native policy lets less through.
-    Stricter,
-    /// Both object, in different ways.
-    Action,
-    /// One of the two fails.
-    Error,
-    /// One of the two does not look.
-    Scope,
-    /// Other words.
-    Message,
-    /// There is no native policy.
-    NotConvertible,
-}
-
-impl DivergenceClass {
-    /// The word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Weaker => "weaker",
-            Self::Stricter => "stricter",
-            Self::Action => "action",
-            Self::Error => "error",
-            Self::Scope => "scope",
-            Self::Message => "message",
-            Self::NotConvertible => "not-convertible",
-        }
-    }
-
-    /// Whether it fails a run that does not expect it.
-    pub const fn fails(self) -> bool {
-        !matches!(self, Self::Message | Self::NotConvertible)
-    }
 }
 
 /// The fields of an expectation.

@@ -285,7 +285,38 @@ const MAX_QUERY_PAIRS: usize = 10_000;
 /// One key of a query with its values, decoded.
 pub(crate) type QueryEntry = (Vec<u8>, Vec<Vec<u8>>);
 
+/// The fields of a URL, as Go's structure has them.
+pub(crate) struct Fields<'u> {
+    /// Texts by name.
+    pub(crate) texts: [(&'static str, Cow<'u, str>); 8],
+    /// Whether there is a user.
+    pub(crate) user: bool,
+    /// Whether there is a `?` without a query.
+    pub(crate) force_query: bool,
+    /// Whether an empty host is not written.
+    pub(crate) omit_host: bool,
+}
+
 impl Url {
+    /// All fields.
+    pub(crate) fn fields(&self) -> Fields<'_> {
+        Fields {
+            texts: [
+                ("Scheme", Cow::Borrowed(self.scheme.as_str())),
+                ("Opaque", Cow::Borrowed(self.opaque.as_str())),
+                ("Host", String::from_utf8_lossy(&self.host)),
+                ("Path", String::from_utf8_lossy(&self.path)),
+                ("RawPath", Cow::Borrowed(self.raw_path.as_str())),
+                ("RawQuery", Cow::Borrowed(self.query.as_str())),
+                ("Fragment", String::from_utf8_lossy(&self.fragment)),
+                ("RawFragment", Cow::Borrowed(self.raw_fragment.as_str())),
+            ],
+            user: self.user.is_some(),
+            force_query: self.force_query,
+            omit_host: self.omit_host,
+        }
+    }
+
     /// The scheme in lower case, or nothing.
     pub(crate) fn scheme(&self) -> &str {
         &self.scheme

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The reason of a refusal that names none.
-const INVALID: &str = "Invalid";
+pub const INVALID: &str = "Invalid";
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +63,14 @@ pub struct PolicyVerdict {
     pub param: Option<String>,
     /// What it says.
     pub verdict: Verdict,
+}
+
+/// What a server answers that carries a request out.
+pub const fn admitted_code(operation: Operation) -> u16 {
+    match operation {
+        Operation::Create => 201,
+        Operation::Update | Operation::Delete | Operation::Connect => 200,
+    }
 }
 
 /// One refusal of a policy.

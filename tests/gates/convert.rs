@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use kyvtest::{
-    convert::{Conversion, Exceptions, Options, Outcome, Source, convert},
+    convert::{Conversion, Exceptions, Item, Options, Outcome, RefusalCode, Source, convert},
     diagnostic::Sources,
     kube::Discovery,
     policy::{CelPolicyException, Loaded, PolicyException, Purpose, load},
@@ -12,7 +12,7 @@ use kyvtest::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Gate, jsonl, read, shared};
+use crate::support::{Gate, fixture, jsonl, read, shared};
 
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
@@ -267,4 +267,78 @@ fn convert_cases() {
         |case| text(case, "case").to_owned(),
         |case| check_case(&folder.join(text(case, "case")), case, &discovery),
     );
+}
+
+/// Hazards that a policy alone does not show, or that every policy has.
+const NOT_SHOWN: [&str; 4] = ["H22", "H28", "H69", "V13"];
+
+/// The objects of a policy with a hazard, and whether the report names it.
+fn check_hazard(row: &Value, discovery: &Discovery) -> Result<(), String> {
+    let loaded = loaded(text(row, "policy"), text(row, "exceptions"));
+    let conversion = converted(&loaded, discovery, false).ok_or(format!("not read: {:?}", loaded.diagnostics))?;
+    match (&conversion.outcome, row["generated"].as_str()) {
+        (Outcome::Refused(_), None) => {}
+        (Outcome::Refused(refusal), Some(_)) => return Err(format!("refused: {refusal:?}")),
+        (Outcome::Generated(_), None) => return Err("generated".to_owned()),
+        (Outcome::Generated(generated), Some(expected)) => {
+            let stream = yaml::read(expected, yaml::Mode::Lax, &yaml::Limits::default());
+            let ours = [&generated.vap.document, &generated.bindings[0].document];
+            for (ours, theirs) in ours.into_iter().zip(stream.documents()) {
+                let theirs = Document::from(theirs.tree().map_err(|error| error.to_string())?.root());
+                if json(ours) != json(&theirs) {
+                    return Err(format!("ours {ours:?}, expected {theirs:?}"));
+                }
+            }
+        }
+    }
+    let id = text(row, "id");
+    let named = |item: &Item| item.hazard.is_some_and(|hazard| hazard.code == id);
+    if NOT_SHOWN.contains(&id) || conversion.report.iter().any(named) {
+        return Ok(());
+    }
+    let codes: Vec<&str> = conversion
+        .report
+        .iter()
+        .filter_map(|item| Some(item.hazard?.code))
+        .collect();
+    Err(format!("the report does not name the hazard: {codes:?}"))
+}
+
+#[test]
+fn convert_hazards() {
+    let rows: Vec<Value> = jsonl(&fixture("convert/hazards.jsonl"));
+    let discovery = Discovery::kubernetes();
+    Gate {
+        name: "convert-hazards",
+        rows: 58,
+    }
+    .run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_hazard(row, &discovery),
+    );
+}
+
+/// What asks for generation is converted with force as without, and what does not as if it did.
+#[test]
+fn force_is_what_asking_is() {
+    for row in jsonl::<Value>(&fixture("convert/hazards.jsonl")) {
+        let marked = text(&row, "policy").to_owned();
+        let unmarked = marked
+            .replace("generate: true", "generate: false")
+            .replace("enabled: true", "enabled: false");
+        let outcome = |policy: &str, force: bool| {
+            let loaded = loaded(policy, text(&row, "exceptions"));
+            match converted(&loaded, &Discovery::kubernetes(), force)
+                .expect("it is read")
+                .outcome
+            {
+                Outcome::Generated(generated) => Ok(json(&generated.vap.document)),
+                Outcome::Refused(refusal) => Err(refusal.code),
+            }
+        };
+        assert_eq!(outcome(&marked, true), outcome(&marked, false), "{}", row["id"]);
+        assert_eq!(outcome(&unmarked, true), outcome(&marked, false), "{}", row["id"]);
+        assert_eq!(outcome(&unmarked, false), Err(RefusalCode::NotMarked), "{}", row["id"]);
+    }
 }

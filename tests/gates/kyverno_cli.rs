@@ -8,7 +8,7 @@ use std::{
 
 use kyvtest::{
     cel::time::Timestamp,
-    kube::{Discovery, Operation},
+    kube::Operation,
     run::{self, Settings, SuiteRun},
     suite::{self, BuiltInScopes, Disk, Options},
 };
@@ -61,9 +61,8 @@ static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
     // Paths of suites are written without detours.
     let corpus = corpus.canonicalize().expect("the corpus is there");
     let settings = Settings {
-        compat: true,
-        discovery: Discovery::kubernetes(),
         now: Timestamp::parse("2026-11-16T00:00:00Z"),
+        ..Settings::new(true)
     };
     let options = Options {
         file_name: "kyverno-test.yaml",
@@ -88,11 +87,14 @@ static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Whether the answers of a policy are in scope: CEL in all its forms.
+/// Whether the answers of a policy are in scope: what validates, manifests aside.
 fn in_scope(line: &Line) -> bool {
     match line.pk.as_deref() {
         Some("ValidatingPolicy" | "NamespacedValidatingPolicy" | "ValidatingAdmissionPolicy") => true,
-        Some("ClusterPolicy" | "Policy") => line.body.as_deref() == Some("validate.cel"),
+        Some("ClusterPolicy" | "Policy") => {
+            let body = line.body.as_deref().unwrap_or_default();
+            body.starts_with("validate.") && body != "validate.manifests"
+        }
         _ => false,
     }
 }

@@ -12,9 +12,7 @@
 
 mod certificate;
 mod deflate;
-mod der;
 mod exception;
-mod extensions;
 mod gzip;
 mod hash;
 mod image;
@@ -24,7 +22,6 @@ mod math;
 mod native;
 mod or_value;
 mod outside;
-mod pem;
 mod random;
 mod time;
 mod transform;

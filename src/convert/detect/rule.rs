@@ -7,7 +7,6 @@ use super::{
 use crate::{
     cel::profile::Profile,
     convert::{Action, Item, classic::Plan, report::Report},
-    kube::Operation,
     policy::{FailureAction, FailurePolicy},
     text::label::{Wording, key_problems},
 };
@@ -280,16 +279,12 @@ fn mentions(plan: &Plan<'_>, expression: &Parsed<'_>, kinds: &[Matched<'_>], rep
             report.hazard_at("H64", Action::Mapped, at, span, text);
         }
     }
-    let subresources = kinds.iter().any(|kind| {
-        let resource = kind.resource.as_ref();
-        resource.is_some_and(|resource| !resource.subresource.is_empty()) || kind.has(Operation::Connect)
-    });
     let own = kinds.iter().any(|kind| {
         kind.resource
             .as_ref()
             .is_some_and(|resource| !resource.subresource.is_empty())
     });
-    if subresources && own {
+    if own {
         let fields = [
             ("object", "kind"),
             ("request", "kind"),

@@ -1,4 +1,4 @@
-//! Kyverno's functions that read and write encodings: base64, JSON, YAML, checksums, certificates, images, addresses.
+//! Kyverno's functions that read and write encodings: base64, JSON, YAML, checksums, images, addresses.
 //!
 //! Upstream counterpart: Kyverno `pkg/engine/jmespath/functions.go`.
 
@@ -121,9 +121,4 @@ pub(super) fn random<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
         Ok(text) => call.answer(text),
         Err(error) => refused(error),
     }
-}
-
-pub(super) fn x509_decode<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
-    let _ = call.text(0)?;
-    refused("failed to decode PEM block")
 }

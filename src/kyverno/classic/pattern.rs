@@ -3,16 +3,16 @@
 //! Upstream counterpart: `pkg/engine/validate/validate.go`, `pkg/engine/anchor/{anchormap,handlers}.go`. Variables and
 //! references are substituted before. A tree that nests deeper than [`DEPTH`] is an error of the rule.
 
-mod anchor;
 mod metadata;
+mod mismatch;
 pub(super) mod scalar;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anchor::Mismatch;
-pub use anchor::{Anchor, Kind};
+use mismatch::Mismatch;
 use thiserror::Error;
 
+pub use crate::policy::{Anchor, AnchorKind as Kind};
 use crate::value::Data;
 
 /// The deepest nesting that is compared.

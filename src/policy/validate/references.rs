@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use super::variables::walk;
 use crate::{
+    policy::Anchor,
     regex::Regex,
     text::path::join,
     yaml::{Kind, Node},
@@ -100,10 +101,5 @@ fn find(node: Node<'_>, path: &str, target: &str) -> Option<Found> {
 
 /// `key` for `(key)`, `=(key)`, `X(key)` and the like.
 fn without_anchor(key: &str) -> &str {
-    let inner = key.strip_prefix(['+', '<', '=', 'X', '^']).unwrap_or(key);
-    inner
-        .strip_prefix('(')
-        .and_then(|inner| inner.strip_suffix(')'))
-        .filter(|inner| !inner.is_empty())
-        .unwrap_or(key)
+    Anchor::parse(key).map_or(key, |anchor| anchor.key)
 }

@@ -2,13 +2,14 @@
 //!
 //! Upstream counterpart: SDK `libs/x509`.
 
-use super::{certificate, native, pem};
+use super::{certificate, native};
 use crate::cel::{
     context::Context,
     decl::{Library, global},
     types::Type,
     val::{NO_SUCH_OVERLOAD, Val},
 };
+use crate::text::x509::pem;
 
 pub(super) fn declare(library: &mut Library) {
     library.add(

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::anchor::Anchor;
+use super::Anchor;
 use crate::{text::wildcard, value::Data};
 
 type Entries = BTreeMap<Arc<str>, Data>;

@@ -1,0 +1,337 @@
+//! `kyvtest convert`: the ValidatingAdmissionPolicies that Kyverno would generate, or why it would not.
+
+mod show;
+
+use std::{io::Write as _, path::PathBuf, sync::Arc};
+
+use clap::ValueEnum;
+
+use super::{Exit, Failure, input, output::Output};
+use crate::{
+    cel::time::Timestamp,
+    convert::{Conversion, Exceptions, Options, Outcome, Refusal, Source, convert},
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    kube::Discovery,
+    kyverno::webhook,
+    policy::{self, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
+    value::{Builder, Document, Value},
+    yaml::{self, Limits, Mode, emit::Emitter},
+};
+
+/// Convert policies to ValidatingAdmissionPolicies
+///
+/// Prints what Kyverno 1.19 would generate from ClusterPolicies and ValidatingPolicies, as YAML for `kubectl apply`. A policy
+/// that Kyverno would not convert is refused with Kyverno's own words and a code of ours. Owner references are left out of
+/// the YAML: they need the `uid` of the policy in the cluster.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Files with policies; `-` is standard input
+    #[arg(value_name = "POLICY", required = true)]
+    policies: Vec<PathBuf>,
+
+    /// Files with PolicyExceptions
+    #[arg(long, value_name = "FILE")]
+    exception: Vec<PathBuf>,
+
+    /// Convert policies that do not ask for it, too
+    #[arg(long)]
+    force: bool,
+
+    /// Say what became of each part of a policy instead
+    #[arg(long)]
+    explain: bool,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    /// Print the webhooks that Kyverno registers for these policies instead
+    ///
+    /// A policy from which a ValidatingAdmissionPolicy is generated has none. The selectors of Kyverno's own configuration are
+    /// not among them.
+    #[arg(long, conflicts_with = "explain")]
+    webhooks: bool,
+
+    /// CustomResourceDefinitions that the cluster has
+    #[arg(long, value_name = "FILE")]
+    crds: Vec<PathBuf>,
+
+    /// What the cluster serves, instead of the table of Kubernetes 1.36
+    #[arg(long, value_name = "FILE")]
+    discovery: Option<PathBuf>,
+
+    /// The time at which exceptions may have expired, in RFC 3339
+    #[arg(long, value_name = "TIME")]
+    now: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Yaml,
+    Json,
+}
+
+/// A policy of the command line and what came of it.
+struct Row {
+    head: Head,
+    conversion: Conversion,
+}
+
+/// Which policy it is.
+struct Head {
+    api_version: String,
+    kind: String,
+    namespace: Option<String>,
+    name: String,
+    origin: Origin,
+}
+
+/// A policy that could be read.
+enum Readable {
+    Classic(Arc<Policy>),
+    Validating(Arc<ValidatingPolicy>),
+}
+
+impl Args {
+    pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let discovery = input::cluster(self.discovery.as_deref(), &self.crds)?;
+        let options = Options {
+            force: self.force,
+            now: self.now.as_deref().map(input::time).transpose()?,
+        };
+        let mut sources = Sources::new();
+        let loaded = self.load(&mut sources)?;
+        let mut exit = Exit::Success;
+        for diagnostic in &loaded.diagnostics {
+            output.diagnostic(diagnostic, &sources);
+            if diagnostic.severity == Severity::Error {
+                exit = Exit::Input;
+            }
+        }
+        if self.webhooks {
+            self.print_webhooks(&loaded, &discovery, options.now, output)?;
+            return Ok(exit);
+        }
+        let rows = rows(&loaded, &discovery, options);
+        if rows.is_empty() && exit == Exit::Success {
+            let help = "ClusterPolicies and ValidatingPolicies can be converted";
+            let diagnostic = Diagnostic::new(Code::NothingToConvert, "there is no policy to convert").with_help(help);
+            return Err(diagnostic.into());
+        }
+        if rows
+            .iter()
+            .any(|row| matches!(row.conversion.outcome, Outcome::Refused(_)))
+        {
+            exit = exit.combine(Exit::Mismatch);
+        }
+        match (self.format, self.explain) {
+            (Format::Json, _) => {
+                let list: Vec<serde_json::Value> = rows.iter().map(|row| show::json(row, &sources)).collect();
+                let text = format!("{:#}\n", serde_json::Value::Array(list));
+                output.artefact().write_all(text.as_bytes())?;
+            }
+            (Format::Yaml, true) => {
+                for (i, row) in rows.iter().enumerate() {
+                    let gap = if i > 0 { "\n" } else { "" };
+                    output.styled(&format!("{gap}{}", show::explanation(row, &sources)))?;
+                }
+            }
+            (Format::Yaml, false) => print_yaml(&rows, &sources, output)?,
+        }
+        Ok(exit)
+    }
+
+    fn load(&self, sources: &mut Sources) -> Result<Loaded, Failure> {
+        let mut loaded = Loaded::default();
+        let files = self.policies.iter().map(|path| (path, Purpose::Policies));
+        let exceptions = self.exception.iter().map(|path| (path, Purpose::Exceptions));
+        for (path, purpose) in files.chain(exceptions) {
+            let file = input::read(path, sources)?;
+            let text = sources.text(file).cloned().unwrap_or_default();
+            let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
+            policy::load(stream, file, purpose, &mut loaded);
+        }
+        Ok(loaded)
+    }
+
+    fn print_webhooks(
+        &self,
+        loaded: &Loaded,
+        discovery: &Discovery,
+        now: Option<Timestamp>,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let options = Options { force: self.force, now };
+        let is_native = |policy: Source<'_>| {
+            matches!(
+                convert(policy, exceptions(loaded), discovery, options).outcome,
+                Outcome::Generated(_)
+            )
+        };
+        let policies: Vec<&Policy> = loaded
+            .policies
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(|policy| !is_native(Source::Policy(policy)))
+            .collect();
+        let validating: Vec<&ValidatingPolicy> = loaded
+            .validating_policies
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(|policy| !is_native(Source::ValidatingPolicy(policy)))
+            .collect();
+        let configuration = webhook::configuration(&policies, &validating, discovery);
+        let text = match self.format {
+            Format::Yaml => configuration.root().to_yaml(),
+            Format::Json => format!("{:#}\n", configuration.root().to_serde()),
+        };
+        output.artefact().write_all(text.as_bytes())?;
+        Ok(())
+    }
+}
+
+fn exceptions(loaded: &Loaded) -> Exceptions<'_> {
+    Exceptions {
+        classic: &loaded.exceptions,
+        cel: &loaded.cel_exceptions,
+    }
+}
+
+/// Every policy in the order of the files, also those that cannot be read.
+fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let classic = loaded.policies.iter().cloned().map(Readable::Classic);
+    let validating = loaded.validating_policies.iter().cloned().map(Readable::Validating);
+    for policy in classic.chain(validating) {
+        let (metadata, api_version, kind, origin, source) = match &policy {
+            Readable::Classic(policy) => {
+                let source = Source::Policy(policy);
+                (
+                    &policy.metadata,
+                    &policy.api_version,
+                    policy.kind.name(),
+                    policy.origin,
+                    source,
+                )
+            }
+            Readable::Validating(policy) => {
+                let source = Source::ValidatingPolicy(policy);
+                (
+                    &policy.metadata,
+                    &policy.api_version,
+                    policy.kind(),
+                    policy.origin,
+                    source,
+                )
+            }
+        };
+        rows.push(Row {
+            head: Head {
+                api_version: api_version.clone(),
+                kind: kind.to_owned(),
+                namespace: metadata.namespace.as_ref().map(|text| text.value.clone()),
+                name: metadata.name.value.clone(),
+                origin,
+            },
+            conversion: convert(source, exceptions(loaded), discovery, options),
+        });
+    }
+    let refused = |api_version: &str, kind: &str, namespace: &str, name: &str, origin, refusal: Refusal| Row {
+        head: Head {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+            name: name.to_owned(),
+            origin,
+        },
+        conversion: Conversion {
+            report: vec![refusal.item()],
+            outcome: Outcome::Refused(refusal),
+        },
+    };
+    for policy in &loaded.unsupported {
+        let refusal = Refusal::unsupported(policy.origin.span);
+        rows.push(refused(
+            &policy.api_version,
+            &policy.kind,
+            &policy.namespace,
+            &policy.name,
+            policy.origin,
+            refusal,
+        ));
+    }
+    for dropped in &loaded.dropped {
+        let is_policy = dropped.kind.ends_with("Policy") && !dropped.kind.ends_with("AdmissionPolicy");
+        if is_policy {
+            rows.push(refused(
+                "",
+                &dropped.kind,
+                "",
+                &dropped.name,
+                dropped.origin,
+                Refusal::invalid(),
+            ));
+        }
+    }
+    rows.sort_by_key(|row| {
+        (
+            row.head.origin.file,
+            row.head.origin.document,
+            row.head.origin.span.start,
+        )
+    });
+    rows
+}
+
+/// The objects on standard output, refusals and a word on what differs on standard error.
+fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<(), Failure> {
+    let mut emitter = Emitter::new();
+    for row in rows {
+        if let Outcome::Generated(generated) = &row.conversion.outcome {
+            let bindings = generated.bindings.iter().map(|binding| &binding.document);
+            for document in std::iter::once(&generated.vap.document).chain(bindings) {
+                emitter.document();
+                without_owners(document).root().emit(&mut emitter);
+            }
+        }
+    }
+    output.artefact().write_all(emitter.finish().as_bytes())?;
+    for row in rows {
+        match &row.conversion.outcome {
+            Outcome::Refused(refusal) => {
+                if let Some(diagnostic) = show::refusal(&row.head, refusal) {
+                    output.diagnostic(&diagnostic, sources);
+                }
+            }
+            Outcome::Generated(_) => {
+                if let Some(diagnostic) = show::summary(row) {
+                    output.diagnostic(&diagnostic, sources);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The object without its owner, whose `uid` only a cluster knows.
+fn without_owners(document: &Document) -> Document {
+    let mut builder = Builder::new();
+    builder.begin_map();
+    for (key, value) in document.root().as_map().into_iter().flat_map(|map| map.iter()) {
+        builder.key(key.text());
+        match value {
+            Value::Map(metadata) if key.text() == "metadata" => {
+                builder.begin_map();
+                for (key, value) in metadata.iter().filter(|(key, _)| key.text() != "ownerReferences") {
+                    builder.key(key.text());
+                    builder.value(value);
+                }
+                builder.end();
+            }
+            _ => builder.value(value),
+        }
+    }
+    builder.end();
+    builder.finish()
+}
