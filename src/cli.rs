@@ -8,6 +8,8 @@ mod color;
 mod completions;
 mod convert;
 mod crash;
+mod diff;
+mod eval;
 mod exit;
 mod explain;
 pub mod input;
@@ -15,6 +17,7 @@ mod man;
 mod output;
 mod report_file;
 mod run;
+mod schema;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -60,8 +63,11 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Convert(convert::Args),
+    Diff(diff::Args),
+    Eval(eval::Args),
     Cel(cel::Args),
     Explain(explain::Args),
+    Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -71,8 +77,11 @@ impl Command {
         match self {
             Self::Run(args) => args.run(output),
             Self::Convert(args) => args.run(output),
+            Self::Diff(args) => args.run(output),
+            Self::Eval(args) => args.run(output),
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
+            Self::Schema(args) => args.run(output),
             Self::Completions(args) => args.run(output),
             Self::Man(args) => args.run(output),
         }

@@ -1,5 +1,6 @@
 //! What Kyverno 1.19 decides.
 
+pub mod admission;
 pub mod autogen;
 pub mod cel_rule;
 pub mod classic;

@@ -45,6 +45,7 @@ pub use parts::{
     Validation, ValidationAction, Variable,
 };
 pub use validate::{
-    AdmissionChecked, Checked, FieldError, validate, validate_admission, validate_exception, validate_in_cluster,
+    AdmissionChecked, Checked, FieldError, admission_diagnostics, validate, validate_admission, validate_exception,
+    validate_in_cluster,
 };
 pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};

@@ -13,6 +13,7 @@
 
 mod answer;
 mod audit;
+mod check;
 mod convert;
 mod decide;
 mod input;
@@ -22,6 +23,7 @@ mod params;
 mod policy;
 mod warning;
 
-pub use answer::{Answer, Details, PolicyVerdict};
+pub use answer::{Answer, Details, INVALID, PolicyVerdict, admitted_code};
+pub use check::check;
 pub use decide::decide;
 pub use policy::{Binding, CompiledPolicy};

@@ -169,6 +169,51 @@ pub struct Verdict {
     pub trace: Trace,
 }
 
+impl Status {
+    /// How much a status says about a policy as a whole, of which each rule has one: errors most.
+    pub const fn strength(self) -> u8 {
+        match self {
+            Self::Error => 6,
+            Self::Fail => 5,
+            Self::Warn => 4,
+            Self::Pass => 3,
+            Self::Skip => 2,
+            Self::NoMatch => 1,
+            Self::Unsupported => 0,
+        }
+    }
+}
+
+impl Verdict {
+    /// Several verdicts as one: the strongest effect and the strongest status, the texts of those that have both, and how the
+    /// first of them came about. Without any, nothing matched.
+    pub fn strongest(verdicts: Vec<Self>) -> Self {
+        let effect = verdicts.iter().map(|verdict| verdict.effect).max();
+        let effect = effect.unwrap_or(Effect::Admit);
+        let with_effect = || verdicts.iter().filter(|verdict| verdict.effect == effect);
+        let status = with_effect()
+            .map(|verdict| verdict.status)
+            .max_by_key(|status| status.strength());
+        let status = status.unwrap_or(Status::NoMatch);
+        let mut texts: Vec<&str> = Vec::new();
+        for verdict in with_effect().filter(|verdict| verdict.status == status) {
+            if !verdict.message.is_empty() && !texts.contains(&verdict.message.as_str()) {
+                texts.push(&verdict.message);
+            }
+        }
+        let first = with_effect().find(|verdict| verdict.status == status);
+        Self {
+            status,
+            effect,
+            message: texts.join("; "),
+            trace: Trace {
+                part: first.map_or(Part::Match, |verdict| verdict.trace.part),
+                erred: verdicts.iter().any(|verdict| verdict.trace.erred),
+            },
+        }
+    }
+}
+
 /// How the answers of the two engines to one request differ, in the order in which the classes are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DivergenceClass {

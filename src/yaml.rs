@@ -29,7 +29,7 @@ mod tree;
 
 use std::sync::{Arc, OnceLock};
 
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, NOT_UTF8};
 pub use go_string::{go_key, go_value};
 pub use graft::{Edited, Graft};
 pub use position::{LineIndex, Position, Span};
@@ -204,11 +204,7 @@ fn to_text(bytes: &[u8]) -> (String, Vec<u32>) {
 fn document(source: &Arc<str>, span: Span, invalid: &[u32], mode: Mode, limits: &Limits) -> Result<Tree, Error> {
     let next = invalid.partition_point(|at| *at < span.start);
     if let Some(&at) = invalid.get(next).filter(|at| **at < span.end) {
-        return Err(Error::new(
-            ErrorKind::Encoding,
-            Span::new(at, at + 1),
-            "this is not UTF-8",
-        ));
+        return Err(Error::new(ErrorKind::Encoding, Span::new(at, at + 1), NOT_UTF8));
     }
     if let Some(at) = chars::forbidden(&source[span.start as usize..span.end as usize]) {
         let at = span.start as usize + at;

@@ -1,6 +1,6 @@
 //! The bodies of the fuzz targets under a seeded mutation loop, for a stable compiler.
 //!
-//! `cargo test --release --test fuzz -- --ignored --nocapture`. `KYVTEST_FUZZ_SECONDS` (default 5) bounds each target,
+//! `cargo test --release --test fuzz -- --ignored --nocapture`; one test runs a fixed number of inputs and is never ignored. `KYVTEST_FUZZ_SECONDS` (default 5) bounds each target,
 //! `KYVTEST_FUZZ_SEED` (default 1) chooses the sequence. A target is one module with `run(&[u8])` in `fuzz/src/`, and one
 //! test here with its seeds and dictionary.
 
@@ -18,6 +18,8 @@ mod cel_eval;
 mod cel_parse;
 #[path = "../fuzz/src/regex.rs"]
 mod regex;
+#[path = "../fuzz/src/run.rs"]
+mod run;
 #[path = "../fuzz/src/yaml.rs"]
 mod yaml;
 
@@ -159,6 +161,159 @@ fn fuzz_regex() {
         longest: 512,
     }
     .run(regex::run);
+}
+
+#[test]
+#[ignore = "runs for as long as KYVTEST_FUZZ_SECONDS says"]
+fn fuzz_run() {
+    suites_and_policies().run(run::run);
+}
+
+/// A few seconds of the target `run`, the same in every build.
+#[test]
+fn run_survives_mutations() {
+    suites_and_policies().some(1500, run::run);
+}
+
+/// The project's suites and the bad ones of the fixtures, each in one text.
+fn suites_and_policies() -> Target {
+    let mut seeds = Vec::new();
+    for below in ["suites", "fixtures/suite/bad", "fixtures/bad-input"] {
+        let mut folders: Vec<PathBuf> = std::fs::read_dir(root(below))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .collect();
+        folders.sort();
+        for folder in folders {
+            let parts = run::FILES.map(|(name, _)| std::fs::read(folder.join(name)).unwrap_or_default());
+            seeds.push(parts.join(&0));
+        }
+    }
+    let words = [
+        "\0",
+        "\n",
+        "  ",
+        "- ",
+        ": ",
+        "{}",
+        "[]",
+        "''",
+        "null",
+        "true",
+        "-1",
+        "1e99",
+        "*",
+        "?",
+        "/",
+        "//",
+        "..",
+        "---\n",
+        "&a ",
+        "*a",
+        "<<: *a",
+        "!!binary ",
+        "kind: List\nitems:\n",
+        "kind: ",
+        "apiVersion: ",
+        "metadata: ",
+        "name: ",
+        "namespace: ",
+        "labels: ",
+        "annotations: ",
+        "spec: ",
+        "rules: ",
+        "match: ",
+        "exclude: ",
+        "any: ",
+        "all: ",
+        "resources: ",
+        "kinds: ",
+        "names: ",
+        "namespaces: ",
+        "selector: ",
+        "matchLabels: ",
+        "matchExpressions: ",
+        "operator: DoesNotExist",
+        "operations: ",
+        "subjects: ",
+        "roles: ",
+        "clusterRoles: ",
+        "celPreconditions: ",
+        "validate: ",
+        "cel: ",
+        "expressions: ",
+        "expression: ",
+        "message: ",
+        "messageExpression: ",
+        "variables: ",
+        "params",
+        "paramKind: ",
+        "paramRef: ",
+        "auditAnnotations: ",
+        "valueExpression: ",
+        "failureAction: Enforce",
+        "failureActionOverrides: ",
+        "applyRules: One",
+        "validations: ",
+        "matchConstraints: ",
+        "resourceRules: ",
+        "matchConditions: ",
+        "evaluation: {mode: JSON}",
+        "autogen: ",
+        "object",
+        "oldObject",
+        "request.userInfo",
+        "namespaceObject",
+        "object.spec.containers",
+        "resource.List('v1', 'configmaps', 'default')",
+        "Pod",
+        "v1/Pod",
+        "*/*",
+        "Deployment/scale",
+        "ClusterPolicy",
+        "Policy",
+        "ValidatingPolicy",
+        "NamespacedValidatingPolicy",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "PolicyException",
+        "kyverno.io/v1",
+        "policies.kyverno.io/v1",
+        "results: ",
+        "policies: ",
+        "policy: ",
+        "rule: ",
+        "result: skip",
+        "operation: UPDATE",
+        "resourceSpecs: ",
+        "globalValues: ",
+        "request.operation: DELETE",
+        "subresources: ",
+        "rows: ",
+        "cases: ",
+        "effect: deny",
+        "matches: false",
+        "oldObject: ",
+        "validate: {pattern: {spec: '?*'}}",
+        "validate: {deny: {}}",
+        "preconditions: ",
+        "context: ",
+        "foreach: ",
+        "{{ request.object }}",
+        "podSecurity: {level: baseline, version: latest}",
+        "é",
+        "\u{feff}",
+        "\u{85}",
+    ];
+    Target {
+        name: "run",
+        seeds,
+        words: bytes(&words),
+        longest: 1 << 15,
+    }
 }
 
 /// Expressions: those of the parser's fixture, and one of each library.
@@ -305,6 +460,19 @@ impl Target {
             self.name,
             String::from_utf8_lossy(&slow_input)
         );
+    }
+
+    /// Runs so many mutated seeds, after the seeds themselves.
+    fn some(&self, count: usize, body: impl Fn(&[u8])) {
+        let mut random = Random(0x9E37_79B9_7F4A_7C15);
+        for number in 0..self.seeds.len() + count {
+            let input = match self.seeds.get(number) {
+                Some(seed) => seed.clone(),
+                None => self.input(&mut random),
+            };
+            let held = catch_unwind(AssertUnwindSafe(|| body(&input))).is_ok();
+            assert!(held, "{} fails on {:?}", self.name, String::from_utf8_lossy(&input));
+        }
     }
 
     fn input(&self, random: &mut Random) -> Vec<u8> {

@@ -107,6 +107,63 @@ fn a_refused_policy_fails_its_rows() {
     assert_eq!(report["suites"][0]["cases"][0]["reason"], "Invalid Policy");
 }
 
+#[test]
+fn values_edit_the_objects_of_requests() {
+    for lens in [&["fixtures/run/edited"][..], &["fixtures/run/edited", "--compat"]] {
+        let (code, report) = json(lens);
+        assert_eq!(code, 0, "{report:#}");
+        assert_eq!(outcomes(&report).len(), 2);
+    }
+}
+
+#[test]
+fn kyvernos_configuration_is_honoured() {
+    let run = |config: &str| {
+        let (code, report) = json(&["fixtures/run/config", "--kyverno-config", config]);
+        (code, outcomes(&report).join(" "))
+    };
+    assert_eq!(run("bare"), (0, "pass pass".to_owned()));
+    assert_eq!(run("chart"), (1, "unmatched pass".to_owned()));
+    assert_eq!(
+        run("fixtures/run/config/config-map.yaml"),
+        (1, "pass unmatched".to_owned())
+    );
+    assert_eq!(
+        run("fixtures/run/config/robots.yaml"),
+        (1, "unmatched unmatched".to_owned())
+    );
+    for wrong in ["fixtures/run/config/user.yaml", "fixtures/absent.yaml"] {
+        let output = kyvtest(&["run", "fixtures/run/config", "--kyverno-config", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{}", shown(&output));
+    }
+}
+
+#[test]
+fn conditions_of_webhooks_that_fail() {
+    let (code, report) = json(&["fixtures/run/conditions"]);
+    assert_eq!(code, 0, "{report:#}");
+}
+
+#[test]
+fn exit_codes_without_tests_and_for_reports() {
+    let code = |args: &[&str]| kyvtest(&[&["run"], args].concat()).status.code();
+    let empty = "fixtures/run/no-rows";
+    let nothing = "fixtures/input";
+    assert_eq!(code(&[empty]), Some(4));
+    assert_eq!(code(&[nothing]), Some(4));
+    assert_eq!(code(&[nothing, "--no-tests", "warn"]), Some(0));
+    assert_eq!(code(&[nothing, "--no-tests", "pass"]), Some(0));
+    assert_eq!(code(&[nothing, "--compat"]), Some(0));
+    assert_eq!(code(&[nothing, "--compat", "--require-tests"]), Some(1));
+    assert_eq!(code(&[empty, "--compat", "--require-tests"]), Some(0));
+    assert_eq!(code(&["fixtures/run/unmet", "--exit-zero"]), Some(0));
+    assert_eq!(code(&["fixtures/run/broken", "--exit-zero"]), Some(2));
+    assert_eq!(code(&["fixtures/run/broken", "fixtures/run/unmet"]), Some(2));
+    assert_eq!(code(&["fixtures/run/broken", "--compat"]), Some(1));
+    assert_eq!(code(&[]), Some(2));
+    assert_eq!(code(&["--compat"]), Some(1));
+}
+
 /// Everything that consumers of JUnit reports rely on.
 fn check_junit(text: &str) -> (usize, usize, usize, usize) {
     assert!(text.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>"));
@@ -206,6 +263,170 @@ fn a_report_that_is_wrong_is_noticed() {
         let result = std::panic::catch_unwind(|| check_junit(&broken));
         assert!(result.is_err(), "{wrong} is not noticed");
     }
+}
+
+/// What a document has against a schema: the keywords that our schemas use.
+fn against(schema: &Value, root: &Value, value: &Value, at: &str, problems: &mut Vec<String>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let target = name.strip_prefix("#/$defs/").map(|name| &root["$defs"][name]);
+        let target = target
+            .filter(|target| target.is_object())
+            .expect("the reference leads somewhere");
+        against(target, root, value, at, problems);
+    }
+    let mut say = |text: String| problems.push(format!("{at}: {text}"));
+    let is = |word: &str| match word {
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        _ => panic!("{word}: unknown type"),
+    };
+    let types: Vec<&str> = match &schema["type"] {
+        Value::Array(words) => words.iter().filter_map(Value::as_str).collect(),
+        word => word.as_str().into_iter().collect(),
+    };
+    if !types.is_empty() && !types.iter().any(|word| is(word)) {
+        say(format!("{value} is no {types:?}"));
+    }
+    if schema["enum"].as_array().is_some_and(|words| !words.contains(value)) {
+        say(format!("{value} is none of {}", schema["enum"]));
+    }
+    if schema.get("const").is_some_and(|wanted| wanted != value) {
+        say(format!("{value} is not {}", schema["const"]));
+    }
+    if schema["minimum"]
+        .as_i64()
+        .is_some_and(|least| value.as_i64().is_some_and(|number| number < least))
+    {
+        say(format!("{value} is too small"));
+    }
+    for key in schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
+        if value.get(key).is_none() {
+            say(format!("no {key}"));
+        }
+    }
+    if let Some(choices) = schema["anyOf"].as_array() {
+        let fits = choices.iter().any(|choice| {
+            let mut problems = Vec::new();
+            against(choice, root, value, at, &mut problems);
+            problems.is_empty()
+        });
+        if !fits {
+            say("none of the choices fits".to_owned());
+        }
+    }
+    for (key, item) in value.as_object().into_iter().flatten() {
+        let at = format!("{at}/{key}");
+        match (schema["properties"].get(key), &schema["additionalProperties"]) {
+            (Some(schema), _) => against(schema, root, item, &at, problems),
+            (None, Value::Bool(false)) => problems.push(format!("{at}: unknown")),
+            (None, schema) if schema.is_object() => against(schema, root, item, &at, problems),
+            (None, _) => {}
+        }
+    }
+    for (i, item) in value.as_array().into_iter().flatten().enumerate() {
+        if schema["items"].is_object() {
+            against(&schema["items"], root, item, &format!("{at}/{i}"), problems);
+        }
+    }
+}
+
+fn schema(of: &str) -> Value {
+    let output = kyvtest(&["schema", of]);
+    assert_eq!(output.status.code(), Some(0));
+    let schema: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    schema
+}
+
+fn problems(schema: &Value, value: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
+    against(schema, schema, value, "", &mut problems);
+    problems
+}
+
+/// The documents of all files of a name below a folder.
+fn documents(folder: &str, name: &str) -> Vec<(PathBuf, Value)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let files = walk(&folder)
+        .into_iter()
+        .filter(|path| path.file_name().is_some_and(|found| found == name));
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("a file");
+        let stream = kyvtest::yaml::read(text, kyvtest::yaml::Mode::Strict, &kyvtest::yaml::Limits::default());
+        let trees: Vec<Value> = stream
+            .documents()
+            .iter()
+            .filter_map(|document| document.tree().ok())
+            .map(|tree| kyvtest::value::Document::from(tree.root()).root().to_serde())
+            .collect();
+        trees.into_iter().map(move |tree| (path.clone(), tree))
+    };
+    files.flat_map(read).collect()
+}
+
+fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("a folder")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    entries.sort();
+    entries
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] })
+        .collect()
+}
+
+#[test]
+fn our_suites_have_the_form_of_the_schemas() {
+    let (suite, sidecar) = (schema("suite"), schema("sidecar"));
+    let mut seen = 0;
+    for (kind, name) in [(&suite, "kyverno-test.yaml"), (&sidecar, "kyvtest.yaml")] {
+        for folder in ["suites", "fixtures/run", "fixtures/suite/good"] {
+            for (path, document) in documents(folder, name) {
+                // What Kyverno reads whatever its case, a schema cannot.
+                if path.ends_with("spellings/kyverno-test.yaml") {
+                    continue;
+                }
+                assert_eq!(problems(kind, &document), Vec::<String>::new(), "{}", path.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 15, "{seen}");
+    let wrong =
+        serde_json::json!({"apiVersion": "x", "kind": "Test", "results": [{"policy": "p", "result": "no"}], "more": 1});
+    assert_eq!(problems(&suite, &wrong).len(), 2, "{:?}", problems(&suite, &wrong));
+    let wrong =
+        serde_json::json!({"apiVersion": "kyvtest.dev/v1", "kind": "Sidecar", "rows": [{"row": -1}], "cases": [{}]});
+    assert_eq!(problems(&sidecar, &wrong).len(), 5, "{:?}", problems(&sidecar, &wrong));
+}
+
+#[test]
+fn our_reports_have_the_form_of_the_schema() {
+    let schema = schema("report");
+    for args in [
+        &[
+            "suites",
+            "fixtures/run",
+            "fixtures/suite",
+            "fixtures/absent",
+            "--all-responses",
+        ][..],
+        &["suites", "fixtures/run", "--compat", "--all-responses"],
+    ] {
+        let (_, report) = json(args);
+        assert_eq!(problems(&schema, &report), Vec::<String>::new());
+    }
+    assert!(!problems(&schema, &serde_json::json!({"version": 2})).is_empty());
 }
 
 fn scratch(name: &str) -> PathBuf {

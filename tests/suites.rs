@@ -10,13 +10,16 @@ use std::{
 
 use kyvtest::{
     kyverno::autogen,
-    policy::{self, MatchResources},
+    policy::{self, FailureAction, MatchResources, ValidationAction},
     run::{Settings, SuiteRun, run},
     suite::{self, BuiltInScopes, Disk, Expected, Options, Suite, Upstream},
 };
 
 /// The name of suites that `kyverno test` must not meet.
 const NOT_FOR_KYVERNO: &str = "kyvtest-suite.yaml";
+
+/// Suites whose sidecars say what every policy does to a request.
+const ABOUT_ACTIONS: [&str; 3] = ["failure-actions", "native-overrides", "validation-actions"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("suites")
@@ -215,6 +218,42 @@ impl Mutation {
         }
     }
 
+    /// Turns every action around: the rows of these suites stay as they are, their sidecars must notice.
+    fn actions(&mut self) {
+        for i in 0..self.suite.policies.policies.len() {
+            let whole = self.suite.policies.policies[i].clone();
+            let name = whole.metadata.name.value.clone();
+            for (r, rule) in whole.spec.rules.iter().enumerate() {
+                let mut changed = (*whole).clone();
+                let validate = changed.spec.rules[r].validate.as_mut().expect("it validates");
+                if validate.failure_action_overrides.take().is_none() {
+                    let action = validate.failure_action.as_mut().expect("it has an action");
+                    action.value = match action.value {
+                        FailureAction::Enforce => FailureAction::Audit,
+                        FailureAction::Audit => FailureAction::Enforce,
+                    };
+                }
+                self.suite.policies.policies[i] = Arc::new(changed);
+                self.expect_red(format!("the actions of {} of {name}", rule.name.value));
+            }
+            self.suite.policies.policies[i] = whole;
+        }
+        for i in 0..self.suite.policies.validating_policies.len() {
+            let whole = self.suite.policies.validating_policies[i].clone();
+            let mut changed = (*whole).clone();
+            for action in changed.spec.validation_actions.iter_mut().flatten() {
+                action.value = match action.value {
+                    ValidationAction::Deny => ValidationAction::Warn,
+                    ValidationAction::Warn => ValidationAction::Audit,
+                    ValidationAction::Audit => ValidationAction::Deny,
+                };
+            }
+            self.suite.policies.validating_policies[i] = Arc::new(changed);
+            self.expect_red(format!("the actions of {}", whole.metadata.name.value));
+            self.suite.policies.validating_policies[i] = whole;
+        }
+    }
+
     fn validating_policies(&mut self) {
         for i in 0..self.suite.policies.validating_policies.len() {
             let whole = self.suite.policies.validating_policies.remove(i);
@@ -241,6 +280,37 @@ impl Mutation {
                 }
             }
             self.suite.policies.validating_policies[i] = whole;
+        }
+    }
+
+    fn native_policies(&mut self) {
+        for i in 0..self.suite.policies.vaps.len() {
+            let whole = self.suite.policies.vaps.remove(i);
+            let name = whole.metadata.name.value.clone();
+            self.expect_red(format!("policy {name}"));
+            self.suite.policies.vaps.insert(i, whole.clone());
+            let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::ValidatingAdmissionPolicy)| {
+                let mut changed = (*whole).clone();
+                change(&mut changed);
+                this.suite.policies.vaps[i] = Arc::new(changed);
+                this.expect_red(format!("{what} of {name}"));
+            };
+            for c in 0..whole.match_conditions.len() {
+                without(self, format!("match condition {c}"), &|policy| {
+                    policy.match_conditions.remove(c);
+                });
+            }
+            for v in 0..whole.validations.len() {
+                without(self, format!("validation {v}"), &|policy| {
+                    policy.validations.remove(v);
+                });
+            }
+            self.suite.policies.vaps[i] = whole;
+        }
+        for i in 0..self.suite.policies.bindings.len() {
+            let whole = self.suite.policies.bindings.remove(i);
+            self.expect_red(format!("binding {}", whole.metadata.name.value));
+            self.suite.policies.bindings.insert(i, whole);
         }
     }
 
@@ -289,7 +359,11 @@ fn nothing_is_idle() {
         };
         mutation.policies();
         mutation.validating_policies();
+        mutation.native_policies();
         mutation.exceptions();
+        if ABOUT_ACTIONS.contains(&mutation.suite.name()) {
+            mutation.actions();
+        }
         assert_green(&mutation.suite, false);
         tried += mutation.tried;
         idle.append(&mut mutation.idle);

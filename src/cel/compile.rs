@@ -34,6 +34,14 @@ impl CompileError {
         }
     }
 
+    /// The problems with their places; `None` where a constant part fails.
+    pub fn issues(&self) -> Option<&Issues> {
+        match self {
+            CompileError::Parse(issues) | CompileError::Check(issues) => Some(issues),
+            CompileError::Program(_) => None,
+        }
+    }
+
     /// The text as the API server's compiler puts it.
     pub fn detail(&self) -> String {
         match self {

@@ -147,6 +147,11 @@ codes! {
     UpstreamCrash = "KT511", Coverage, Error, "suite on which `kyverno test` crashes";
     UnsupportedRule = "KT520", Coverage, Warning, "rule that is not decided";
     UnsupportedKind = "KT521", Coverage, Warning, "policy of a kind that is not decided";
+    NothingInFile = "KT550", Coverage, Warning, "file with nothing in it";
+    NativeRefused = "KT600", Native, Error, "native policy or binding that the API server refuses";
+    UnboundPolicy = "KT601", Native, Warning, "native policy without a binding";
+    DanglingBinding = "KT602", Native, Error, "binding without its policy";
+    UnknownParamKind = "KT603", Native, Error, "kind of parameters that nothing serves";
     NotConverted = "KT620", Native, Error, "policy that Kyverno does not convert";
     ConversionDrops = "KT621", Native, Warning, "part of a policy that conversion drops";
     ConversionWidens = "KT622", Native, Warning, "generated policy that judges more";

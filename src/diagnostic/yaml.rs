@@ -1,12 +1,13 @@
 //! The YAML reader's refusals as diagnostics.
 
 use super::{Code, Diagnostic, FileId, Span};
-use crate::yaml::{Error, ErrorKind};
+use crate::yaml::{Error, ErrorKind, NOT_UTF8};
 
 impl Diagnostic {
     /// What the YAML reader refused in a file.
     pub fn from_yaml(file: FileId, error: &Error) -> Self {
         let code = match error.kind() {
+            ErrorKind::Encoding if error.message() == NOT_UTF8 => Code::NotUtf8,
             ErrorKind::Encoding
             | ErrorKind::Separator
             | ErrorKind::Token
@@ -24,6 +25,9 @@ impl Diagnostic {
         if let Some((place, label)) = error.related() {
             diagnostic = diagnostic.with_label(span(place), label);
         }
-        diagnostic
+        match error.help() {
+            Some(help) => diagnostic.with_help(help),
+            None => diagnostic,
+        }
     }
 }

@@ -14,7 +14,9 @@ pub fn namespace_object(stored: Value<'_>) -> Document {
     builder.begin_map();
     let metadata = stored.get("metadata").and_then(Value::as_map);
     for (key, value) in metadata.iter().flat_map(|map| map.iter()) {
-        if !matches!(key.text(), "managedFields" | "ownerReferences" | "selfLink") {
+        let undeclared = matches!(key.text(), "managedFields" | "ownerReferences" | "selfLink");
+        // An empty map is left out when the object is stored.
+        if !undeclared && value.as_map().is_none_or(|map| !map.is_empty()) {
             builder.key(key.text());
             builder.value(value);
         }

@@ -43,6 +43,20 @@ pub struct Roles {
 }
 
 impl Binding {
+    /// A ClusterRoleBinding that gives a group a cluster role of the same name.
+    pub(super) fn of_group(role: &str, group: &str) -> Self {
+        Self {
+            name: role.to_owned(),
+            namespace: None,
+            role_kind: "ClusterRole".to_owned(),
+            role: role.to_owned(),
+            subjects: vec![Subject {
+                who: Who::Group(group.to_owned()),
+                shown: format!("Group {}", quote(group)),
+            }],
+        }
+    }
+
     /// Reads an object; `None` if it is no binding.
     pub fn from_value(object: Value<'_>) -> Option<Self> {
         let text = |value: Value<'_>, path: &[&str]| {

@@ -132,6 +132,21 @@ impl World {
         Self::default()
     }
 
+    /// A cluster that was just made: it has the bindings that every API server makes.
+    pub fn with_default_bindings() -> Self {
+        let bindings = [
+            ("cluster-admin", "system:masters"),
+            ("system:basic-user", "system:authenticated"),
+            ("system:discovery", "system:authenticated"),
+            ("system:public-info-viewer", "system:authenticated"),
+            ("system:public-info-viewer", "system:unauthenticated"),
+        ];
+        Self {
+            bindings: bindings.map(|(role, group)| Binding::of_group(role, group)).into(),
+            ..Self::default()
+        }
+    }
+
     /// Takes an object in. Namespaces and bindings are known as such from here on.
     pub fn add(&mut self, object: Document) {
         let object = normalise(object);

@@ -14,9 +14,10 @@ use crate::{
     cel::{
         admission::{Cause, Decision as Decided, Declarations, Inputs, Outcome, Parts, ValidationText, Validator},
         context::Scratch,
-        host::{Attributes, Decision, Host},
+        host::{Attributes, Authorizing, Decision, Host},
         profile::Profile,
     },
+    kube::Access,
     policy::{Cel, MatchCondition, Rule, Validate},
     value::Value,
     verdict::{Part, Status, Trace},
@@ -91,8 +92,14 @@ impl CompiledRule {
             params,
         };
         let attributes = input.resource_attributes();
-        let host = Review {
+        let rbac = |asked: &Attributes| authorize(asked, input);
+        let cluster = Authorizing {
             host,
+            authorize: &rbac,
+            user: &input.request.user.username,
+        };
+        let host = Review {
+            host: if input.lens.rbac { &cluster } else { host },
             resource: &attributes,
         };
         let decisions = match self.validator.validate(&inputs, &attributes, &host, &Scratch::new()) {
@@ -151,6 +158,26 @@ fn part(cause: Cause) -> Part {
         Cause::MatchCondition(index) => Part::Precondition(index),
         Cause::Validation(index) => Part::Validation(index),
         Cause::Budget => Part::Budget,
+    }
+}
+
+/// What the cluster's RBAC objects say of a user's name: Kyverno does not tell the API server the groups.
+fn authorize(asked: &Attributes, input: &Input<'_>) -> Decision {
+    let authorized = input.world.authorize(&Access {
+        user: &asked.user,
+        groups: &[],
+        verb: &asked.verb,
+        path: None,
+        group: &asked.group,
+        resource: &asked.resource,
+        subresource: &asked.subresource,
+        namespace: &asked.namespace,
+        name: &asked.name,
+    });
+    Decision {
+        allowed: authorized.allowed,
+        reason: authorized.reason,
+        error: None,
     }
 }
 

@@ -1,8 +1,15 @@
-//! The classic rules: patterns, conditions, pod security, and what they share.
+//! The classic rules: patterns, conditions, pod security, loops, and what they share.
 
 pub mod condition;
 pub mod context;
 pub mod images;
 pub mod pattern;
 pub mod pod_security;
+mod request;
+pub(super) mod rule;
+mod validation;
+mod validator;
+pub mod values;
 pub mod variables;
+
+pub(super) use request::request_context;

@@ -1,14 +1,15 @@
 //! ClusterPolicy and Policy: gates, rules in order, exceptions, actions.
 //!
 //! Upstream counterpart: `pkg/engine/engine.go`, `pkg/engine/validation.go`, `pkg/engine/internal/match.go` (1.19). Rules that
-//! are not `validate.cel`, and those with JMESPath `preconditions`, answer `unsupported` where they match.
+//! do not validate, and those about manifests or with assertion trees, answer `unsupported` where they match.
 
 use std::sync::{Arc, OnceLock};
 
 use super::{
     autogen::{controllers, rules_for},
     cel_rule::CompiledRule,
-    exception::{CompiledException, Exemption, exempt},
+    classic::rule::{Asked, ClassicRule, Driver, Prelude, Said, lifted_by, outside},
+    exception::CompiledException,
     failure_action::Actions,
     input::{Documents, Input},
     matching::{Selection, applies},
@@ -48,12 +49,14 @@ struct Compiled {
     matches: MatchResources,
     exclude: Option<MatchResources>,
     actions: Actions,
+    prelude: Prelude,
     body: Body,
 }
 
 #[derive(Debug)]
 enum Body {
     Cel(Box<CompiledRule>),
+    Classic(Box<ClassicRule>),
     Unsupported(Unsupported),
 }
 
@@ -165,7 +168,15 @@ impl CompiledPolicy {
                 response.unmatched.push((rule.name.clone(), part));
                 continue;
             }
-            let mut answer = rule.decide(&self.key, input, exceptions, host);
+            let asked = Asked {
+                policy: &self.key,
+                rule: &rule.name,
+                selection,
+                exceptions,
+            };
+            let Some(mut answer) = rule.decide(asked, input, host) else {
+                continue;
+            };
             answer.effect = rule.actions.effect(answer.status, &cell, &mut facts);
             let applied = answer.applied();
             response.rules.push(answer);
@@ -225,48 +236,72 @@ impl CompiledPolicy {
 
 impl Compiled {
     fn new(policy: &Policy, rule: &Rule) -> Self {
-        let body = match (CompiledRule::compile(rule), unsupported(rule)) {
-            (_, Some(what)) => Body::Unsupported(what),
-            (Some(cel), None) => Body::Cel(Box::new(cel)),
-            (None, None) => Body::Unsupported(Unsupported::Empty),
+        let body = match unsupported(rule) {
+            Some(what) => Body::Unsupported(what),
+            None => match (CompiledRule::compile(rule), ClassicRule::new(policy, rule)) {
+                (Some(cel), _) => Body::Cel(Box::new(cel)),
+                (None, Some(classic)) => Body::Classic(Box::new(classic)),
+                (None, None) => Body::Unsupported(Unsupported::Empty),
+            },
         };
         Self {
             name: rule.name.value.clone(),
             matches: rule.matches.clone(),
             exclude: rule.exclude.clone(),
             actions: Actions::new(policy, rule.validate.as_ref()),
+            prelude: Prelude::new(rule),
             body,
         }
     }
 
-    fn decide(
-        &self,
-        policy: &str,
-        input: &Input<'_>,
-        exceptions: &[CompiledException],
-        host: &dyn Host,
-    ) -> RuleResponse {
-        let cel = match &self.body {
-            Body::Cel(cel) => cel,
-            Body::Unsupported(what) => return RuleResponse::unsupported(&self.name, *what),
-        };
-        match exempt(
-            exceptions,
-            policy,
-            &self.name,
-            &input.request.cell(),
-            &mut input.facts(),
-        ) {
-            Exemption::None => cel.decide(input, host),
-            Exemption::Undecided => RuleResponse::unsupported(&self.name, Unsupported::ExceptionConditions),
-            Exemption::By(keys) => {
-                // Upstream puts nothing between the two.
-                let message = format!("rule is skipped due to policy exceptions{}", keys.join(", "));
-                let mut skip = RuleResponse::new(&self.name, Status::Skip, message, Trace::of(Part::Exception));
-                skip.exceptions = keys;
-                skip
-            }
+    /// The answer to a request that the rule matches; `None` where it has nothing to say.
+    fn decide(&self, asked: Asked<'_>, input: &Input<'_>, host: &dyn Host) -> Option<RuleResponse> {
+        if let Body::Unsupported(what) = &self.body {
+            return Some(RuleResponse::unsupported(&self.name, *what));
         }
+        let is_named = asked
+            .exceptions
+            .iter()
+            .any(|exception| exception.names(asked.policy, asked.rule));
+        if let (Body::Cel(cel), true, false) = (&self.body, self.prelude.is_empty(), is_named) {
+            return Some(cel.decide(input, host));
+        }
+        let namespace = asked.selection.policy_namespace;
+        let outside = outside(input, asked.policy, asked.rule, namespace, host);
+        let mut driver = Driver::new(input, asked, &*outside);
+        if let Some(said) = driver.prepare(&self.prelude) {
+            return Some(self.response(said, Part::Precondition(0)));
+        }
+        match &self.body {
+            Body::Cel(cel) => {
+                let lifted = driver.exceptions();
+                if lifted.is_empty() {
+                    return Some(cel.decide(input, host));
+                }
+                Some(self.response(lifted_by(&lifted), Part::Exception))
+            }
+            Body::Classic(rule) => {
+                let said = driver.check(rule)?;
+                let part = match said.status {
+                    Status::Pass => Part::All,
+                    _ if said.exceptions.is_empty() => Part::Validation(0),
+                    _ => Part::Exception,
+                };
+                Some(self.response(said, part))
+            }
+            Body::Unsupported(_) => None,
+        }
+    }
+
+    fn response(&self, said: Said, part: Part) -> RuleResponse {
+        let trace = if said.status == Status::Error {
+            Trace::error(part)
+        } else {
+            Trace::of(part)
+        };
+        let mut response = RuleResponse::new(&self.name, said.status, said.message, trace);
+        response.exceptions = said.exceptions;
+        response
     }
 }
 
@@ -284,20 +319,13 @@ fn unsupported(rule: &Rule) -> Option<Unsupported> {
     if validate.manifests.is_some() {
         return Some(Unsupported::Manifests);
     }
-    if validate.pod_security.is_some() {
-        return Some(Unsupported::PodSecurity);
-    }
-    if validate.cel.as_ref().is_some_and(|cel| !cel.is_empty) {
-        let preconditions = rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null());
-        return preconditions.then_some(Unsupported::Preconditions);
-    }
-    [
-        (&validate.deny, Unsupported::Deny),
-        (&validate.pattern, Unsupported::Pattern),
-        (&validate.any_pattern, Unsupported::AnyPattern),
-        (&validate.foreach, Unsupported::Foreach),
-        (&validate.assert, Unsupported::Assert),
-    ]
-    .into_iter()
-    .find_map(|(part, what)| part.is_some().then_some(what))
+    let other = validate.pod_security.is_some() || validate.cel.as_ref().is_some_and(|cel| !cel.is_empty);
+    let classic = [
+        &validate.deny,
+        &validate.pattern,
+        &validate.any_pattern,
+        &validate.foreach,
+    ];
+    let decided = other || classic.into_iter().any(Option::is_some);
+    (!decided && validate.assert.is_some()).then_some(Unsupported::Assert)
 }

@@ -11,7 +11,7 @@ use crate::{
     kube::{Cell, Expression, Facts, LabelSelector, Operation, Pairs},
     policy::KindSelector,
     text::wildcard,
-    value::{Document, Value},
+    value::{Document, List, Map, Value},
 };
 
 /// Kinds that are never judged (`pkg/webhooks/utils/exclude.go`).
@@ -233,12 +233,12 @@ fn parse_filters(text: &str) -> Vec<Filter> {
 fn selector(value: Value<'_>) -> LabelSelector {
     let text = |value: Option<Value<'_>>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let labels = value.get("matchLabels").and_then(Value::as_map);
-    let labels = labels.into_iter().flat_map(|map| map.iter());
+    let labels = labels.into_iter().flat_map(Map::iter);
     let labels: Vec<(String, String)> = labels
         .map(|(key, value)| (key.text().to_owned(), text(Some(value))))
         .collect();
     let expressions = value.get("matchExpressions").and_then(Value::as_list);
-    let expressions = expressions.into_iter().flat_map(|list| list.iter());
+    let expressions = expressions.into_iter().flat_map(List::iter);
     let expressions: Vec<Expression> = expressions
         .map(|expression| Expression {
             key: text(expression.get("key")),
@@ -247,7 +247,7 @@ fn selector(value: Value<'_>) -> LabelSelector {
                 .get("values")
                 .and_then(Value::as_list)
                 .into_iter()
-                .flat_map(|list| list.iter())
+                .flat_map(List::iter)
                 .map(|value| text(Some(value)))
                 .collect(),
         })

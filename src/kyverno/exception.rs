@@ -1,14 +1,11 @@
 //! PolicyExceptions of kyverno.io on classic rules.
 //!
 //! Upstream counterpart: `pkg/engine/utils/exceptions.go` and `pkg/exceptions`. What an exception says about Pod Security
-//! controls concerns `podSecurity` rules alone. Known deviation: `conditions` are not evaluated; a rule that one of them
-//! would have to decide is unsupported.
+//! controls concerns `podSecurity` rules alone. Whom it lifts is decided in [`super::classic`], which knows the variables of
+//! conditions.
 
-use super::matching::exempts;
-use crate::{
-    kube::{Cell, Facts},
-    policy::{ExceptedRules, MatchResources, PolicyException},
-};
+use super::classic::{condition::Conditions, pod_security::Exclusion};
+use crate::policy::{ExceptedRules, MatchResources, PolicyException};
 
 /// An exception that is ready to be asked.
 #[derive(Debug, Clone)]
@@ -16,24 +13,16 @@ pub struct CompiledException {
     key: String,
     matches: MatchResources,
     rules: Vec<ExceptedRules>,
-    has_conditions: bool,
-}
-
-/// What exceptions say of a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exemption {
-    /// None applies.
-    None,
-    /// These apply.
-    By(Vec<String>),
-    /// One applies if its conditions hold, and these are not evaluated.
-    Undecided,
+    conditions: Option<Conditions>,
+    pod_security: Vec<Exclusion>,
 }
 
 impl CompiledException {
     /// Prepares an exception.
     pub fn new(exception: &PolicyException) -> Self {
         let name = &exception.metadata.name.value;
+        let conditions = exception.conditions.as_ref().filter(|part| !part.node().is_null());
+        let controls = exception.pod_security.as_ref();
         Self {
             key: match &exception.metadata.namespace {
                 Some(namespace) => format!("{}/{name}", namespace.value),
@@ -41,7 +30,10 @@ impl CompiledException {
             },
             matches: exception.matches.clone(),
             rules: exception.exceptions.clone(),
-            has_conditions: exception.conditions.is_some(),
+            conditions: conditions.map(|part| Conditions::read(part.document().root())),
+            pod_security: controls
+                .map(|part| Exclusion::list(Some(part.document().root())))
+                .unwrap_or_default(),
         }
     }
 
@@ -50,37 +42,23 @@ impl CompiledException {
         &self.key
     }
 
+    /// What it is about.
+    pub fn matches(&self) -> &MatchResources {
+        &self.matches
+    }
+
+    /// Under which conditions.
+    pub(super) fn conditions(&self) -> Option<&Conditions> {
+        self.conditions.as_ref()
+    }
+
+    /// The Pod Security controls that it lets through; without any it lifts the whole rule.
+    pub(super) fn pod_security(&self) -> &[Exclusion] {
+        &self.pod_security
+    }
+
     /// Whether it names a rule of a policy.
     pub fn names(&self, policy: &str, rule: &str) -> bool {
         self.rules.iter().any(|rules| rules.names(policy, rule))
-    }
-}
-
-/// Which of the exceptions lift a rule for the requests of a cell.
-pub fn exempt<'p>(
-    exceptions: &'p [CompiledException],
-    policy: &str,
-    rule: &str,
-    cell: &Cell<'_>,
-    facts: &mut impl Facts<'p>,
-) -> Exemption {
-    let mut keys = Vec::new();
-    let mut undecided = false;
-    for exception in exceptions.iter().filter(|exception| exception.names(policy, rule)) {
-        if !exempts(&exception.matches, cell, facts) {
-            continue;
-        }
-        if exception.has_conditions {
-            undecided = true;
-        } else {
-            keys.push(exception.key.clone());
-        }
-    }
-    if !keys.is_empty() {
-        Exemption::By(keys)
-    } else if undecided {
-        Exemption::Undecided
-    } else {
-        Exemption::None
     }
 }

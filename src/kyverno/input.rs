@@ -5,14 +5,17 @@
 
 use std::{cell::OnceCell, sync::Arc};
 
-use super::lens::{Lens, Namespaces, Numbers};
+use super::{
+    classic::values::Values,
+    lens::{Lens, Namespaces, Numbers},
+};
 use crate::{
     cel::host::Attributes,
     kube::{
         Concrete, Description, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource, World, describe,
         namespace_object,
     },
-    value::{Builder, Document, Value},
+    value::{Builder, Data, Document, Value},
 };
 
 /// A request, the world around it, and the documents that expressions read, made when they are first asked for.
@@ -32,6 +35,9 @@ pub struct Input<'r> {
     classic: OnceCell<Documents>,
     policy: OnceCell<Documents>,
     webhook: OnceCell<Documents>,
+    values: Option<&'r dyn Values>,
+    resources: OnceCell<(Data, Data)>,
+    json: OnceCell<Data>,
 }
 
 /// The values of the variables of an expression.
@@ -62,6 +68,9 @@ impl<'r> Input<'r> {
             classic: OnceCell::new(),
             policy: OnceCell::new(),
             webhook: OnceCell::new(),
+            values: None,
+            resources: OnceCell::new(),
+            json: OnceCell::new(),
         }
     }
 
@@ -69,6 +78,30 @@ impl<'r> Input<'r> {
     pub fn converted_from(mut self, requested: Arc<Resource>) -> Self {
         self.requested = Some(requested);
         self
+    }
+
+    /// The same with what a suite gives to classic rules.
+    pub fn with_values(mut self, values: &'r dyn Values) -> Self {
+        self.values = Some(values);
+        self
+    }
+
+    /// What a suite gives to classic rules.
+    pub(super) fn values(&self) -> Option<&'r dyn Values> {
+        self.values
+    }
+
+    /// The objects as classic rules see them: the new one and the old one, null where there is none.
+    pub(super) fn resources(&self) -> &(Data, Data) {
+        self.resources.get_or_init(|| {
+            let Documents { object, old_object, .. } = self.classic();
+            (Data::from(object.root()), Data::from(old_object.root()))
+        })
+    }
+
+    /// The document that variables of classic rules are looked up in, as it is before any rule is asked.
+    pub(super) fn json_context(&self) -> &Data {
+        self.json.get_or_init(|| super::classic::request_context(self))
     }
 
     /// What matching asks.

@@ -41,6 +41,8 @@ pub struct Lens {
     pub namespaced_policies: bool,
     /// Whether every kind of parameters counts as cluster-wide, as the fake client of `kyverno test` has it.
     pub cluster_wide_params: bool,
+    /// Whether RBAC objects answer what expressions ask the authorizer.
+    pub rbac: bool,
 }
 
 impl Lens {
@@ -54,6 +56,7 @@ impl Lens {
         admission_switch: true,
         namespaced_policies: true,
         cluster_wide_params: false,
+        rbac: true,
     };
 
     /// `kyverno test`.
@@ -66,5 +69,6 @@ impl Lens {
         admission_switch: false,
         namespaced_policies: false,
         cluster_wide_params: true,
+        rbac: false,
     };
 }

@@ -48,12 +48,7 @@ impl Params {
         let resource = input
             .discovery
             .by_kind(group, version, &self.kind.kind)
-            .ok_or_else(|| {
-                format!(
-                    "failed to check if resource is namespaced or not (no resource of kind `{}` of `{}`)",
-                    self.kind.kind, self.kind.api_version
-                )
-            })?;
+            .ok_or("failed to check if resource is namespaced or not (resource not found)")?;
         let namespaced = resource.namespaced && !input.lens.cluster_wide_params;
         let namespace = match (namespaced, self.namespace.as_str()) {
             (true, "") => match input.object_namespace() {

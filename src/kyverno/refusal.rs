@@ -6,7 +6,7 @@
 //! Known deviation: of several webhooks that refuse, the API server tells the one that answers first; here it is the one that
 //! comes first.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::response::RuleResponse;
 use crate::{
@@ -106,7 +106,7 @@ fn classic_policies(request: &Request, answers: &[&Answered]) -> String {
         let mut names: Vec<(&str, &str)> = rules.iter().map(|(name, message)| (*name, *message)).collect();
         names.sort_by(|a, b| natural(a.0, b.0));
         for (rule, message) in names {
-            document.push_str(&format!("  {}: {}\n", go_key(rule), go_value(message, 4)));
+            let _ = writeln!(document, "  {}: {}", go_key(rule), go_value(message, 4));
         }
     }
     let object = request.subject().map_or(Value::Null, |(_, object)| object);

@@ -72,16 +72,6 @@ impl RuleResponse {
 /// What is recognised and not decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unsupported {
-    /// `validate.pattern`
-    Pattern,
-    /// `validate.anyPattern`
-    AnyPattern,
-    /// `validate.deny`
-    Deny,
-    /// `validate.foreach`
-    Foreach,
-    /// `validate.podSecurity`
-    PodSecurity,
     /// `validate.manifests`
     Manifests,
     /// `validate.assert`
@@ -94,47 +84,27 @@ pub enum Unsupported {
     Generate,
     /// `verifyImages`
     VerifyImages,
-    /// `preconditions`, which are JMESPath.
-    Preconditions,
-    /// `conditions` of an exception, which are JMESPath.
-    ExceptionConditions,
 }
 
 impl Unsupported {
     /// The code.
     pub const fn code(self) -> &'static str {
         match self {
-            Self::Pattern => "unsupported-pattern",
-            Self::AnyPattern => "unsupported-any-pattern",
-            Self::Deny => "unsupported-deny",
-            Self::Foreach => "unsupported-foreach",
-            Self::PodSecurity => "unsupported-pod-security",
             Self::Manifests => "unsupported-manifests",
             Self::Assert => "unsupported-assert",
             Self::Empty => "unsupported-empty",
             Self::Mutate => "unsupported-mutate",
             Self::Generate => "unsupported-generate",
             Self::VerifyImages => "unsupported-verify-images",
-            Self::Preconditions => "unsupported-preconditions",
-            Self::ExceptionConditions => "unsupported-exception-conditions",
         }
     }
 
     const fn explanation(self) -> &'static str {
         match self {
-            Self::Preconditions => "the rule has `preconditions`, which are not evaluated",
-            Self::ExceptionConditions => "an exception has `conditions`, which are not evaluated",
             Self::Empty => "the rule has nothing that is evaluated",
-            Self::Pattern
-            | Self::AnyPattern
-            | Self::Deny
-            | Self::Foreach
-            | Self::PodSecurity
-            | Self::Manifests
-            | Self::Assert
-            | Self::Mutate
-            | Self::Generate
-            | Self::VerifyImages => "rules of this type are not evaluated",
+            Self::Manifests | Self::Assert | Self::Mutate | Self::Generate | Self::VerifyImages => {
+                "rules of this type are not evaluated"
+            }
         }
     }
 }

@@ -346,7 +346,7 @@ pub(crate) fn choice(words: &[&str]) -> String {
 }
 
 /// What a node is, in a user's words.
-fn name_of(node: Node<'_>) -> &'static str {
+pub(crate) fn name_of(node: Node<'_>) -> &'static str {
     match node.kind() {
         Kind::Null => "null",
         Kind::Bool(_) => "a boolean",

@@ -42,6 +42,15 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Loaded {
+    /// How many documents there were, whatever became of them.
+    pub fn count(&self) -> usize {
+        let policies = self.policies.len() + self.validating_policies.len() + self.vaps.len() + self.bindings.len();
+        let exceptions = self.exceptions.len() + self.cel_exceptions.len();
+        policies + exceptions + self.unsupported.len() + self.dropped.len()
+    }
+}
+
 /// A policy of a kind that is recognised and not decided.
 #[derive(Debug, Clone)]
 pub struct Unsupported {
@@ -385,7 +394,11 @@ impl<'t> Load<'_, 't> {
         };
         let name = member(node, "name");
         let written = node.get("metadata").and_then(|metadata| metadata.get("name"));
-        if written.is_none_or(|name| name.is_null() || name.as_str() == Some("")) && !self.item {
+        // Metadata that is no map has its own diagnostic.
+        let readable = node
+            .get("metadata")
+            .is_none_or(|metadata| metadata.is_null() || metadata.as_map().is_some());
+        if readable && written.is_none_or(|name| name.is_null() || name.as_str() == Some("")) && !self.item {
             let first = node.get("metadata").map_or(node.span(), Node::span);
             let span = place(origin.file, first);
             decoder.error(Diagnostic::at(

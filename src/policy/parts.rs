@@ -351,7 +351,9 @@ pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Optio
 
 /// The same, with other fields beside `any` and `all` where the schema lets them stand.
 pub(crate) fn conditions_with<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, others: bool) -> Option<Subtree> {
-    let words = OPERATORS.map(|word| (word, ()));
+    // The older schema, which lets other fields stand, has two more operators.
+    let old: &[&str] = if others { &["In", "NotIn"] } else { &[] };
+    let words: Vec<(&'static str, ())> = OPERATORS.iter().chain(old).map(|word| (*word, ())).collect();
     let mut fields = decoder.fields(node)?;
     for name in ["any", "all"] {
         fields.list(name, |decoder, node| {

@@ -4,9 +4,7 @@
 //! (Kyverno 1.19), as its command line runs them: without a cluster. Texts are upstream's. Expressions are not compiled:
 //! upstream does not either, a bad one shows when the rule is applied.
 //!
-//! Known deviations: what only other rules than `validate.cel` have is not looked into here (anchors of patterns,
-//! conditions of loops, context entries, `podSecurity`, `mutate`, `generate`, `verifyImages`); the conditions of
-//! `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
+//! Known deviation: the conditions of `webhookConfiguration`, for which upstream needs a cluster, are not compiled.
 
 mod action;
 mod admission;
@@ -14,12 +12,18 @@ mod block;
 mod cluster;
 mod conditions;
 mod conflict;
+mod context;
+mod generate;
 mod json;
+mod mutate;
 mod overrides;
+mod pattern;
+mod pod_security;
 mod references;
 mod variables;
+mod verify_images;
 
-pub use admission::{AdmissionChecked, FieldError, validate_admission};
+pub use admission::{AdmissionChecked, FieldError, admission_diagnostics, validate_admission};
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -123,6 +127,7 @@ fn check(policy: &Policy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<String>) -
 
 /// A rule that is in force, written or generated.
 fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) -> Result<(), String> {
+    mutate::patches(rule, i)?;
     block::check(rule, i)?;
     conditions::check(rule, i)?;
     variables::element(rule)?;
@@ -136,6 +141,7 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
             "path: spec.rules[{i}]: context variables are not supported for CEL expressions in validate rules"
         ));
     }
+    context::check(rule).map_err(|error| format!("path: spec.rules[{i}]: {error}"))?;
     if rule
         .matches
         .filters()
@@ -144,7 +150,10 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
     {
         return Err(action::no_kind(rule));
     }
+    mutate::check(rule, i)?;
     action::check(rule, i)?;
+    generate::check(rule)?;
+    verify_images::check(policy, rule, i)?;
     let kinds: BTreeSet<String> = rule
         .matches
         .kinds()
@@ -161,6 +170,7 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
                 .to_owned(),
         );
     }
+    pattern::texts(rule)?;
     subresources(policy, rule, warnings);
     conditions::deprecated(rule, warnings);
     Ok(())
@@ -264,6 +274,8 @@ fn fields(policy: &Policy) -> Result<(), String> {
         let namespaced = policy.kind == PolicyKind::Policy;
         block::fields(rule, "match", Some(&rule.matches), &path, namespaced, &mut errors);
         block::fields(rule, "exclude", rule.exclude.as_ref(), &path, namespaced, &mut errors);
+        pod_security::check(rule, &path, &mut errors);
+        generate::fields(policy, rule, &path, &mut errors);
     }
     if policy.kind == PolicyKind::Policy && !policy.spec.validation_failure_action_overrides.is_empty() {
         errors.forbidden(

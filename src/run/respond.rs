@@ -5,8 +5,11 @@ use std::{fmt, sync::Arc};
 use super::{
     Settings,
     edit::edited,
+    native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
+    twins::{Twin, Twins},
+    values::SuiteValues,
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Severity},
@@ -81,6 +84,8 @@ pub struct Response {
     pub has_rules: bool,
     /// The answers of the rules; none where the policy does not match.
     pub rules: Vec<RuleResponse>,
+    /// What the native policy says that stands for the policy; `None` where nobody asked it.
+    pub twin: Option<Arc<Twin>>,
 }
 
 /// All answers of a suite.
@@ -140,6 +145,7 @@ struct Policies {
     classic: Vec<(CompiledPolicy, Webhook)>,
     exceptions: Vec<CompiledException>,
     validating: Vec<Validating>,
+    native: Natives,
 }
 
 /// A CEL policy, or what autogen made of one, with the webhook of the policy as it is written.
@@ -192,7 +198,12 @@ impl Asking<'_> {
         let Some(request) = self.delivered(webhook, request) else {
             return Vec::new();
         };
-        let input = self.input(&request);
+        let values = SuiteValues {
+            suite: self.suite,
+            resource: &resource.name,
+            operation: request.operation,
+        };
+        let input = self.input(&request).with_values(&values);
         let mocks = &self.surroundings.mocks;
         if !self.settings.compat
             && let Call::Refused(error) = webhook.call(&input, mocks)
@@ -227,9 +238,15 @@ impl Asking<'_> {
 
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
 pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
+    respond_about(suite, settings, &[])
+}
+
+/// The same with more operations than the rows name.
+pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Operation]) -> Responses {
     let mut responses = Responses::default();
-    let policies = compile(suite, settings, &mut responses);
     let surroundings = Surroundings::new(suite, settings);
+    let policies = compile(suite, settings, &surroundings, &mut responses);
+    let twins = Twins::new(suite, settings, &surroundings);
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let asking = Asking {
         suite,
@@ -239,12 +256,13 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
         lens,
     };
     responses.keys = keys(suite);
-    for asked in requests(suite, settings) {
+    for asked in requests(suite, settings, operations) {
         let (run, resource) = (asked.run, asked.resource);
         let operation = run.unwrap_or_else(|| default_operation(suite, resource));
         let request = surroundings.request(suite, resource, operation, asked.old);
         let judged = settings.compat || settings.config.judges(&asking.input(&request));
         let key = Key::of(resource);
+        let before = responses.list.len();
         let mut answer = |policy: &str, kind, scored, has_rules, rules| {
             responses.list.push(Response {
                 run,
@@ -256,6 +274,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                 scored,
                 has_rules,
                 rules,
+                twin: None,
             });
         };
         for (compiled, webhook) in &policies.classic {
@@ -279,6 +298,12 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                 answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules);
             }
         }
+        for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings) {
+            answer(name, native::KIND, true, false, rules);
+        }
+        if judged {
+            twins.ask(&request, &surroundings, &mut responses.list[before..]);
+        }
     }
     for payload in &suite.json_payloads {
         let key = Key {
@@ -301,6 +326,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                 scored: compiled.is_scored(),
                 has_rules: false,
                 rules: vec![rule],
+                twin: None,
             });
         }
     }
@@ -309,7 +335,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
 
 /// Every resource in every run, and then what rows and cases with an old object of their own ask. `kyverno test` knows
 /// nothing of the latter.
-fn requests<'s>(suite: &'s Suite, settings: &Settings) -> Vec<Asked<'s>> {
+fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<Asked<'s>> {
     let questions: Vec<Question<'s>> = Question::all(suite)
         .filter(|question| !settings.compat || question.row().is_some())
         .collect();
@@ -317,6 +343,11 @@ fn requests<'s>(suite: &'s Suite, settings: &Settings) -> Vec<Asked<'s>> {
     for question in &questions {
         if !runs.contains(&question.operation) {
             runs.push(question.operation);
+        }
+    }
+    for operation in operations {
+        if !runs.contains(&Some(*operation)) {
+            runs.push(Some(*operation));
         }
     }
     let mut asked = Vec::new();
@@ -388,7 +419,7 @@ fn keys(suite: &Suite) -> Vec<Key> {
     keys
 }
 
-fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Policies {
+fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, responses: &mut Responses) -> Policies {
     let loaded = &suite.policies;
     let mut validating = Vec::new();
     for policy in &loaded.validating_policies {
@@ -410,11 +441,16 @@ fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Pol
                 }),
                 Err(errors) => {
                     let name = policy.metadata.name.value.clone();
-                    let message = format!("policy `{name}` cannot be compiled: {errors}");
-                    let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
                     if !responses.refused.iter().any(|(known, _)| *known == name) {
-                        responses.diagnostics.push(diagnostic);
-                        responses.refused.push((name, errors.to_string()));
+                        responses.diagnostics.extend(errors.errors.iter().map(|error| {
+                            let message = format!("policy `{name}` is refused: `{}`: {}", error.path, error.reason);
+                            Diagnostic::at(Code::PolicyRefused, error.place, message)
+                        }));
+                        let reasons = errors
+                            .errors
+                            .iter()
+                            .map(|error| format!("`{}`: {}", error.path, error.reason));
+                        responses.refused.push((name, reasons.collect::<Vec<_>>().join("; ")));
                         responses.aborts = true;
                     }
                 }
@@ -425,11 +461,8 @@ fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Pol
         .unsupported
         .iter()
         .map(|policy| (policy.name.clone(), policy.kind.clone()));
-    let vaps = loaded
-        .vaps
-        .iter()
-        .map(|vap| (vap.metadata.name.value.clone(), "ValidatingAdmissionPolicy".to_owned()));
-    responses.unsupported = kinds.chain(vaps).collect();
+    responses.unsupported = kinds.collect();
+    let native = Natives::compile(suite, settings, surroundings, responses);
     let mut classic = Vec::new();
     for policy in &loaded.policies {
         let name = policy.metadata.name.value.clone();
@@ -454,7 +487,7 @@ fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Pol
         .iter()
         .map(|(compiled, _)| compiled.policy().metadata.name.value.as_str());
     let names = names.chain(validating.iter().map(|policy| policy.compiled.name()));
-    responses.policies = names.map(str::to_owned).collect();
+    responses.policies = names.chain(native.names()).map(str::to_owned).collect();
     responses.policies.sort();
     responses.policies.dedup();
     let mut exceptions = Vec::new();
@@ -473,6 +506,7 @@ fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Pol
         classic,
         exceptions,
         validating,
+        native,
     }
 }
 

@@ -2,9 +2,16 @@
 
 pub(crate) use crate::text::path::{clean, join};
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _},
+    path::Path,
+};
 
 use walkdir::WalkDir;
+
+use crate::yaml::Limits;
 
 /// A store of files.
 pub trait Files: Sync {
@@ -25,6 +32,12 @@ pub trait Files: Sync {
     /// # Errors
     /// If it cannot be read.
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>>;
+
+    /// What tells a folder from others, however a path leads to it. `None` where each has one path only.
+    fn identity(&self, path: &str) -> Option<String> {
+        let _ = path;
+        None
+    }
 
     /// Every file with a name below a folder, in the order in which Kyverno meets them; links to folders are not
     /// followed.
@@ -54,8 +67,28 @@ pub trait Files: Sync {
 pub struct Disk;
 
 impl Files for Disk {
+    /// Reads a plain file, up to the size that the YAML reader takes: pipes and devices may never end.
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        let metadata = fs::metadata(path)?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device"));
+        }
+        let limit = Limits::default().bytes as u64;
+        let mut bytes = Vec::new();
+        fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes)
+    }
+
+    fn identity(&self, path: &str) -> Option<String> {
+        fs::canonicalize(path)
+            .ok()
+            .map(|path| path.to_string_lossy().into_owned())
     }
 
     fn is_folder(&self, path: &str) -> io::Result<bool> {

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
+    kube::Discovery,
     policy::{
         self, Loaded, Purpose, Spanned, Text,
         decode::{Decoder, Findings, Style},
@@ -60,6 +61,15 @@ pub(super) fn load(files: &dyn Files, path: &str, options: &Options<'_>) -> Vec<
         let (mut suite, file) = start(0);
         suite.upstream = Upstream::Undecodable;
         suite.diagnostics.push(Diagnostic::from_yaml(file, error));
+        return vec![suite];
+    }
+    if stream.documents().is_empty() && stream.cut().is_none() {
+        let (mut suite, file) = start(0);
+        suite.upstream = Upstream::Skips;
+        let message = "this file has no suite: it is empty";
+        suite
+            .diagnostics
+            .push(Diagnostic::at(Code::EmptySuite, Span::point(file, 0), message));
         return vec![suite];
     }
     let cut = stream.cut().cloned();
@@ -124,10 +134,12 @@ fn unreadable(span: Span, path: &str, error: &io::Error) -> Diagnostic {
     let code = match error.kind() {
         io::ErrorKind::NotFound => Code::MissingFile,
         io::ErrorKind::IsADirectory => Code::NotAFile,
+        io::ErrorKind::FileTooLarge => Code::YamlTooLarge,
         _ => Code::Unreadable,
     };
     let message = match code {
         Code::NotAFile => format!("`{path}` is a folder where a file is due"),
+        Code::YamlTooLarge => format!("`{path}` is larger than {} MiB", Limits::default().bytes >> 20),
         _ => format!("cannot read `{path}`: {}", reason(error)),
     };
     Diagnostic::at(code, span, message)
@@ -247,6 +259,9 @@ impl Loader<'_> {
             return diagnostic;
         }
         let names = self.files.list(&parent(path)).unwrap_or_default();
+        if names.iter().any(|(name, _)| name == base(path)) {
+            return diagnostic.with_help("it is a link that leads to nothing");
+        }
         let near = nearest(base(path), names.iter().map(|(name, _)| name.as_str()));
         match near.as_slice() {
             [near, ..] => diagnostic.with_help(format!("did you mean `{near}`?")),
@@ -338,7 +353,14 @@ impl Loader<'_> {
             self.suite.user_info = Some(info);
         }
         for at in &test.policies {
-            self.policies(at, &resolve(&self.folder.clone(), &at.value), true);
+            let path = resolve(&self.folder, &at.value);
+            let before = self.suite.diagnostics.len();
+            let found = self.suite.policies.count();
+            self.policies(at, &path, &mut Vec::new());
+            // Where something is said already, the reason is known.
+            if self.suite.policies.count() == found && self.suite.diagnostics.len() == before {
+                self.holds_nothing(at, "no policy");
+            }
         }
         // Kyverno reads the definitions last; where they count, they must be known before the resources.
         self.cluster(test);
@@ -395,8 +417,15 @@ impl Loader<'_> {
         }
     }
 
+    /// A file or folder that is read and has nothing that could be checked.
+    fn holds_nothing(&mut self, at: &Text, what: &str) {
+        let message = format!("`{}` holds {what}", at.value);
+        self.say(Diagnostic::at(Code::NothingInFile, at.span, message));
+    }
+
     /// Reads a policy file or all of a folder. Hidden ones and those that are no YAML by their name are passed over.
-    fn policies(&mut self, at: &Text, path: &str, named: bool) {
+    /// `open` are the folders that it was reached through.
+    fn policies(&mut self, at: &Text, path: &str, open: &mut Vec<String>) {
         let folder = match self.files.is_folder(path) {
             Ok(folder) => folder,
             Err(error) => {
@@ -408,7 +437,7 @@ impl Loader<'_> {
         };
         let cleaned = clean(path);
         if base(&cleaned).starts_with('.') || (!folder && !is_yaml(&cleaned)) {
-            if named {
+            if open.is_empty() {
                 let message = format!("Kyverno passes over `{}` because of its name", at.value);
                 let help =
                     "policy files end with `.yaml` or `.yml`, and neither they nor their folder start with a dot";
@@ -417,11 +446,21 @@ impl Loader<'_> {
             return;
         }
         if folder {
+            let identity = self.files.identity(path).unwrap_or_else(|| cleaned.clone());
+            if open.contains(&identity) {
+                let message = format!("`{path}` leads back to a folder that it is in");
+                let help = "remove the link, or name the policy files one by one";
+                self.say(Diagnostic::at(Code::Unreadable, at.span, message).with_help(help));
+                self.stop(Upstream::Aborts);
+                return;
+            }
             match self.files.list(path) {
                 Ok(names) => {
+                    open.push(identity);
                     for (name, _) in names {
-                        self.policies(at, &join(path, &name), false);
+                        self.policies(at, &join(path, &name), open);
                     }
+                    open.pop();
                 }
                 Err(error) => {
                     let diagnostic = self.missing(at.span, path, &at.value, &error);
@@ -478,6 +517,15 @@ impl Loader<'_> {
                     if kind != Some("CustomResourceDefinition") {
                         let message = format!("`{}` is no CustomResourceDefinition", kind.unwrap_or_default());
                         decoder.error(Diagnostic::at(Code::WrongKind, crd.span, message));
+                        return None;
+                    }
+                    if let Err(problem) = Discovery::empty().add_crd(crd.root()) {
+                        let message = format!("this CustomResourceDefinition cannot be used: {problem}");
+                        decoder.error(Diagnostic::at(
+                            Code::BadValue,
+                            Span::point(crd.span.file, crd.span.start),
+                            message,
+                        ));
                         return None;
                     }
                     Some(crd)

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The reason of a refusal that names none.
-const INVALID: &str = "Invalid";
+pub const INVALID: &str = "Invalid";
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +63,14 @@ pub struct PolicyVerdict {
     pub param: Option<String>,
     /// What it says.
     pub verdict: Verdict,
+}
+
+/// What a server answers that carries a request out.
+pub const fn admitted_code(operation: Operation) -> u16 {
+    match operation {
+        Operation::Create => 201,
+        Operation::Update | Operation::Delete | Operation::Connect => 200,
+    }
 }
 
 /// One refusal of a policy.
@@ -145,21 +153,30 @@ impl Answer {
     /// Takes the strongest of all verdicts.
     pub(super) fn summarise(&mut self) {
         let verdicts = || self.verdicts.iter().map(|verdict| &verdict.verdict);
-        let rank = |status: Status| match status {
-            Status::Error => 6,
-            Status::Fail => 5,
-            Status::Warn => 4,
-            Status::Pass => 3,
-            Status::Skip => 2,
-            Status::NoMatch => 1,
-            Status::Unsupported => 0,
-        };
         let status = verdicts()
             .map(|verdict| verdict.status)
             .max_by_key(|&status| rank(status));
         let effect = verdicts().map(|verdict| verdict.effect).max();
         self.status = status.unwrap_or(Status::NoMatch);
         self.effect = effect.unwrap_or(Effect::Admit);
+    }
+
+    /// What one policy says with all of its bindings and parameters: the first verdict of the strongest effect, with the
+    /// strongest status.
+    pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
+        let verdicts = || self.verdicts.iter().filter(|verdict| verdict.policy == policy);
+        let effect = verdicts().map(|verdict| verdict.verdict.effect).max()?;
+        let status = verdicts()
+            .map(|verdict| verdict.verdict.status)
+            .max_by_key(|&status| rank(status))?;
+        let of_effect = || verdicts().filter(|verdict| verdict.verdict.effect == effect);
+        let first = of_effect()
+            .find(|verdict| verdict.verdict.status == status)
+            .or_else(|| of_effect().next())?;
+        Some(Verdict {
+            status,
+            ..first.verdict.clone()
+        })
     }
 
     /// The part of the first policy that has the answer's effect.
@@ -180,6 +197,19 @@ impl Answer {
         } else {
             format!("Error from server ({}): {}", self.reason, self.message)
         })
+    }
+}
+
+/// The order of statuses, the strongest last.
+fn rank(status: Status) -> u8 {
+    match status {
+        Status::Unsupported => 0,
+        Status::NoMatch => 1,
+        Status::Skip => 2,
+        Status::Pass => 3,
+        Status::Warn => 4,
+        Status::Fail => 5,
+        Status::Error => 6,
     }
 }
 

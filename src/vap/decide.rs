@@ -57,8 +57,10 @@ pub fn decide(
         audit: Audit::default(),
         verdicts: Vec::new(),
     };
+    let bindings = by_name(bindings, Binding::name);
     for policy in by_name(policies, CompiledPolicy::name) {
-        dispatch.policy(policy, bindings);
+        let own = bindings.iter().copied().filter(|binding| binding.policy == policy.name);
+        dispatch.policy(policy, &own.collect::<Vec<_>>());
     }
     let Dispatch {
         denials,
@@ -72,7 +74,7 @@ pub fn decide(
     answer.verdicts = verdicts;
     answer.summarise();
     if let Some(first) = denials.first() {
-        answer.refuse(request, first);
+        answer.refuse(&input.request, first);
     }
     answer
 }
@@ -131,15 +133,11 @@ struct Dispatch<'i> {
 }
 
 impl<'i> Dispatch<'i> {
-    fn policy(&mut self, policy: &CompiledPolicy, bindings: &[Binding]) {
-        let bindings: Vec<&Binding> = by_name(bindings, Binding::name)
-            .into_iter()
-            .filter(|binding| binding.policy == policy.name)
-            .collect();
+    fn policy(&mut self, policy: &CompiledPolicy, bindings: &[&Binding]) {
         if bindings.is_empty() {
             return self.silent(policy, None, Status::NoMatch, Part::Binding);
         }
-        let params = params::served(policy.param_kind.as_ref(), self.input);
+        let params = params::served(policy.param_kind.as_ref(), self.input.discovery);
         if params == Served::Unreadable {
             return self.silent(policy, None, Status::NoMatch, Part::Params);
         }

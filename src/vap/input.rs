@@ -36,7 +36,7 @@ pub(super) struct Documents {
 
 impl<'r> Input<'r> {
     pub(super) fn new(request: &'r Request, world: &'r World, discovery: &'r Discovery) -> Self {
-        let request = labelled(request);
+        let request = nameless(labelled(request));
         let namespace = namespace(&request, world);
         Self {
             request,
@@ -145,6 +145,14 @@ fn labelled(request: &Request) -> Cow<'_, Request> {
         old_object,
         ..request.clone()
     })
+}
+
+/// The items of a collection delete have no name in their requests.
+fn nameless(mut request: Cow<'_, Request>) -> Cow<'_, Request> {
+    if request.collection && !request.name.is_empty() {
+        request.to_mut().name.clear();
+    }
+    request
 }
 
 /// The stored namespace of a request. One that nobody described exists: a Namespace as it is stored, any other with

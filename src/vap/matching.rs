@@ -177,7 +177,7 @@ impl<'u, F> Rules<'_, 'u, F> {
             let mut names = names.iter();
             return names.any(|name| self.facts.ask(Atom::Text(Text::GenerateName, Pattern::Prefix(name))));
         }
-        // The items of a collection delete have no name in their requests.
+        // The items of a collection delete have no name in their requests: a proof need not ask.
         if self.cell.collection {
             return names.iter().any(String::is_empty);
         }
@@ -187,7 +187,7 @@ impl<'u, F> Rules<'_, 'u, F> {
 }
 
 /// Where a selector is empty it selects everything, also what has no labels.
-fn used<'p>(selector: Option<&'p LabelSelector>) -> Result<Option<&'p LabelSelector>, InvalidSelector<'p>> {
+fn used(selector: Option<&LabelSelector>) -> Result<Option<&LabelSelector>, InvalidSelector<'_>> {
     let selector = selector.filter(|selector| !selector.is_empty());
     match selector.and_then(LabelSelector::error) {
         Some(error) => Err(InvalidSelector { error }),

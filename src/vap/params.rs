@@ -3,9 +3,11 @@
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go` `CollectParams`. Several
 //! parameters come in the order of namespace and name, where upstream has none.
 
+use std::collections::BTreeSet;
+
 use super::{convert::convert, input::Input, policy::ParamRef};
 use crate::{
-    kube::{Atom, Facts, LabelSelector, Pairs, Resource, parse_api_version},
+    kube::{Atom, Discovery, Facts, LabelSelector, Pairs, Resource, parse_api_version},
     policy::ParamKind,
     value::{Document, Map, Value},
 };
@@ -24,7 +26,7 @@ pub(super) enum Served<'d> {
 }
 
 /// Finds the resource of a policy's parameters.
-pub(super) fn served<'d>(kind: Option<&ParamKind>, input: &'d Input<'_>) -> Served<'d> {
+pub(super) fn served<'d>(kind: Option<&ParamKind>, discovery: &'d Discovery) -> Served<'d> {
     let Some(kind) = kind else {
         return Served::None;
     };
@@ -32,7 +34,7 @@ pub(super) fn served<'d>(kind: Option<&ParamKind>, input: &'d Input<'_>) -> Serv
     if version.contains('/') {
         return Served::Unreadable;
     }
-    match input.discovery.by_kind(group, version, &kind.kind) {
+    match discovery.by_kind(group, version, &kind.kind) {
         Some(resource) => Served::As(resource),
         None => Served::Unknown(format!(
             "failed to find resource referenced by paramKind: '{group}/{version}, Kind={}'",
@@ -88,6 +90,7 @@ fn candidates(resource: &Resource, namespace: &str, input: &Input<'_>) -> Vec<Do
     let world = input.world;
     let wanted = &resource.object_kind;
     let mut found: Vec<Document> = Vec::new();
+    let mut names = BTreeSet::new();
     let namespaces = world.namespaces().map(|namespace| &namespace.object);
     for object in world.params.iter().chain(&world.objects).chain(namespaces) {
         let root = object.root();
@@ -96,10 +99,7 @@ fn candidates(resource: &Resource, namespace: &str, input: &Input<'_>) -> Vec<Do
         if group != wanted.group || text("kind") != wanted.kind || metadata(object, "namespace") != namespace {
             continue;
         }
-        if found
-            .iter()
-            .any(|known| metadata(known, "name") == metadata(object, "name"))
-        {
+        if !names.insert(metadata(object, "name")) {
             continue;
         }
         let mut given = resource.clone();

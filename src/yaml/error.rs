@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::position::Span;
+use super::{parse_collection::AFTER_QUOTE, position::Span};
+
+/// The message about bytes that are not UTF-8.
+pub const NOT_UTF8: &str = "this is not UTF-8";
 
 /// Which step of the reader refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,6 +90,16 @@ impl Error {
     /// equal keys.
     pub fn related(&self) -> Option<(Span, &'static str)> {
         self.0.related
+    }
+
+    /// What to do about it, where that is not plain from the message.
+    pub fn help(&self) -> Option<&'static str> {
+        match self.message() {
+            AFTER_QUOTE => Some("put quotes around all of it: `\"'a' in b\"`"),
+            NOT_UTF8 => Some("save the file as UTF-8"),
+            "a tab cannot indent or start a value" => Some("indent with spaces"),
+            _ => None,
+        }
     }
 
     /// The line number in the message of the Go library, where it has one. It counts from the start of the document,

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: the messages of go.yaml.in/yaml/v2. A refusal that is not listed keeps our words.
 
-use super::{Error, ErrorKind};
+use super::{Error, ErrorKind, parse_collection::AFTER_QUOTE};
 
 impl Error {
     /// The text of the Go library's error.
@@ -28,7 +28,7 @@ fn words(message: &str) -> String {
     let fixed = match message {
         "expected a value" => "did not find expected node content",
         "expected `-` or the end of the list" => "did not find expected '-' indicator",
-        "expected a key or the end of the map" => "did not find expected key",
+        "expected a key or the end of the map" | AFTER_QUOTE => "did not find expected key",
         "expected `,` or `]`" => "did not find expected ',' or ']'",
         "expected `,` or `}`" => "did not find expected ',' or '}'",
         "a second `%YAML`" => "found duplicate %YAML directive",

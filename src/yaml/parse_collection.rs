@@ -7,6 +7,9 @@ use super::{
     token::{Mark, TokenKind},
 };
 
+/// Text behind a quoted value on the same line.
+pub(super) const AFTER_QUOTE: &str = "this value ends at its closing quote";
+
 impl Parser<'_> {
     /// Reads what comes next in the innermost open collection.
     pub(super) fn step(&mut self, frame: Frame) -> Result<()> {
@@ -96,7 +99,17 @@ impl Parser<'_> {
                 }
             }
             TokenKind::BlockEnd => self.end_block(node),
-            _ => Err(self.error(at, "expected a key or the end of the map", Some(start))),
+            _ => Err(self.error(at, self.no_key(at), Some(start))),
+        }
+    }
+
+    /// What is wrong where a key is due. Behind a quote it is mostly an expression that starts with a literal.
+    fn no_key(&self, at: Mark) -> &'static str {
+        let before = self.scanner.source.get(..at.at as usize).unwrap_or_default();
+        let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        match line.trim_ascii_end().last() {
+            Some(b'\'' | b'"') => AFTER_QUOTE,
+            _ => "expected a key or the end of the map",
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     classic_pattern::{data, doubles},
     kyverno::text,
-    support::{Gate, jsonl, shared},
+    support::{Gate, fixture, jsonl, shared},
 };
 
 fn checks(evaluation: &Evaluation) -> Vec<Value> {
@@ -143,4 +143,5 @@ fn classic_pod_security() {
     if let Some(path) = shared("golden/classic/pss.jsonl") {
         run(&jsonl(&path), "classic-pod-security", 2030);
     }
+    run(&jsonl(&fixture("classic/pss.jsonl")), "classic-pod-security-own", 87);
 }

@@ -87,11 +87,14 @@ static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Whether the answers of a policy are in scope: CEL in all its forms.
+/// Whether the answers of a policy are in scope: what validates, manifests aside.
 fn in_scope(line: &Line) -> bool {
     match line.pk.as_deref() {
-        Some("ValidatingPolicy" | "NamespacedValidatingPolicy") => true,
-        Some("ClusterPolicy" | "Policy") => line.body.as_deref() == Some("validate.cel"),
+        Some("ValidatingPolicy" | "NamespacedValidatingPolicy" | "ValidatingAdmissionPolicy") => true,
+        Some("ClusterPolicy" | "Policy") => {
+            let body = line.body.as_deref().unwrap_or_default();
+            body.starts_with("validate.") && body != "validate.manifests"
+        }
         _ => false,
     }
 }

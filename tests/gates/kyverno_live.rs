@@ -7,15 +7,11 @@ use kyvtest::{
     diagnostic::Sources,
     kube::{Discovery, GroupVersionResource, NAME_LABEL, Namespace, Operation, Request, Resource, UserInfo, World},
     kyverno::{
+        admission::{Controller, Installed, Review},
         autogen,
-        classic_policy::CompiledPolicy,
         config::Config,
-        exception::CompiledException,
-        input::Input,
-        lens::Lens,
-        refusal::{Answered, Refusal},
-        validating_policy::{Answer, CompiledValidatingPolicy},
-        webhook::{Call, Webhook},
+        refusal::Answered,
+        validating_policy::CompiledValidatingPolicy,
     },
     policy::{Loaded, Purpose, validate_exception, validate_in_cluster},
     value::Document,
@@ -78,16 +74,6 @@ fn world(namespaces: &Value, objects: &[&Value], params: &Value) -> World {
     world
 }
 
-/// The request as Kyverno gets it, if it gets it.
-fn deliver(webhook: &Webhook, request: &Request, world: &World, discovery: &Discovery) -> Option<Request> {
-    let input = Input::new(request, world, discovery, Lens::CLUSTER);
-    let resource = webhook.delivers(&request.cell(), discovery, &mut input.facts())?;
-    Some(Request {
-        resource,
-        ..request.clone()
-    })
-}
-
 /// What is installed besides the request.
 struct Cluster<'r> {
     policies: &'r [Value],
@@ -95,13 +81,6 @@ struct Cluster<'r> {
     config: &'r Config,
     world: &'r World,
     discovery: &'r Discovery,
-}
-
-/// What became of a request.
-#[derive(Debug)]
-struct Decided {
-    answers: Vec<Answered>,
-    refusal: Option<Refusal>,
 }
 
 fn load(policies: &[Value], exceptions: &[Value]) -> Result<Loaded, String> {
@@ -118,73 +97,27 @@ fn load(policies: &[Value], exceptions: &[Value]) -> Result<Loaded, String> {
     Ok(loaded)
 }
 
-/// All answers to a request; or why a policy cannot be installed.
-fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Decided, String> {
-    let Cluster { world, discovery, .. } = *cluster;
+/// What the admission controller says of a request; or why a policy cannot be installed.
+fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Review, String> {
     let loaded = load(cluster.policies, cluster.exceptions)?;
-    let accepted = loaded
-        .exceptions
-        .iter()
-        .filter(|exception| validate_exception(exception).is_none());
-    let compiled: Vec<CompiledException> = accepted.map(|exception| CompiledException::new(exception)).collect();
-    let mut answers = Vec::new();
-    let mut refusal = None;
-    let judged = cluster
-        .config
-        .judges(&Input::new(request, world, discovery, Lens::CLUSTER));
-    for policy in loaded.policies.iter().filter(|_| judged) {
-        let webhook = Webhook::of_policy(policy);
-        let Some(delivered) = deliver(&webhook, request, world, discovery) else {
-            continue;
-        };
-        let input = Input::new(&delivered, world, discovery, Lens::CLUSTER);
-        if let Call::Refused(error) = webhook.call(&input, &NoHost) {
-            refusal = refusal.or_else(|| Some(Refusal::by_condition(request, &error)));
-            continue;
-        }
-        let rules = CompiledPolicy::new(Arc::clone(policy))
-            .decide(&input, &compiled, &NoHost)
-            .rules;
-        answers.extend(rules.into_iter().map(|response| Answered {
-            webhook: webhook.name().to_owned(),
-            policy: policy.metadata.name.value.clone(),
-            is_cel_policy: false,
-            response,
-        }));
+    let installed = Installed {
+        policies: &loaded.policies,
+        exceptions: &loaded.exceptions,
+        validating_policies: &loaded.validating_policies,
+        cel_exceptions: &loaded.cel_exceptions,
+    };
+    let (controller, refused) = Controller::new(installed, cluster.config.clone());
+    match refused.into_iter().next() {
+        Some((_, error)) => Err(error),
+        None => Ok(controller.review(request, cluster.world, cluster.discovery, &NoHost)),
     }
-    let webhooks = Webhook::of_validating_policies(loaded.validating_policies.iter().map(|policy| &**policy));
-    for (policy, webhook) in loaded.validating_policies.iter().zip(&webhooks) {
-        let exceptions = loaded.cel_exceptions.iter().map(|exception| &**exception);
-        let all = CompiledValidatingPolicy::compile_all(policy, exceptions).map_err(|error| error.to_string())?;
-        let Some(delivered) = deliver(webhook, request, world, discovery).filter(|_| judged) else {
-            continue;
-        };
-        let input = Input::new(&delivered, world, discovery, Lens::CLUSTER);
-        let input = input.converted_from(Arc::clone(&request.resource));
-        if let Call::Refused(error) = webhook.call(&input, &NoHost) {
-            refusal = refusal.or_else(|| Some(Refusal::by_condition(request, &error)));
-            continue;
-        }
-        for policy in &all {
-            if let Answer::Rule(response) = policy.decide(&input, &NoHost) {
-                answers.push(Answered {
-                    webhook: webhook.name().to_owned(),
-                    policy: policy.name().to_owned(),
-                    is_cel_policy: true,
-                    response,
-                });
-            }
-        }
-    }
-    let refusal = refusal.or_else(|| Refusal::of(request, &answers));
-    Ok(Decided { answers, refusal })
 }
 
 /// How a gate judges the answers to a request: the row, and what was observed.
-type Judge = fn(&Decided, &Value, &Value) -> Result<(), String>;
+type Judge = fn(&Review, &Value, &Value) -> Result<(), String>;
 
 /// Admitted or refused.
-fn same_verdict(decided: &Decided, _: &Value, observed: &Value) -> Result<(), String> {
+fn same_verdict(decided: &Review, _: &Value, observed: &Value) -> Result<(), String> {
     let unsupported = |answered: &Answered| answered.response.status == Status::Unsupported;
     if decided.answers.iter().any(unsupported) {
         return Err("a rule is unsupported".to_owned());
@@ -201,7 +134,7 @@ fn same_verdict(decided: &Decided, _: &Value, observed: &Value) -> Result<(), St
 }
 
 /// What a client reads whose request is refused, code included; rows on which the verdict differs are another gate's.
-fn same_text(decided: &Decided, row: &Value, observed: &Value) -> Result<(), String> {
+fn same_text(decided: &Review, row: &Value, observed: &Value) -> Result<(), String> {
     let (Some(refusal), Some(false)) = (&decided.refusal, observed["allowed"].as_bool()) else {
         return Ok(());
     };
@@ -597,9 +530,7 @@ fn run_verdicts(name: &str, judge: Judge) {
     let mut rows: Vec<(usize, &Value)> = rows
         .iter()
         .enumerate()
-        .filter(|(_, row)| {
-            text(row, "set") == "cel" && row["allowed"].is_boolean() && apart.iter().all(|key| row.get(key).is_none())
-        })
+        .filter(|(_, row)| row["allowed"].is_boolean() && apart.iter().all(|key| row.get(key).is_none()))
         .collect();
     let resources = shared("golden/apiserver/resources.jsonl").map(|path| jsonl::<Value>(&path));
     let table = shared("golden/apiserver/discovery.tsv").map(|path| support::read(&path));
@@ -637,7 +568,7 @@ fn run_verdicts(name: &str, judge: Judge) {
             corpus.policies.extend(found.map(|policy| (source.to_owned(), policy)));
         }
     }
-    let gate = Gate { name, rows: 5000 };
+    let gate = Gate { name, rows: 6500 };
     rows.retain(|(_, row)| row.get("resource").is_some());
     gate.run(
         &rows,

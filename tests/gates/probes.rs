@@ -153,7 +153,9 @@ fn check(base: &Path, probe: &Probe) -> Result<(), String> {
     let mut theirs = probe.lines.clone();
     // The row's text is printed, the namespace of its policy included.
     for line in &mut theirs {
-        line[0] = line[0].rsplit('/').next().unwrap_or_default().to_owned();
+        if let Some((_, name)) = line[0].rsplit_once('/') {
+            line[0] = name.to_owned();
+        }
     }
     for lines in [&mut ours, &mut theirs] {
         // `Excluded` beside another line of the same policy and resource depends on Go's map order.

@@ -1,5 +1,7 @@
 //! From the expressions of a policy to its decisions on one request and one parameter.
 
+use std::collections::BTreeSet;
+
 use super::{
     Declarations, Environment, Inputs,
     condition::{
@@ -304,12 +306,8 @@ fn annotation(key: &str, expression: &Expression, result: Option<Evaluated>) -> 
 
 /// Several errors in one text, as Kubernetes prints them: each once, in brackets if there are several.
 pub(crate) fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
-    let mut distinct: Vec<String> = Vec::new();
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let distinct: Vec<String> = errors.into_iter().filter(|error| seen.insert(error.clone())).collect();
     match distinct.as_slice() {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),

@@ -9,12 +9,14 @@ use crate::{
         compile::{CompileError, analyse},
         composite::{Composite, Composition},
         env::Env,
+        issue::Source,
         library,
         plan::plan,
         profile::Profile,
         program::Program,
         types::Type,
     },
+    diagnostic::Span,
     kyverno::autogen::variants,
     policy::{self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy, ValidationAction},
     text::quote::quote,
@@ -27,8 +29,40 @@ pub struct FieldError {
     pub path: String,
     /// The expression.
     pub expression: String,
-    /// What is wrong.
+    /// What is wrong, in upstream's words and with its excerpt.
     pub detail: String,
+    /// The first thing that is wrong, in a line.
+    pub reason: String,
+    /// Where that stands in the file.
+    pub place: Span,
+}
+
+impl FieldError {
+    fn new(path: String, expression: &policy::Expression, error: &CompileError) -> Self {
+        let text = expression.text();
+        let mut place = expression.span();
+        let mut reason = error.to_string();
+        if let Some(issue) = error.issues().and_then(|issues| issues.list().first()) {
+            reason.clone_from(&issue.message);
+            let offset = usize::try_from(Source::new(text).offset(issue.location)).ok();
+            let from = offset.and_then(|offset| text.char_indices().nth(offset).map(|(at, _)| at));
+            if let Some(from) = from {
+                let word = |c: &char| c.is_alphanumeric() || *c == '_';
+                let length: usize = text[from..].chars().take_while(word).map(char::len_utf8).sum();
+                let first = text[from..].chars().next().map_or(0, char::len_utf8);
+                place = expression.part(from, from + length.max(first));
+            } else if offset.is_some() {
+                place = expression.part(text.len(), text.len());
+            }
+        }
+        Self {
+            path,
+            expression: text.to_owned(),
+            detail: error.to_string(),
+            reason,
+            place,
+        }
+    }
 }
 
 impl fmt::Display for FieldError {
@@ -92,17 +126,20 @@ impl Output {
 
 fn compile(path: String, expression: &policy::Expression, env: &Env, output: Output) -> Result<Program, FieldError> {
     let text = expression.text();
-    let program = analyse(text, env)
-        .map_err(|error| error.to_string())
-        .and_then(|checked| {
-            output.accept(checked.result_type())?;
-            plan(&checked, env).map_err(|error| error.to_string())
+    let checked = match analyse(text, env) {
+        Ok(checked) => checked,
+        Err(error) => return Err(FieldError::new(path, expression, &error)),
+    };
+    if let Err(detail) = output.accept(checked.result_type()) {
+        return Err(FieldError {
+            path,
+            expression: text.to_owned(),
+            reason: detail.clone(),
+            detail,
+            place: expression.span(),
         });
-    program.map_err(|detail| FieldError {
-        path,
-        expression: text.to_owned(),
-        detail,
-    })
+    }
+    plan(&checked, env).map_err(|error| FieldError::new(path, expression, &error.into()))
 }
 
 /// Compiles a list; all of its errors are reported.
@@ -207,11 +244,8 @@ impl CompiledValidatingPolicy {
                 let compiled = composite.programs().iter();
                 let mut compiled = compiled.filter(|(name, _)| **name == *variable.name.value);
                 let error: &CompileError = compiled.next()?.1.as_ref().err()?;
-                Some(FieldError {
-                    path: format!("spec.variables[{i}].expression"),
-                    expression: variable.expression.text().to_owned(),
-                    detail: error.to_string(),
-                })
+                let path = format!("spec.variables[{i}].expression");
+                Some(FieldError::new(path, &variable.expression, error))
             })
             .collect();
         if !errors.is_empty() {

@@ -1,9 +1,9 @@
 //! What a rule does: its kinds, and its `validate` part.
 
-use super::has;
+use super::{has, pattern};
 use crate::{
-    policy::{Cel, Rule},
-    yaml::{Entries, Kind, Node},
+    policy::{Cel, Rule, Validate},
+    yaml::{Entries, Items, Kind, Node},
 };
 
 const ONLY_METADATA: &str =
@@ -135,7 +135,15 @@ pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
              unmarshal {found} into Go value of type []interface {{}}"
         ));
     }
-    let error = match parts.into_iter().filter(|part| *part).count() {
+    let count = parts.into_iter().filter(|part| *part).count();
+    if count == 1 {
+        patterns(validate).map_err(|(place, error)| format!("path: spec.rules[{i}].validate.{place}.: {error}"))?;
+        let loops = validate.foreach.as_ref().and_then(|foreach| foreach.node().as_seq());
+        for entry in loops.into_iter().flat_map(Items::iter) {
+            foreach(entry).map_err(|error| format!("{path}: {error}"))?;
+        }
+    }
+    let error = match count {
         0 => Err("one of pattern, anyPattern, deny, foreach, cel must be specified"),
         1 if validate.cel.is_none()
             && rule
@@ -150,6 +158,36 @@ pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
         _ => Err("only one of pattern, anyPattern, deny, foreach, cel can be specified"),
     };
     error.map_err(|error| format!("{path}: {error}"))
+}
+
+/// The anchors of the patterns.
+fn patterns(validate: &Validate) -> Result<(), (String, String)> {
+    if let Some(part) = &validate.pattern {
+        pattern::anchors(part.node(), "/").map_err(|(path, error)| (format!("pattern.{path}"), error))?;
+    }
+    let parts = validate.any_pattern.as_ref().and_then(|parts| parts.node().as_seq());
+    for (i, part) in parts.into_iter().flat_map(Items::iter).enumerate() {
+        pattern::anchors(part, "/").map_err(|(path, error)| (format!("anyPattern[{i}].{path}"), error))?;
+    }
+    Ok(())
+}
+
+/// An entry of a loop says over what, and does one thing.
+fn foreach(entry: Node<'_>) -> Result<(), &'static str> {
+    if entry.get("list").and_then(Node::as_str).is_none_or(str::is_empty) {
+        return Err("foreach.list is required");
+    }
+    let there = |name: &&&str| entry.get(name).is_some_and(|part| !part.is_null());
+    let nested = entry
+        .get("foreach")
+        .and_then(Node::as_seq)
+        .is_some_and(|nested| !nested.is_empty());
+    let parts = ["pattern", "anyPattern", "deny"].iter().filter(there).count() + usize::from(nested);
+    match parts {
+        0 => Err("one of pattern, anyPattern, deny, or a nested foreach must be specified"),
+        1 => Ok(()),
+        _ => Err("only one of pattern, anyPattern, deny, or a nested foreach can be specified"),
+    }
 }
 
 /// What Go calls a value that is no list.

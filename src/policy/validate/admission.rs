@@ -5,12 +5,16 @@
 //! differ. Known deviations: whether the author may read the parameters is not asked; `matchLabels` are looked at in the
 //! order in which they are written; `ownerReferences` and `managedFields` are not looked at.
 
+mod diagnose;
 mod expressions;
 mod field;
 mod rules;
 mod shape;
 
+pub use diagnose::admission_diagnostics;
 pub use field::FieldError;
+
+use std::collections::BTreeSet;
 
 use self::{expressions::Compiler, field::Errors};
 use crate::{
@@ -274,10 +278,11 @@ fn check_param_ref(reference: Value<'_>, errors: &mut Errors) {
 
 fn check_actions(actions: &[&str], errors: &mut Errors) {
     let field = "spec.validationActions";
+    let mut seen = BTreeSet::new();
     for (i, action) in actions.iter().enumerate() {
         let field = format!("{field}[{i}]");
         errors.supported(&field, action, &["Audit", "Deny", "Warn"]);
-        if actions[..i].contains(action) {
+        if !seen.insert(*action) {
             errors.duplicate(&field, action);
         }
     }

@@ -17,7 +17,9 @@ use crate::{
 pub fn validate_in_cluster(policy: &Policy, rules: &[Cow<'_, Rule>], discovery: &Discovery) -> Checked {
     let mut checked = validate(policy, rules);
     if checked.error.is_none() {
-        checked.error = conditions(policy).or_else(|| subresources(policy, rules, discovery));
+        checked.error = conditions(policy)
+            .or_else(|| subresources(policy, rules, discovery))
+            .or_else(|| ambiguous_kind(policy, discovery));
     }
     checked
 }
@@ -72,6 +74,34 @@ fn conditions(policy: &Policy) -> Option<String> {
         })
         .collect();
     (!errors.is_empty()).then(|| format!("match conditions compilation errors: [{}]", errors.join(" ")))
+}
+
+/// A kind that stands for several resources, in a policy of which a native one is built by way of a check.
+///
+/// Known deviations: only the plainest form of such a policy is looked at (one rule with one match block); a kind that
+/// stands for none is taken for one that the cluster will have.
+fn ambiguous_kind(policy: &Policy, discovery: &Discovery) -> Option<String> {
+    let [rule] = &policy.spec.rules[..] else { return None };
+    let cel = rule.validate.as_ref()?.cel.as_ref()?;
+    let block = &rule.matches;
+    let filters = block.filters();
+    let is_plain = rule.exclude.is_none()
+        && filters.len() == 1
+        && filters.iter().all(|filter| user_fields(&filter.user).next().is_none());
+    if !cel.generate || !is_plain {
+        return None;
+    }
+    let mut kinds = block.kinds().filter(|kind| kind.text != "*");
+    let ambiguous = kinds.find(|kind| {
+        let served = discovery.iter().filter(|resource| {
+            wildcard::matches(&kind.group, &resource.group)
+                && wildcard::matches(&kind.version, &resource.version)
+                && wildcard::matches(&kind.kind, &resource.kind)
+                && wildcard::matches(&kind.subresource, &resource.subresource)
+        });
+        served.count() > 1
+    });
+    ambiguous.map(|kind| format!("no unique match for kind {}", kind.kind))
 }
 
 /// Subresources are no part of background scans.

@@ -60,6 +60,35 @@ pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
             }
         }
     }
+    let foreach = rule.validate.as_ref().and_then(|validate| validate.foreach.as_ref());
+    foreach.map_or(Ok(()), |foreach| {
+        loops(foreach.node(), "validate.foreach")
+            .map_err(|(place, error)| format!("path: spec.rules[{i}].{place}: {error}"))
+    })
+}
+
+/// The operators in the conditions of loops, and of loops in these.
+fn loops(foreach: Node<'_>, path: &str) -> Result<(), Fault> {
+    for entry in foreach.as_seq().into_iter().flat_map(Items::iter) {
+        let part = |node: Option<Node<'_>>, place: &str| -> Result<(), Fault> {
+            let Some(node) = node.filter(|node| !node.is_null()) else {
+                return Ok(());
+            };
+            for (at, condition) in conditions(node) {
+                operator(condition).map_err(|(field, error)| {
+                    let at = at.replace(".all", ".any");
+                    (format!("{path}.{place}{at}.{field}"), error)
+                })?;
+            }
+            Ok(())
+        };
+        part(entry.get("preconditions"), "conditions")?;
+        let deny = entry.get("deny").and_then(|deny| deny.get("conditions"));
+        part(deny, "deny.conditions")?;
+        if let Some(nested) = entry.get("foreach") {
+            loops(nested, path).map_err(|(place, error)| (format!("{path}.{place}"), error))?;
+        }
+    }
     Ok(())
 }
 
@@ -169,13 +198,17 @@ fn operator(condition: Node<'_>) -> Result<(), Fault> {
     Err((String::new(), error))
 }
 
-/// Warns of the two operators that upstream wants to drop, in `deny.conditions`.
+/// Warns of the two operators that upstream wants to drop, in what denies and in the conditions of loops.
 pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
-    let deny = rule.validate.as_ref().and_then(|validate| validate.deny.as_ref());
-    let Some(node) = deny.and_then(|deny| deny.node().get("conditions")) else {
-        return;
-    };
-    for (_, condition) in conditions(node) {
+    let Some(validate) = &rule.validate else { return };
+    let deny = validate.deny.as_ref();
+    let mut parts = vec![deny.and_then(|deny| deny.node().get("conditions"))];
+    let foreach = validate.foreach.as_ref().and_then(|foreach| foreach.node().as_seq());
+    for entry in foreach.into_iter().flat_map(Items::iter) {
+        parts.push(entry.get("preconditions"));
+        parts.push(entry.get("deny").and_then(|deny| deny.get("conditions")));
+    }
+    for (_, condition) in parts.into_iter().flatten().flat_map(conditions) {
         let word = condition.get("operator").and_then(Node::as_str).unwrap_or_default();
         let instead = match word {
             "In" => "[\"AllIn\" \"AnyIn\"]",

@@ -12,6 +12,8 @@ use crate::{
 enum Shape {
     /// As a value: keys sorted.
     Any,
+    /// A text, even if it is empty.
+    Text,
     /// A Go struct: its fields in order.
     Struct(&'static [Field]),
     /// A list of structs.
@@ -31,6 +33,14 @@ const fn any(name: &'static str) -> Field {
         name,
         shape: Shape::Any,
         default: "",
+    }
+}
+
+const fn text(name: &'static str) -> Field {
+    Field {
+        name,
+        shape: Shape::Text,
+        default: "\"\"",
     }
 }
 
@@ -69,18 +79,50 @@ const RULE: &[Field] = &[
     list("celPreconditions", NAMED),
     any("mutate"),
     part("validate", VALIDATE, ""),
-    any("generate"),
+    part("generate", GENERATE, ""),
     any("verifyImages"),
     with_default("skipBackgroundRequests", "true"),
 ];
 
+const GENERATE: &[Field] = &[
+    any("generateExisting"),
+    any("synchronize"),
+    any("orphanDownstreamOnPolicyDelete"),
+    any("apiVersion"),
+    any("kind"),
+    any("namespace"),
+    any("name"),
+    any("uid"),
+    any("data"),
+    part("clone", &[any("namespace"), any("name")], "{}"),
+    part(
+        "cloneList",
+        &[any("namespace"), any("kinds"), part("selector", SELECTOR, "")],
+        "{}",
+    ),
+    any("foreach"),
+];
+
 const CONTEXT: &[Field] = &[
     any("name"),
-    any("configMap"),
-    any("apiCall"),
-    any("imageRegistry"),
-    any("variable"),
-    any("globalReference"),
+    part("configMap", &[text("name"), any("namespace")], ""),
+    part("apiCall", API_CALL, ""),
+    part(
+        "imageRegistry",
+        &[text("reference"), any("jmesPath"), any("imageRegistryCredentials")],
+        "",
+    ),
+    part("variable", &[any("value"), any("jmesPath"), any("default")], ""),
+    part("globalReference", &[text("name"), any("jmesPath")], ""),
+];
+
+const API_CALL: &[Field] = &[
+    text("urlPath"),
+    with_default("method", "\"GET\""),
+    any("data"),
+    part("service", &[text("url"), any("headers"), text("caBundle")], ""),
+    any("jmesPath"),
+    any("default"),
 ];
 
 const MATCH: &[Field] = &[
@@ -190,6 +232,77 @@ pub(super) fn validate(node: Node<'_>, v2beta1: bool) -> String {
     out
 }
 
+const IMAGE: &[Field] = &[
+    any("failureAction"),
+    any("type"),
+    any("image"),
+    any("imageReferences"),
+    any("skipImageReferences"),
+    list("attestors", ATTESTORS),
+    any("attestations"),
+    any("repository"),
+    with_default("mutateDigest", "true"),
+    with_default("verifyDigest", "true"),
+    with_default("validate", "{}"),
+    with_default("required", "true"),
+    any("imageRegistryCredentials"),
+    with_default("useCache", "true"),
+];
+
+const ATTESTORS: &[Field] = &[any("count"), list("entries", ATTESTOR)];
+
+const ATTESTOR: &[Field] = &[
+    part("keys", KEYS, ""),
+    any("certificates"),
+    any("keyless"),
+    any("attestor"),
+    any("annotations"),
+    any("repository"),
+    with_default("signatureAlgorithm", "\"sha256\""),
+];
+
+const KEYS: &[Field] = &[
+    any("publicKeys"),
+    with_default("signatureAlgorithm", "\"sha256\""),
+    any("kms"),
+    any("secret"),
+    any("rekor"),
+    any("ctlog"),
+];
+
+fn shaped(node: Node<'_>, shape: &'static [Field]) -> String {
+    let mut out = String::new();
+    fields(node, shape, false, &mut out);
+    out
+}
+
+/// An entry of `verifyImages`.
+pub(super) fn image(node: Node<'_>) -> String {
+    shaped(node, IMAGE)
+}
+
+/// A set of attestors.
+pub(super) fn attestors(node: Node<'_>) -> String {
+    shaped(node, ATTESTORS)
+}
+
+/// An attestor.
+pub(super) fn attestor(node: Node<'_>) -> String {
+    shaped(node, ATTESTOR)
+}
+
+/// The keys of an attestor.
+pub(super) fn keys(node: Node<'_>) -> String {
+    shaped(node, KEYS)
+}
+
+/// Any value, with sorted keys.
+pub(super) fn value(node: Node<'_>) -> String {
+    let mut out = String::new();
+    any_value(Document::from(node).root(), &mut out);
+    out
+}
+
 /// A label selector.
 pub(super) fn selector(node: Node<'_>) -> String {
     let mut out = String::new();
@@ -253,12 +366,13 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, v2beta1: b
                         text.push(']');
                     }
                 }
+                Shape::Text => any_value(Document::from(value).root(), &mut text),
                 Shape::Any => {
                     let document = Document::from(value);
                     let empty = match document.root() {
                         Value::String(text) => text.is_empty() && !ALWAYS.contains(&field.name),
                         Value::List(list) => list.is_empty(),
-                        Value::Map(map) => map.is_empty() && !["pattern", "deny"].contains(&field.name),
+                        Value::Map(map) => map.is_empty() && !["pattern", "deny", "mutate"].contains(&field.name),
                         _ => false,
                     };
                     if !empty {

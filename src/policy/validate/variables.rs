@@ -1,11 +1,10 @@
 //! Variables (`{{ … }}`) in a policy: where they may not be, and which of them are known.
-//!
-//! Known deviation: queries are not parsed, so that one that is no JMESPath passes here if its beginning is known.
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use super::{json, references};
+use super::{json, references, verify_images};
 use crate::{
+    jmespath,
     policy::{MatchResources, Policy, Rule, UserFilter},
     regex::Regex,
     text::wildcard,
@@ -163,6 +162,12 @@ fn known(policy: &Policy, rule: &Rule, patterns: &Patterns) -> Result<(), String
             ));
         }
     }
+    if verify_images::has_variables(rule) {
+        return Err(format!(
+            "rule \"{}\" should not have variables in image reference section",
+            rule.name.value
+        ));
+    }
     let background = policy.spec.background;
     let allowed = Allowed {
         pattern: if background {
@@ -231,20 +236,25 @@ fn substitute(text: &str, path: &str, patterns: &Patterns, allowed: &Allowed<'_>
         let mut shallow = false;
         for span in found {
             let whole = &text[span];
-            let variable = if patterns.initial.is_match(whole) {
-                whole
+            let (variable, torso) = if patterns.initial.is_match(whole) {
+                (whole, String::new())
             } else {
                 let mut chars = whole.chars();
-                chars.next();
-                chars.as_str()
+                let before = chars.next().map_or(1, char::len_utf8);
+                // Upstream cuts off one byte, which leaves a torso of a longer character.
+                (chars.as_str(), "\u{fffd}".repeat(before.saturating_sub(1)))
             };
-            let mut query = variable.replace("{{", "").replace("}}", "").trim().to_owned();
+            let query = format!("{torso}{variable}");
+            let mut query = query.replace("{{", "").replace("}}", "").trim().to_owned();
             shallow = query.starts_with('-');
             if shallow {
                 query = query[1..].trim().to_owned();
             }
             lookup(&query, allowed).map_err(|error| match error {
                 Unknown::Empty => format!("failed to resolve {query} at path {path}: invalid query (nil)"),
+                Unknown::Syntax(error) => {
+                    format!("failed to resolve {query} at path {path}: invalid JMESPath query {query}: {error}")
+                }
                 Unknown::Name(text) => text,
             })?;
             if text == variable {
@@ -262,6 +272,7 @@ fn substitute(text: &str, path: &str, patterns: &Patterns, allowed: &Allowed<'_>
 
 enum Unknown {
     Empty,
+    Syntax(String),
     Name(String),
 }
 
@@ -272,6 +283,7 @@ fn lookup(query: &str, allowed: &Allowed<'_>) -> Result<(), Unknown> {
     if query.is_empty() {
         return Err(Unknown::Empty);
     }
+    jmespath::Expression::parse(query).map_err(|error| Unknown::Syntax(error.to_string()))?;
     let query = query.replace('"', "");
     if allowed.pattern.is_match(&query) || allowed.names.iter().any(|name| wildcard::matches(name, &query)) {
         return Ok(());
@@ -281,6 +293,29 @@ fn lookup(query: &str, allowed: &Allowed<'_>) -> Result<(), Unknown> {
         allowed.text,
         allowed.names.join(" ")
     )))
+}
+
+/// Whether a text has variables.
+pub(super) fn has_variable(text: &str) -> bool {
+    let patterns = PATTERNS.as_ref();
+    patterns.is_some_and(|patterns| patterns.variable.is_match(text))
+}
+
+/// A text with another one in place of its variables.
+pub(super) fn without_variables(text: &str, with: &str) -> String {
+    let Some(patterns) = PATTERNS.as_ref() else {
+        return text.to_owned();
+    };
+    let mut out = String::new();
+    let mut end = 0;
+    for span in patterns.variable.find_all(text, None) {
+        let variable = text[span.clone()].find("{{").map_or(span.start, |at| span.start + at);
+        out.push_str(&text[end..variable]);
+        out.push_str(with);
+        end = span.end;
+    }
+    out.push_str(&text[end..]);
+    out
 }
 
 /// Refuses `element` outside of a loop.

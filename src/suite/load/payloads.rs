@@ -46,15 +46,15 @@ impl Loader<'_> {
             return None;
         }
         let (stream, file) = self.stream(&bytes, path, Mode::Lax);
-        if let Some(error) = stream.first_error() {
-            let diagnostic = Diagnostic::from_yaml(file, error);
-            self.say(diagnostic);
-            return None;
-        }
         if json && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(stream.source()) {
             let message = format!("this is not JSON: {error}");
             let offset = offset(stream.source(), error.line(), error.column());
             self.say(Diagnostic::at(Code::JsonSyntax, Span::point(file, offset), message));
+            return None;
+        }
+        if let Some(error) = stream.first_error() {
+            let diagnostic = Diagnostic::from_yaml(file, error);
+            self.say(diagnostic);
             return None;
         }
         let mut documents = stream.into_documents().into_iter();

@@ -3,7 +3,7 @@
 use super::{Loader, Missing, is_yaml};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Span},
-    policy::{Origin, Text, place},
+    policy::{Origin, Text, decode::name_of, place},
     suite::{
         Resource, Upstream,
         files::{join, resolve},
@@ -32,12 +32,19 @@ impl Loader<'_> {
                     let file = join(&path, &name);
                     self.resource_file(first, &file, Missing::GoesOn, &mut resources);
                 }
+                if resources.is_empty() && !self.suite.has_errors() {
+                    self.holds_nothing(first, "no resource");
+                }
             }
             Ok(false) | Err(_) => {
                 for (number, at) in paths.iter().enumerate() {
                     let path = resolve(&self.folder, &at.value);
                     let missing = if number == 0 { Missing::Aborts } else { Missing::GoesOn };
+                    let (before, found) = (self.suite.diagnostics.len(), resources.len());
                     self.resource_file(at, &path, missing, &mut resources);
+                    if resources.len() == found && self.suite.diagnostics.len() == before {
+                        self.holds_nothing(at, "no resource");
+                    }
                 }
             }
         }
@@ -106,6 +113,10 @@ impl Loader<'_> {
             self.stop(Upstream::Aborts);
             return;
         }
+        for (severity, span, message) in metadata_problems(node) {
+            let span = place(origin.file, span);
+            self.say(Diagnostic::at(Code::WrongType, span, message).with_severity(severity));
+        }
         let scopes = self.options.scopes;
         let own = if self.options.own_crds {
             self.crds.as_slice()
@@ -126,7 +137,17 @@ impl Loader<'_> {
                 resources.push(resource);
             }
             None => {
-                self.say(Diagnostic::at(Code::MissingField, start, "this resource has no `kind`"));
+                let diagnostic = match node
+                    .get("kind")
+                    .filter(|kind| !kind.is_null() && kind.as_str().is_none())
+                {
+                    Some(kind) => {
+                        let message = format!("`kind` must be a string, not {}", name_of(kind));
+                        Diagnostic::at(Code::WrongType, place(origin.file, kind.span()), message)
+                    }
+                    None => Diagnostic::at(Code::MissingField, start, "this resource has no `kind`"),
+                };
+                self.say(diagnostic);
                 self.stop(Upstream::Aborts);
             }
         }
@@ -189,6 +210,41 @@ impl Loader<'_> {
             self.suite.diagnostics.extend(found);
         }
     }
+}
+
+/// Metadata that no API server takes. Kyverno's command line goes on without a part that it cannot read.
+fn metadata_problems(node: Node<'_>) -> Vec<(Severity, crate::yaml::Span, String)> {
+    let mut problems = Vec::new();
+    let mut say = |severity, node: Node<'_>, path: &str, wanted: &str| {
+        let message = format!("`{path}` must be {wanted}, not {}", name_of(node));
+        problems.push((severity, node.span(), message));
+    };
+    let Some(metadata) = node.get("metadata").filter(|metadata| !metadata.is_null()) else {
+        return problems;
+    };
+    if metadata.as_map().is_none() {
+        say(Severity::Error, metadata, "metadata", "a map");
+        return problems;
+    }
+    let given = |key: &str| metadata.get(key).filter(|value| !value.is_null());
+    for key in ["name", "generateName", "namespace"] {
+        if let Some(value) = given(key).filter(|value| value.as_str().is_none()) {
+            say(Severity::Error, value, &format!("metadata.{key}"), "a string");
+        }
+    }
+    for key in ["labels", "annotations"] {
+        let Some(value) = given(key) else { continue };
+        match value.as_map() {
+            None => say(Severity::Error, value, &format!("metadata.{key}"), "a map"),
+            Some(entries) => {
+                for entry in entries.iter().filter(|entry| entry.value.as_str().is_none()) {
+                    let path = format!("metadata.{key}.{}", entry.key);
+                    say(Severity::Warning, entry.value, &path, "a string");
+                }
+            }
+        }
+    }
+    problems
 }
 
 /// The name of a resource as rows write it.

@@ -3,6 +3,8 @@
 //! New expressions may use what the release before also knew; between Kubernetes 1.35 and 1.36 nothing was added, so that
 //! they are compiled as they are run.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{field::Errors, items, present, text};
 use crate::{
     cel::{
@@ -96,6 +98,7 @@ impl<'v> Compiler<'v> {
             variables: false,
         };
         let environment = Environment::new(Profile::kubernetes(), declarations, []);
+        let mut names = BTreeSet::new();
         for (i, condition) in conditions.iter().enumerate() {
             let expression = text(*condition, "expression").trim();
             let field = format!("{path}[{i}].expression");
@@ -120,13 +123,17 @@ impl<'v> Compiler<'v> {
             let mut problems = Vec::new();
             key_problems(name, Wording::LabelKey, &mut problems);
             errors.all_invalid(&field, name, &mut problems);
-            if conditions[..i].iter().any(|other| text(*other, "name") == name) {
+            if !names.insert(name) {
                 errors.duplicate(&field, name);
             }
         }
     }
 
     pub(super) fn check_variables(&mut self, errors: &mut Errors) {
+        let flaws = self.environment.variable_flaws().into_iter();
+        let flaws: BTreeMap<usize, Flaw> = flaws
+            .filter_map(|(place, flaw)| Some((*self.compiled.get(place)?, flaw)))
+            .collect();
         for (i, variable) in items(self.spec, "variables").into_iter().enumerate() {
             let path = format!("spec.variables[{i}]");
             let name = text(variable, "name");
@@ -142,9 +149,7 @@ impl<'v> Compiler<'v> {
                 errors.required(&field, "expression is not specified");
                 continue;
             }
-            let flaws = self.environment.variable_flaws();
-            let found = flaws.iter().find(|(place, _)| self.compiled.get(*place) == Some(&i));
-            if let Some((_, flaw)) = found {
+            if let Some(flaw) = flaws.get(&i) {
                 report(flaw, expression, &field, errors);
             }
         }
@@ -209,6 +214,7 @@ impl<'v> Compiler<'v> {
             let detail = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
             errors.invalid_json(path, &json, &detail);
         }
+        let mut keys = BTreeSet::new();
         for (i, annotation) in annotations.iter().enumerate() {
             let key = text(*annotation, "key");
             let field = format!("{path}[{i}].key");
@@ -235,7 +241,7 @@ impl<'v> Compiler<'v> {
                     errors,
                 );
             }
-            if annotations[..i].iter().any(|other| text(*other, "key") == key) {
+            if !keys.insert(key) {
                 errors.duplicate(&field, key);
             }
         }

@@ -2,6 +2,8 @@
 //!
 //! Upstream counterpart: the same as of the parent, and `k8s.io/apimachinery/pkg/apis/meta/v1/validation`.
 
+use std::collections::BTreeSet;
+
 use super::{field::Errors, items, present, text, texts};
 use crate::{
     text::label::{Wording, key_problems, value_problems},
@@ -86,11 +88,11 @@ pub(super) fn check_path_segment(name: &str, path: &str, errors: &mut Errors) {
 }
 
 fn check_rule(rule: Value<'_>, path: &str, errors: &mut Errors) {
-    let names = texts(rule, "resourceNames");
-    for (i, name) in names.iter().enumerate() {
+    let mut names = BTreeSet::new();
+    for (i, name) in texts(rule, "resourceNames").into_iter().enumerate() {
         let path = format!("{path}.resourceNames[{i}]");
         check_path_segment(name, &path, errors);
-        if names[..i].contains(name) {
+        if !names.insert(name) {
             errors.duplicate(&path, name);
         }
     }
@@ -132,7 +134,7 @@ fn check_resources(resources: &[&str], path: &str, errors: &mut Errors) {
     if resources.is_empty() {
         errors.required(path, "");
     }
-    let (mut all_subresources, mut all_resources): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut all_subresources, mut all_resources) = (BTreeSet::new(), BTreeSet::new());
     // Only the last of the entries without a subresource counts; that is upstream's.
     let mut main = false;
     for (i, entry) in resources.iter().enumerate() {
@@ -146,8 +148,8 @@ fn check_resources(resources: &[&str], path: &str, errors: &mut Errors) {
             continue;
         };
         for (seen, present) in [
-            (all_subresources.contains(&resource), format!("{resource}/*")),
-            (all_resources.contains(&subresource), format!("*/{subresource}")),
+            (all_subresources.contains(resource), format!("{resource}/*")),
+            (all_resources.contains(subresource), format!("*/{subresource}")),
         ] {
             if seen {
                 let detail = format!("if '{present}' is present, must not specify {entry}");
@@ -155,10 +157,10 @@ fn check_resources(resources: &[&str], path: &str, errors: &mut Errors) {
             }
         }
         if subresource == "*" {
-            all_subresources.push(resource);
+            all_subresources.insert(resource);
         }
         if resource == "*" {
-            all_resources.push(subresource);
+            all_resources.insert(subresource);
         }
     }
     if resources.len() > 1 && resources.contains(&"*/*") {

@@ -1,0 +1,505 @@
+//! One request through both engines: what Kyverno answers, what the API server answers with native policies, and how the two
+//! differ.
+//!
+//! The native policies are those among the given objects; without any, those that Kyverno would generate from the given
+//! policies. Everything is a function of the given objects and the request.
+
+pub mod line;
+
+use std::sync::Arc;
+
+use crate::{
+    cel::{
+        host::{Gvr, Mocks},
+        time::Timestamp,
+    },
+    compare::{Divergence, compare},
+    convert::{Exceptions, Generated},
+    diagnostic::{FileId, Sources},
+    kube::{Discovery, GroupVersionKind, Request, World},
+    kyverno::{
+        admission::{Controller, Installed, Review},
+        autogen,
+        config::Config,
+    },
+    pair::{NativeVerdict, Original, Pair},
+    policy::{self, Loaded, Purpose, validate_admission, validate_exception, validate_in_cluster},
+    value::{Document, Value},
+    vap,
+    verdict::{DivergenceClass, Effect, Status, Verdict},
+    yaml,
+};
+
+/// What surrounds a request.
+#[derive(Debug)]
+pub struct Cluster {
+    loaded: Loaded,
+    world: World,
+    discovery: Discovery,
+    mocks: Mocks,
+    /// What static validation refuses.
+    invalid: Vec<Invalid>,
+    controller: Option<Controller>,
+    pairs: Vec<Pair>,
+    native: Option<Native>,
+}
+
+#[derive(Debug)]
+struct Native {
+    policies: Vec<vap::CompiledPolicy>,
+    bindings: Vec<vap::Binding>,
+    /// Whether they are the twins of the policies.
+    generated: bool,
+}
+
+/// How a cluster is set up.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What the cluster serves, besides what objects bring.
+    pub discovery: Discovery,
+    /// Kyverno's own configuration.
+    pub config: Config,
+    /// The clock.
+    pub now: Option<Timestamp>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            discovery: Discovery::kubernetes(),
+            config: Config::bare(),
+            now: None,
+        }
+    }
+}
+
+/// An object that cannot be installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid {
+    /// Kind and name: `ClusterPolicy/no-latest`.
+    pub object: String,
+    /// The field, where one is known.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// What Kyverno answers.
+#[derive(Debug, Clone)]
+pub struct KyvernoAnswer {
+    /// The HTTP code.
+    pub code: u16,
+    /// The strongest status of all rules.
+    pub status: Status,
+    /// The strongest effect of all rules.
+    pub effect: Effect,
+    /// The text that the client gets; empty if the request is admitted.
+    pub message: String,
+    /// The whole answer.
+    pub review: Review,
+}
+
+/// What both engines answer.
+#[derive(Debug, Clone)]
+pub struct Answers {
+    /// Kyverno's answer; `None` where there is no policy of Kyverno's.
+    pub kyverno: Option<KyvernoAnswer>,
+    /// The API server's answer; `None` where there is no native policy.
+    pub vap: Option<vap::Answer>,
+    /// Whether the native policies are generated ones.
+    pub generated: bool,
+    /// How the two differ.
+    pub divergence: Option<Divergence>,
+}
+
+impl Cluster {
+    /// A cluster with these objects: policies, bindings, exceptions, Namespaces, CustomResourceDefinitions, RBAC objects; all
+    /// others are parameters and cluster objects.
+    pub fn new(objects: &[Document], settings: &Settings) -> Self {
+        let mut discovery = settings.discovery.clone();
+        let mut world = World::with_default_bindings();
+        let mut loaded = Loaded::default();
+        let mut invalid = Vec::new();
+        let mut plain: Vec<&Document> = Vec::new();
+        for object in objects {
+            let root = object.root();
+            match (group(root), text(root, "kind")) {
+                ("kyverno.io" | "policies.kyverno.io", kind) => {
+                    let purpose = if kind == "PolicyException" {
+                        Purpose::Exceptions
+                    } else {
+                        Purpose::Policies
+                    };
+                    read(object, purpose, &mut loaded, &mut invalid);
+                }
+                ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding") => {
+                    let checked = validate_admission(root);
+                    if checked.errors.is_empty() {
+                        read(object, Purpose::Policies, &mut loaded, &mut invalid);
+                    }
+                    invalid.extend(checked.errors.into_iter().map(|error| Invalid {
+                        object: label(root),
+                        field: error.field,
+                        message: error.text,
+                    }));
+                }
+                ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                    if let Err(message) = discovery.add_crd(root) {
+                        invalid.push(Invalid {
+                            object: label(root),
+                            field: String::new(),
+                            message,
+                        });
+                    }
+                    plain.push(object);
+                }
+                _ => plain.push(object),
+            }
+        }
+        let mut mocks = Mocks::new();
+        for object in plain {
+            let root = object.root();
+            let kind = GroupVersionKind::from_api_version(text(root, "apiVersion"), text(root, "kind"));
+            if discovery.by_object(text(root, "apiVersion"), &kind.kind).is_none() {
+                let namespaced = root.at(&["metadata", "namespace"]).is_some();
+                discovery.add_guess(&kind, namespaced);
+            }
+            if let Some(served) = discovery.by_object(text(root, "apiVersion"), &kind.kind) {
+                let gvr = served.gvr();
+                mocks.add_resource(
+                    Gvr {
+                        group: gvr.group,
+                        version: gvr.version,
+                        resource: gvr.resource,
+                    },
+                    object.clone(),
+                );
+            }
+            world.params.push(object.clone());
+            world.add(object.clone());
+        }
+        if let Some(now) = settings.now {
+            mocks.set_now(now);
+        }
+        mocks.set_seed(0);
+        let mut cluster = Self {
+            loaded,
+            world,
+            discovery,
+            mocks,
+            invalid,
+            controller: None,
+            pairs: Vec::new(),
+            native: None,
+        };
+        cluster.install(settings);
+        cluster
+    }
+
+    /// Prepares the engines.
+    fn install(&mut self, settings: &Settings) {
+        let loaded = &self.loaded;
+        let exceptions = Exceptions {
+            classic: &loaded.exceptions,
+            cel: &loaded.cel_exceptions,
+        };
+        let classic = loaded.policies.iter().cloned().map(Original::Policy);
+        let validating = loaded
+            .validating_policies
+            .iter()
+            .cloned()
+            .map(Original::ValidatingPolicy);
+        self.pairs = classic
+            .chain(validating)
+            .map(|original| Pair::new(original, exceptions, &self.discovery, settings.now))
+            .collect();
+        let refuse = |object: String, message: String| Invalid {
+            object,
+            field: String::new(),
+            message,
+        };
+        let mut policies = loaded.policies.clone();
+        policies.retain(|policy| {
+            let checked = validate_in_cluster(policy, &autogen::all_rules(policy), &self.discovery);
+            let label = format!("{}/{}", policy.kind.name(), policy.metadata.name.value);
+            self.invalid
+                .extend(checked.error.clone().map(|message| refuse(label, message)));
+            checked.error.is_none()
+        });
+        for exception in &loaded.exceptions {
+            let label = format!("PolicyException/{}", exception.metadata.name.value);
+            self.invalid
+                .extend(validate_exception(exception).map(|message| refuse(label, message)));
+        }
+        let installed = Installed {
+            policies: &policies,
+            exceptions: &loaded.exceptions,
+            validating_policies: &loaded.validating_policies,
+            cel_exceptions: &loaded.cel_exceptions,
+        };
+        let (controller, refused) = Controller::new(installed, settings.config.clone());
+        let accepted = policies.len() + loaded.validating_policies.len() - refused.len();
+        for (name, message) in refused {
+            self.invalid.push(refuse(format!("ValidatingPolicy/{name}"), message));
+        }
+        self.controller = (accepted > 0).then_some(controller);
+        let twins: Vec<&Generated> = self.pairs.iter().filter_map(Pair::generated).collect();
+        let generated = loaded.vaps.is_empty();
+        let (policies, bindings) = if generated {
+            let bindings = twins.iter().flat_map(|twin| &twin.bindings);
+            (
+                twins
+                    .iter()
+                    .map(|twin| vap::CompiledPolicy::compile(&twin.vap.model))
+                    .collect(),
+                bindings.map(|binding| vap::Binding::new(&binding.model)).collect(),
+            )
+        } else {
+            (
+                loaded
+                    .vaps
+                    .iter()
+                    .map(|vap| vap::CompiledPolicy::compile(vap))
+                    .collect(),
+                loaded
+                    .bindings
+                    .iter()
+                    .map(|binding| vap::Binding::new(binding))
+                    .collect(),
+            )
+        };
+        let native = Native {
+            policies,
+            bindings,
+            generated,
+        };
+        self.native = Some(native).filter(|native| !native.policies.is_empty());
+    }
+
+    /// What static validation refuses.
+    pub fn invalid(&self) -> &[Invalid] {
+        &self.invalid
+    }
+
+    /// What the cluster serves.
+    pub fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+
+    /// The policies and their twins.
+    pub fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
+    /// Reads a request: an AdmissionRequest, or an AdmissionReview with one in it. What is missing is derived from the object.
+    ///
+    /// # Errors
+    /// What is missing or of the wrong form.
+    pub fn request(&self, value: Value<'_>) -> Result<Request, String> {
+        let value = value
+            .get("request")
+            .filter(|_| value.get("operation").is_none())
+            .unwrap_or(value);
+        let derived = derive_request(value, &self.discovery)?;
+        let mut request = Request::from_value(derived.root(), &self.discovery)?;
+        if request.object.root().is_null() && request.old_object.root().is_null() {
+            return Err("the request has neither `object` nor `oldObject`".to_owned());
+        }
+        if request.roles.is_none() && request.cluster_roles.is_none() && !request.user.is_absent() {
+            let roles = self.world.roles(&request.user, &request.namespace);
+            (request.roles, request.cluster_roles) = (roles.roles, roles.cluster_roles);
+        }
+        Ok(request)
+    }
+
+    /// Asks both engines.
+    pub fn decide(&self, request: &Request) -> Answers {
+        let Self {
+            world,
+            discovery,
+            mocks,
+            ..
+        } = self;
+        let review = self
+            .controller
+            .as_ref()
+            .map(|controller| controller.review(request, world, discovery, mocks));
+        let native = self.native.as_ref();
+        let vap =
+            native.map(|native| vap::decide(&native.policies, &native.bindings, request, world, discovery, mocks));
+        let generated = native.is_some_and(|native| native.generated);
+        let divergence = match (&review, &vap) {
+            (Some(review), Some(answer)) if !generated => {
+                let native = NativeVerdict::of(answer.clone());
+                compare(&whole(review), &native.verdict, &[])
+            }
+            (Some(review), _) => self.first_difference(request, review),
+            (None, _) => None,
+        };
+        Answers {
+            kyverno: review.map(|review| kyverno_answer(request, review)),
+            vap,
+            generated,
+            divergence,
+        }
+    }
+
+    /// The first difference of a policy and its twin.
+    fn first_difference(&self, request: &Request, review: &Review) -> Option<Divergence> {
+        let Self {
+            world,
+            discovery,
+            mocks,
+            ..
+        } = self;
+        let divergences = self.pairs.iter().filter_map(|pair| {
+            let native = pair.native(request, world, discovery, mocks);
+            let kyverno = review.of_policy(pair.original().name(), true);
+            pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks)
+        });
+        // That a policy has no twin says least about the request.
+        divergences.min_by_key(|divergence| (divergence.class == DivergenceClass::NotConvertible, divergence.class))
+    }
+}
+
+/// What all policies say together.
+fn whole(review: &Review) -> Verdict {
+    let verdicts: Vec<Verdict> = review
+        .answers
+        .iter()
+        .map(|answered| answered.response.verdict(true))
+        .collect();
+    let mut verdict = Verdict::strongest(verdicts);
+    if let Some(refusal) = &review.refusal
+        && verdict.effect != Effect::Deny
+    {
+        verdict.effect = Effect::Deny;
+        verdict.status = Status::Error;
+        verdict.trace.erred = true;
+        verdict.message.clone_from(&refusal.message);
+    }
+    verdict
+}
+
+fn kyverno_answer(request: &Request, review: Review) -> KyvernoAnswer {
+    let Verdict { status, effect, .. } = whole(&review);
+    let strongest = review.answers.iter().map(|answered| answered.response.status);
+    let status = strongest.chain([status]).max_by_key(|status| status.strength());
+    let (code, message) = match &review.refusal {
+        Some(refusal) => (refusal.code, refusal.message.clone()),
+        None => (vap::admitted_code(request.operation), String::new()),
+    };
+    KyvernoAnswer {
+        code,
+        status: status.unwrap_or(Status::NoMatch),
+        effect,
+        message,
+        review,
+    }
+}
+
+fn text<'v>(value: Value<'v>, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn group<'v>(object: Value<'v>) -> &'v str {
+    text(object, "apiVersion")
+        .split_once('/')
+        .map_or("", |(group, _)| group)
+}
+
+/// Kind and name.
+fn label(object: Value<'_>) -> String {
+    let name = object
+        .at(&["metadata", "name"])
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    format!("{}/{name}", text(object, "kind"))
+}
+
+/// Reads a policy, an exception or a binding.
+fn read(object: &Document, purpose: Purpose, loaded: &mut Loaded, invalid: &mut Vec<Invalid>) {
+    let json = object.root().to_json();
+    let file: FileId = Sources::new().add("object.json", json.as_str());
+    let before = loaded.diagnostics.len();
+    policy::load(
+        yaml::read(&json, yaml::Mode::Lax, &yaml::Limits::default()),
+        file,
+        purpose,
+        loaded,
+    );
+    let problems = loaded.diagnostics.split_off(before);
+    invalid.extend(problems.into_iter().map(|problem| Invalid {
+        object: label(object.root()),
+        field: String::new(),
+        message: problem.message,
+    }));
+}
+
+/// Fills in what an AdmissionRequest may leave out: resource, kind, name, namespace and operation.
+fn derive_request(value: Value<'_>, discovery: &Discovery) -> Result<Document, String> {
+    let mut request = value.to_serde();
+    let Some(fields) = request.as_object_mut() else {
+        return Err("the request is not a map".to_owned());
+    };
+    let given = |key: &str| value.get(key).filter(|value| !value.is_null());
+    let object = given("object").or_else(|| given("oldObject")).unwrap_or(Value::Null);
+    if given("operation").is_none() {
+        let operation = match (given("object"), given("oldObject")) {
+            (None, Some(_)) => "DELETE",
+            (Some(_), Some(_)) => "UPDATE",
+            _ => "CREATE",
+        };
+        fields.insert("operation".to_owned(), operation.into());
+    }
+    let name = |fields: &mut serde_json::Map<String, serde_json::Value>, key: &str| {
+        if given(key).is_none()
+            && let Some(own) = object.at(&["metadata", key]).and_then(Value::as_str)
+        {
+            fields.insert(key.to_owned(), own.into());
+        }
+    };
+    name(fields, "name");
+    name(fields, "namespace");
+    if given("resource").is_none() {
+        let (api_version, kind) = match given("kind") {
+            Some(kind) => {
+                let (group, version) = (text(kind, "group"), text(kind, "version"));
+                let api_version = if group.is_empty() {
+                    version.to_owned()
+                } else {
+                    format!("{group}/{version}")
+                };
+                (api_version, text(kind, "kind"))
+            }
+            None => (text(object, "apiVersion").to_owned(), text(object, "kind")),
+        };
+        if kind.is_empty() {
+            return Err("the request has neither `resource` nor an object with a kind".to_owned());
+        }
+        let gvk = GroupVersionKind::from_api_version(&api_version, kind);
+        let served = discovery.by_object(&api_version, kind).cloned();
+        let served = served.unwrap_or_else(|| {
+            let namespaced = object.at(&["metadata", "namespace"]).is_some();
+            Arc::new(Discovery::guess(&gvk, namespaced))
+        });
+        let gvr = served.gvr();
+        fields.insert(
+            "resource".to_owned(),
+            serde_json::json!({"group": gvr.group, "version": gvr.version, "resource": gvr.resource}),
+        );
+        let core_namespace = gvr.group.is_empty() && gvr.resource == "namespaces";
+        if core_namespace && given("namespace").is_none() {
+            let own = fields.get("name").cloned().unwrap_or_default();
+            fields.insert("namespace".to_owned(), own);
+        }
+    }
+    if given("kind").is_none() {
+        let gvk = GroupVersionKind::from_api_version(text(object, "apiVersion"), text(object, "kind"));
+        fields.insert(
+            "kind".to_owned(),
+            serde_json::json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind}),
+        );
+    }
+    Ok(Document::from(&request))
+}

@@ -1,0 +1,135 @@
+//! The form of `kyvtest eval --cases`: one JSON object per line in, one per line out. `docs/eval.md` describes it.
+
+use serde_json::{Value as Json, json};
+
+use super::{Answers, Cluster, Settings};
+use crate::{kyverno::config::Config, value::Document};
+
+/// A line that was answered, or why it cannot be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// What to print.
+    pub answer: Json,
+    /// Whether the line was readable.
+    pub readable: bool,
+}
+
+/// Answers one line.
+pub fn answer(text: &str, settings: &Settings) -> Line {
+    let row: Json = match serde_json::from_str(text) {
+        Ok(row) => row,
+        Err(error) => return unreadable(Json::Null, &format!("not JSON: {error}")),
+    };
+    let id = row.get("id").cloned().unwrap_or(Json::Null);
+    match decide(&row, settings) {
+        Ok(mut answer) => {
+            let mut line = serde_json::Map::new();
+            line.insert("id".to_owned(), id);
+            line.append(&mut answer);
+            Line {
+                answer: line.into(),
+                readable: true,
+            }
+        }
+        Err(problem) => unreadable(id, &problem),
+    }
+}
+
+fn unreadable(id: Json, error: &str) -> Line {
+    Line {
+        answer: json!({"id": id, "error": error}),
+        readable: false,
+    }
+}
+
+fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Json>, String> {
+    let fields = row.as_object().ok_or("the line is not an object")?;
+    if let Some(unknown) = fields
+        .keys()
+        .find(|key| !matches!(key.as_str(), "id" | "objects" | "request" | "config"))
+    {
+        return Err(format!(
+            "unknown key `{unknown}`; a line has `id`, `objects`, `request` and `config`"
+        ));
+    }
+    let objects = match row.get("objects") {
+        None | Some(Json::Null) => Vec::new(),
+        Some(Json::Array(objects)) => objects.iter().map(Document::from).collect(),
+        Some(_) => return Err("`objects` is not a list".to_owned()),
+    };
+    if let Some(number) = objects.iter().position(|object| object.root().as_map().is_none()) {
+        return Err(format!("`objects[{number}]` is not an object"));
+    }
+    let request = row.get("request").ok_or("there is no `request`")?;
+    let mut settings = settings.clone();
+    match row.get("config").and_then(Json::as_str) {
+        None => {}
+        Some("bare") => settings.config = Config::bare(),
+        Some("chart") => settings.config = Config::chart(),
+        Some(other) => return Err(format!("`config` is `bare` or `chart`, not `{other}`")),
+    }
+    let cluster = Cluster::new(&objects, &settings);
+    let request = cluster.request(Document::from(request).root())?;
+    let answers = cluster.decide(&request);
+    let mut line = render(&answers);
+    let invalid: Vec<Json> = cluster
+        .invalid()
+        .iter()
+        .map(|invalid| json!({"object": invalid.object, "field": invalid.field, "message": invalid.message}))
+        .collect();
+    line.insert("invalid".to_owned(), invalid.into());
+    Ok(line)
+}
+
+/// The answers as JSON: the keys `kyverno`, `vap` and `divergence`.
+pub fn render(answers: &Answers) -> serde_json::Map<String, Json> {
+    let kyverno = answers.kyverno.as_ref().map(|kyverno| {
+        let review = &kyverno.review;
+        let rules: Vec<Json> = review
+            .answers
+            .iter()
+            .map(|answered| {
+                json!({
+                    "policy": answered.policy,
+                    "rule": answered.response.rule,
+                    "status": answered.response.status.as_str(),
+                    "message": answered.response.message,
+                })
+            })
+            .collect();
+        json!({
+            "allowed": review.refusal.is_none(),
+            "code": kyverno.code,
+            "status": kyverno.status.as_str(),
+            "effect": kyverno.effect.as_str(),
+            "message": kyverno.message,
+            "warnings": review.warnings,
+            "rules": rules,
+        })
+    });
+    let vap = answers.vap.as_ref().map(|vap| {
+        json!({
+            "allowed": vap.allowed,
+            "code": vap.code,
+            "reason": vap.reason,
+            "status": vap.status.as_str(),
+            "effect": vap.effect.as_str(),
+            "message": vap.message,
+            "warnings": vap.warnings,
+            "audit": vap.audit,
+            "generated": answers.generated,
+        })
+    });
+    let divergence = answers.divergence.as_ref().map(|divergence| {
+        json!({
+            "class": divergence.class.as_str(),
+            "code": divergence.code,
+            "cause": divergence.cause,
+        })
+    });
+    let mut line = serde_json::Map::new();
+    line.insert("kyverno".to_owned(), kyverno.into());
+    line.insert("vap".to_owned(), vap.into());
+    line.insert("divergence".to_owned(), divergence.into());
+    line
+}

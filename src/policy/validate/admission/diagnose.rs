@@ -1,0 +1,38 @@
+//! What the API server says of an object, at the places of the object's source.
+
+use super::validate_admission;
+use crate::{
+    diagnostic::{Code, Diagnostic, Span},
+    policy::{Subtree, place},
+    yaml::Node,
+};
+
+/// Checks a native policy or binding as it was written: a diagnostic for each field that the API server refuses.
+pub fn admission_diagnostics(source: &Subtree) -> Vec<Diagnostic> {
+    let document = source.document();
+    let checked = validate_admission(document.root());
+    let errors = checked.errors.into_iter();
+    errors
+        .map(|error| Diagnostic::at(Code::NativeRefused, find(source, &error.field), error.text))
+        .collect()
+}
+
+/// The place of a field, or of the nearest one above it that is there.
+fn find(source: &Subtree, field: &str) -> Span {
+    let mut node = source.node();
+    for step in field.split(['.', '[']) {
+        let next = match step.strip_suffix(']') {
+            Some(place) => item(node, place),
+            None => node.get(step),
+        };
+        match next {
+            Some(next) => node = next,
+            None => break,
+        }
+    }
+    place(source.file(), node.span())
+}
+
+fn item<'n>(node: Node<'n>, place: &str) -> Option<Node<'n>> {
+    node.as_seq()?.get(place.parse().ok()?)
+}

@@ -1,0 +1,134 @@
+//! `mutate` of a rule: patches that can be read, and one kind of them at a time.
+//!
+//! Upstream counterpart: `pkg/policy/mutate/validate.go`, `validateJSONPatchPathForForwardSlash` in
+//! `pkg/validation/policy/validate.go`, `github.com/evanphx/json-patch/v5`. Known deviation: a patch that is no YAML passes.
+
+use super::variables::without_variables;
+use crate::{
+    policy::Rule,
+    value::{Data, Document},
+    yaml::{Items, Node},
+};
+
+/// Checks the JSON patches of a rule in force.
+///
+/// # Errors
+/// The first mistake, in upstream's words.
+pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
+    let text = rule
+        .mutate
+        .as_ref()
+        .and_then(|mutate| mutate.node().get("patchesJson6902"));
+    let Some(text) = text.and_then(Node::as_str).filter(|text| !text.is_empty()) else {
+        return Ok(());
+    };
+    let Ok(document) = Document::from_yaml(&without_variables(text, "kyvernojsonpatchvariable")) else {
+        return Ok(());
+    };
+    let patches = Data::from(document.root());
+    for patch in patches.as_list().unwrap_or_default() {
+        operation(patch).map_err(|error| {
+            let json = patch.to_json();
+            format!("path must begin with a forward slash: spec.rules[{i}]: invalid operation {json}: {error}")
+        })?;
+    }
+    for patch in patches.as_list().unwrap_or_default() {
+        let path = patch.get("path").and_then(Data::as_str).unwrap_or_default();
+        if !path.starts_with('/') {
+            return Err(format!("path must begin with a forward slash: spec.rules[{i}]: {path}"));
+        }
+    }
+    Ok(())
+}
+
+/// An operation with all that it needs.
+fn operation(patch: &Data) -> Result<(), String> {
+    let text = |key: &str| patch.get(key).is_some_and(|value| value.as_str().is_some());
+    match patch.get("op").and_then(Data::as_str).unwrap_or_default() {
+        "add" | "replace" if patch.get("value").is_none() => {
+            return Err("failed to decode 'value': operation, missing value field: missing value".to_owned());
+        }
+        "move" | "copy" if !text("from") => {
+            return Err("failed to decode 'from': operation, missing from field: missing value".to_owned());
+        }
+        "add" | "replace" | "move" | "copy" | "remove" | "test" => {}
+        _ => return Err("unsupported operation".to_owned()),
+    }
+    if text("path") {
+        Ok(())
+    } else {
+        Err("failed to decode 'path': operation missing path field: missing value".to_owned())
+    }
+}
+
+/// Checks that a rule in force patches in one way.
+///
+/// # Errors
+/// The first mistake, in upstream's words.
+pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
+    const ONE: &str = "only one of `patchStrategicMerge` or `patchesJson6902` is allowed";
+    let Some(mutate) = rule.mutate.as_ref().map(|mutate| mutate.node()) else {
+        return Ok(());
+    };
+    let error = |place: &str, text: &str| Err(format!("path: spec.rules[{i}].mutate.{place}.: {text}"));
+    let loops = mutate
+        .get("foreach")
+        .and_then(Node::as_seq)
+        .filter(|loops| !loops.is_empty());
+    let (merge, json) = (has_merge(mutate), has_json(mutate));
+    if loops.is_some() {
+        if merge || json {
+            let text = "only one of `foreach`, `patchStrategicMerge`, or `patchesJson6902` is allowed";
+            return error("foreach", text);
+        }
+        let entries = mutate.get("foreach");
+        return entries.map_or(Ok(()), |entries| {
+            foreach(entries, String::new(), 0).or_else(|(place, text)| error(&place, text))
+        });
+    }
+    if merge && json {
+        return error("foreach", ONE);
+    }
+    let conditions = rule.source.node().get("celPreconditions");
+    if conditions.is_some_and(|list| !list.is_null()) {
+        return error("", "celPrecondition can only be used with validate.cel");
+    }
+    Ok(())
+}
+
+fn has_merge(node: Node<'_>) -> bool {
+    node.get("patchStrategicMerge").is_some_and(|patch| !patch.is_null())
+}
+
+fn has_json(node: Node<'_>) -> bool {
+    node.get("patchesJson6902")
+        .and_then(Node::as_str)
+        .is_some_and(|text| !text.is_empty())
+}
+
+fn foreach(entries: Node<'_>, mut place: String, depth: usize) -> Result<(), (String, &'static str)> {
+    for (i, entry) in entries.as_seq().into_iter().flat_map(Items::iter).enumerate() {
+        place = format!("{place}foreach[{i}]");
+        let nested = entry
+            .get("foreach")
+            .filter(|nested| nested.as_seq().is_some_and(|list| !list.is_empty()));
+        if let Some(nested) = nested.filter(|_| depth < 32) {
+            let there = |name: &&&str| entry.get(name).is_some_and(|part| !part.is_null());
+            if has_json(entry)
+                || ["context", "preconditions", "patchStrategicMerge"]
+                    .iter()
+                    .any(|name| there(&name))
+            {
+                return Err((place, "a nested foreach cannot contain other declarations"));
+            }
+            return foreach(nested, place, depth + 1);
+        }
+        if has_merge(entry) == has_json(entry) {
+            return Err((
+                place,
+                "only one of `patchStrategicMerge` or `patchesJson6902` is allowed",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,303 @@
+//! Both engines on one request, through the entry of `kyvtest eval --cases`: the hazards, and every live row with a pair.
+
+use std::{collections::BTreeMap, path::Path};
+
+use kyvtest::{
+    diagnostic::Sources,
+    eval::{Settings, line},
+    kube::Discovery,
+    value::Document,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Gate, fixture, jsonl, read, shared};
+
+/// What the clusters of the reference data served, besides Kubernetes' own kinds.
+fn settings() -> Settings {
+    let table = read(&fixture("apiserver/kinds.tsv"));
+    let file = Sources::new().add("kinds.tsv", table.as_str());
+    let mut discovery = Discovery::kubernetes();
+    discovery.extend(&Discovery::from_tsv(&table, file).expect("a table of kinds"));
+    Settings {
+        discovery,
+        ..Settings::default()
+    }
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn documents(path: &Path) -> Vec<Value> {
+    let text = read(path);
+    let parts = text.split("\n---\n").filter(|part| !part.trim().is_empty());
+    parts
+        .map(|part| Document::from_yaml(part).expect("YAML").root().to_serde())
+        .filter(|value| !value.is_null())
+        .collect()
+}
+
+fn namespaces(labels: &Value) -> Vec<Value> {
+    let entries = labels.as_object().into_iter().flatten();
+    entries
+        .map(|(name, labels)| {
+            let mut labels = labels.clone();
+            labels["kubernetes.io/metadata.name"] = json!(name);
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        })
+        .collect()
+}
+
+fn ask(objects: Vec<Value>, request: &Value, config: &str, settings: &Settings) -> Result<Value, String> {
+    let mut row = json!({"id": "row", "objects": objects, "request": request});
+    if !config.is_empty() {
+        row["config"] = json!(config);
+    }
+    let answer = line::answer(&row.to_string(), settings);
+    if answer.readable {
+        Ok(answer.answer)
+    } else {
+        Err(format!("unreadable: {}", answer.answer))
+    }
+}
+
+/// The request of a hazard as an AdmissionRequest.
+fn hazard_request(given: &Value) -> Value {
+    let mut object = given["obj"].clone();
+    let old = &given["old"];
+    let operation = match text(given, "op") {
+        "" => "CREATE",
+        word => word,
+    };
+    let subject = if object.is_null() { old.clone() } else { object.clone() };
+    let metadata = &subject["metadata"];
+    if metadata.get("name").is_none() && metadata.get("generateName").is_some() {
+        object["metadata"]["name"] = json!(format!("{}x7k2p", text(metadata, "generateName")));
+    }
+    let namespace = match text(given, "nsname") {
+        "" => text(metadata, "namespace"),
+        name => name,
+    };
+    let mut request = json!({"operation": operation, "object": object, "oldObject": old, "namespace": namespace});
+    if let Some(name) = given.get("name") {
+        request["name"] = name.clone();
+        request["collection"] = json!(operation == "DELETE" && name == "");
+    }
+    if operation == "DELETE" {
+        request["object"] = Value::Null;
+        request["oldObject"] = if old.is_null() {
+            given["obj"].clone()
+        } else {
+            old.clone()
+        };
+    }
+    if let Some(sub) = given.get("sub") {
+        request["subResource"] = sub.clone();
+        if sub == "exec" {
+            request["resource"] = json!({"group": "", "version": "v1", "resource": "pods"});
+            request["kind"] = json!({"group": "", "version": "v1", "kind": "PodExecOptions"});
+        }
+    }
+    request["userInfo"] = match given.get("user") {
+        Some(user) => user.clone(),
+        None => json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]}),
+    };
+    request
+}
+
+/// What is expected of a hazard: the class of the issue that the two observations mean.
+fn hazard_class(id: &str, kyverno: &str, vap: &str) -> &'static str {
+    match (kyverno, vap) {
+        (_, "rejected" | "not built") => "not-convertible",
+        ("deny", "allow") => "weaker",
+        ("allow", "deny") => "stricter",
+        _ if ["H41", "H44", "H45"].contains(&id) => "message",
+        _ => "equal",
+    }
+}
+
+fn seen(side: &Value) -> &'static str {
+    match side.get("allowed").and_then(Value::as_bool) {
+        Some(true) => "allow",
+        Some(false) => "deny",
+        None => "none",
+    }
+}
+
+fn check_hazard(folder: &Path, settings: &Settings) -> Result<(), String> {
+    let expected: Value = serde_json::from_str(&read(&folder.join("expected.json"))).expect("JSON");
+    let id = text(&expected, "id");
+    let given = documents(&folder.join("request.yaml")).swap_remove(0);
+    let mut objects = documents(&folder.join("policy.yaml"));
+    let exceptions = folder.join("exceptions.yaml");
+    if exceptions.exists() {
+        objects.extend(documents(&exceptions));
+    }
+    objects.extend(namespaces(&given["ns"]));
+    objects.extend(given["params"].as_array().cloned().unwrap_or_default());
+    let answer = ask(objects, &hazard_request(&given), "", settings)?;
+    let class = text(&answer["divergence"], "class");
+    let class = if class.is_empty() { "equal" } else { class };
+    let (k, v) = (text(&expected, "obsK"), text(&expected, "obsV"));
+    let kyverno = if k == "rejected" { "none" } else { k };
+    let vap = if matches!(v, "rejected" | "not built") {
+        "none"
+    } else {
+        v
+    };
+    let wanted = hazard_class(id, k, v);
+    // A policy that Kyverno refuses is compared with nothing.
+    let class_fits = kyverno == "none" || class == wanted;
+    if seen(&answer["kyverno"]) == kyverno && seen(&answer["vap"]) == vap && class_fits {
+        return Ok(());
+    }
+    Err(format!("expected {k}, {v}, {wanted}: {answer}"))
+}
+
+#[test]
+fn hazards() {
+    let folder = shared("golden/hazards").unwrap_or_else(|| fixture("hazards"));
+    let mut folders: Vec<_> = std::fs::read_dir(&folder)
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.join("expected.json").exists())
+        .collect();
+    folders.sort();
+    let settings = settings();
+    let gate = Gate {
+        name: "hazards",
+        rows: 58,
+    };
+    gate.run(
+        &folders,
+        |path| path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        |path| check_hazard(path, &settings),
+    );
+}
+
+/// A live row as objects and a request.
+fn live(row: &Value) -> (Vec<Value>, Value) {
+    let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
+    let mut objects: Vec<Value> = ["policies", "exceptions", "params", "rbac"]
+        .into_iter()
+        .flat_map(list)
+        .collect();
+    objects.extend(namespaces(&row["namespaces"]));
+    let mut request = row["request"].clone();
+    if let Some(seen) = row.get("seen") {
+        request["object"] = seen.clone();
+        if request["operation"] == "CREATE" && text(&request, "name").is_empty() {
+            request["name"] = seen["metadata"]["name"].clone();
+        }
+    }
+    (objects, request)
+}
+
+fn check_pair(row: &Value, settings: &Settings) -> Result<(), String> {
+    let (objects, request) = live(row);
+    let answer = ask(objects, &request, text(row, "config"), settings)?;
+    let class = text(&answer["divergence"], "class");
+    let found = match class {
+        "weaker" => "kyverno-stricter",
+        "stricter" => "vap-stricter",
+        _ => "agree",
+    };
+    if found == text(row, "pair") {
+        Ok(())
+    } else {
+        Err(format!("expected {}, found {found}: {answer}", text(row, "pair")))
+    }
+}
+
+#[test]
+fn live_pairs_of_own_vectors() {
+    let Some(path) = shared("golden/kyverno-live/vectors.jsonl") else {
+        return;
+    };
+    let rows: Vec<Value> = jsonl(&path);
+    let rows: Vec<Value> = rows.into_iter().filter(|row| row.get("pair").is_some()).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in &rows {
+        *counts.entry(text(row, "pair")).or_default() += 1;
+    }
+    let settings = settings();
+    let gate = Gate {
+        name: "live-pairs",
+        rows: rows.len().max(1),
+    };
+    gate.run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_pair(row, &settings),
+    );
+    assert!(counts.len() == 3, "{counts:?}");
+}
+
+fn check_kyverno(row: &Value, settings: &Settings) -> Result<(), String> {
+    let (objects, request) = live(row);
+    let answer = ask(objects, &request, text(row, "config"), settings)?;
+    let (ours, theirs) = (&answer["kyverno"], &row["observed"]);
+    // A connection that is admitted ends at a node that is not there.
+    let code = theirs["allowed"] == true && request["operation"] == "CONNECT" || ours["code"] == theirs["code"];
+    if ours["allowed"] == theirs["allowed"] && code && ours["warnings"] == theirs["warnings"] {
+        return Ok(());
+    }
+    Err(format!("expected {theirs}, found {answer}"))
+}
+
+#[test]
+fn live_answers_of_own_vectors() {
+    let Some(path) = shared("golden/kyverno-live/vectors.jsonl") else {
+        return;
+    };
+    let rows: Vec<Value> = jsonl(&path);
+    let rows: Vec<Value> = rows
+        .into_iter()
+        .filter(|row| row["observed"]["allowed"].is_boolean())
+        .collect();
+    let settings = settings();
+    let gate = Gate {
+        name: "live-answers",
+        rows: 1_500,
+    };
+    gate.run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_kyverno(row, &settings),
+    );
+}
+
+fn check_native(row: &Value, settings: &Settings) -> Result<(), String> {
+    let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
+    let (mut objects, request) = live(row);
+    objects.extend(list("bindings"));
+    let answer = ask(objects, &request, "", settings)?;
+    let (ours, theirs) = (&answer["vap"], &row["observed"]);
+    if ours["allowed"] == theirs["allowed"] && (theirs["allowed"] == true || ours["message"] == theirs["message"]) {
+        return Ok(());
+    }
+    Err(format!("expected {theirs}, found {answer}"))
+}
+
+/// The rows of the API server through this entry, too: allowed and message; the rest is that of the engine's own gate.
+#[test]
+fn native_vectors() {
+    let Some(path) = shared("golden/apiserver/vectors.jsonl") else {
+        return;
+    };
+    let rows: Vec<Value> = jsonl(&path);
+    let plain = |row: &&Value| {
+        row["observed"]["allowed"].is_boolean() && row.get("rbac").is_none() && row["order_undefined"] != true
+    };
+    let rows: Vec<Value> = rows.iter().filter(plain).cloned().collect();
+    let settings = settings();
+    let gate = Gate {
+        name: "eval-native",
+        rows: 1_400,
+    };
+    gate.run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_native(row, &settings),
+    );
+}
