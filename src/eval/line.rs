@@ -44,7 +44,10 @@ fn unreadable(id: Json, error: &str) -> Line {
 
 fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Json>, String> {
     let fields = row.as_object().ok_or("the line is not an object")?;
-    if let Some(unknown) = fields.keys().find(|key| !matches!(key.as_str(), "id" | "objects" | "request" | "config")) {
+    if let Some(unknown) = fields
+        .keys()
+        .find(|key| !matches!(key.as_str(), "id" | "objects" | "request" | "config"))
+    {
         return Err(format!(
             "unknown key `{unknown}`; a line has `id`, `objects`, `request` and `config`"
         ));

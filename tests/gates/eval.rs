@@ -85,7 +85,11 @@ fn hazard_request(given: &Value) -> Value {
     }
     if operation == "DELETE" {
         request["object"] = Value::Null;
-        request["oldObject"] = if old.is_null() { given["obj"].clone() } else { old.clone() };
+        request["oldObject"] = if old.is_null() {
+            given["obj"].clone()
+        } else {
+            old.clone()
+        };
     }
     if let Some(sub) = given.get("sub") {
         request["subResource"] = sub.clone();
@@ -136,7 +140,11 @@ fn check_hazard(folder: &Path, settings: &Settings) -> Result<(), String> {
     let class = if class.is_empty() { "equal" } else { class };
     let (k, v) = (text(&expected, "obsK"), text(&expected, "obsV"));
     let kyverno = if k == "rejected" { "none" } else { k };
-    let vap = if matches!(v, "rejected" | "not built") { "none" } else { v };
+    let vap = if matches!(v, "rejected" | "not built") {
+        "none"
+    } else {
+        v
+    };
     let wanted = hazard_class(id, k, v);
     // A policy that Kyverno refuses is compared with nothing.
     let class_fits = kyverno == "none" || class == wanted;
@@ -170,7 +178,10 @@ fn hazards() {
 /// A live row as objects and a request.
 fn live(row: &Value) -> (Vec<Value>, Value) {
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
-    let mut objects: Vec<Value> = ["policies", "exceptions", "params", "rbac"].into_iter().flat_map(list).collect();
+    let mut objects: Vec<Value> = ["policies", "exceptions", "params", "rbac"]
+        .into_iter()
+        .flat_map(list)
+        .collect();
     objects.extend(namespaces(&row["namespaces"]));
     let mut request = row["request"].clone();
     if let Some(seen) = row.get("seen") {
@@ -214,7 +225,11 @@ fn live_pairs_of_own_vectors() {
         name: "live-pairs",
         rows: rows.len().max(1),
     };
-    gate.run(&rows, |row| text(row, "id").to_owned(), |row| check_pair(row, &settings));
+    gate.run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_pair(row, &settings),
+    );
     assert!(counts.len() == 3, "{counts:?}");
 }
 
@@ -245,7 +260,11 @@ fn live_answers_of_own_vectors() {
         name: "live-answers",
         rows: 1_500,
     };
-    gate.run(&rows, |row| text(row, "id").to_owned(), |row| check_kyverno(row, &settings));
+    gate.run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_kyverno(row, &settings),
+    );
 }
 
 fn check_native(row: &Value, settings: &Settings) -> Result<(), String> {
@@ -276,5 +295,9 @@ fn native_vectors() {
         name: "eval-native",
         rows: 1_400,
     };
-    gate.run(&rows, |row| text(row, "id").to_owned(), |row| check_native(row, &settings));
+    gate.run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_native(row, &settings),
+    );
 }
