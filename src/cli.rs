@@ -8,6 +8,8 @@ mod color;
 mod completions;
 mod convert;
 mod crash;
+mod diff;
+mod eval;
 mod exit;
 mod explain;
 pub mod input;
@@ -61,6 +63,8 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Convert(convert::Args),
+    Diff(diff::Args),
+    Eval(eval::Args),
     Cel(cel::Args),
     Explain(explain::Args),
     Schema(schema::Args),
@@ -73,6 +77,8 @@ impl Command {
         match self {
             Self::Run(args) => args.run(output),
             Self::Convert(args) => args.run(output),
+            Self::Diff(args) => args.run(output),
+            Self::Eval(args) => args.run(output),
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
             Self::Schema(args) => args.run(output),

@@ -4,6 +4,7 @@
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
 pub mod compat;
+pub mod diff;
 mod edit;
 pub mod expect;
 mod native;
@@ -11,6 +12,7 @@ mod question;
 mod respond;
 pub mod strict;
 mod surroundings;
+mod twins;
 mod values;
 
 use crate::{
@@ -25,6 +27,7 @@ use crate::{
 pub use crate::{compare::Divergence, verdict::DivergenceClass};
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
+pub use twins::Twin;
 
 /// How suites are run.
 #[derive(Debug, Clone)]

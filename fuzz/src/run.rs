@@ -109,8 +109,8 @@ pub(crate) fn run(data: &[u8]) {
                 assert!(!line.contains('\n'), "{line:?}");
             }
             let _ = human::suite(run, &suite.sources, true);
-            // A suite that cannot be used decides nothing.
-            assert!(!suite.has_errors() || run.cases.is_empty());
+            // A suite that cannot be used decides nothing; `kyverno test` survives more.
+            assert!(compat || !suite.has_errors() || run.cases.is_empty());
         }
         let _ = human::summary(&runs.iter().collect::<Vec<_>>());
         let pairs: Vec<_> = runs

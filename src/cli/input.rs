@@ -11,6 +11,7 @@ use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, FileId, Sources},
     kube::Discovery,
+    kyverno::config::Config,
     value::Document,
     yaml::{self, Limits, Mode},
 };
@@ -116,6 +117,22 @@ pub(super) fn reason(error: &std::io::Error) -> String {
     letters
         .next()
         .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// Kyverno's configuration: `bare`, `chart`, or a file with its ConfigMap.
+pub(super) fn kyverno_config(word: &str) -> Result<Config, Failure> {
+    match word {
+        "bare" => Ok(Config::bare()),
+        "chart" => Ok(Config::chart()),
+        path => {
+            let mut sources = Sources::new();
+            match read_value(path.as_ref(), &mut sources) {
+                Ok(document) => Config::from_config_map(&document)
+                    .map_err(|problem| Diagnostic::new(Code::WrongKind, format!("`{path}`: {problem}")).into()),
+                Err(problems) => Err(Failure::Input(problems, sources)),
+            }
+        }
+    }
 }
 
 fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnostic> {

@@ -17,7 +17,6 @@ use super::{
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Sources},
-    kyverno::config::Config,
     report::{human, json, junit},
     run::{self, Settings, SuiteRun},
     suite::{self, BuiltInScopes, Disk, Options},
@@ -230,26 +229,11 @@ impl Args {
         }
     }
 
-    fn kyverno_config(&self, sources: &mut Sources) -> Result<Config, Failure> {
-        match self.kyverno_config.as_str() {
-            "bare" => Ok(Config::bare()),
-            "chart" => Ok(Config::chart()),
-            path => {
-                let document = input::read_value(path.as_ref(), sources)
-                    .map_err(|problems| Failure::Input(problems, std::mem::take(sources)))?;
-                Config::from_config_map(&document)
-                    .map_err(|problem| Diagnostic::new(Code::WrongKind, format!("`{path}`: {problem}")).into())
-            }
-        }
-    }
-
     fn settings(&self) -> Result<Settings, Failure> {
-        let mut sources = Sources::new();
-        let discovery = input::cluster(self.discovery.as_deref(), &self.crds)?;
         Ok(Settings {
-            config: self.kyverno_config(&mut sources)?,
+            config: input::kyverno_config(&self.kyverno_config)?,
             compat: self.compat,
-            discovery,
+            discovery: input::cluster(self.discovery.as_deref(), &self.crds)?,
             now: self.now.as_deref().map(input::time).transpose()?,
         })
     }

@@ -8,6 +8,7 @@ use super::{
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
+    twins::{Twin, Twins},
     values::SuiteValues,
 };
 use crate::{
@@ -83,6 +84,8 @@ pub struct Response {
     pub has_rules: bool,
     /// The answers of the rules; none where the policy does not match.
     pub rules: Vec<RuleResponse>,
+    /// What the native policy says that stands for the policy; `None` where nobody asked it.
+    pub twin: Option<Arc<Twin>>,
 }
 
 /// All answers of a suite.
@@ -235,9 +238,15 @@ impl Asking<'_> {
 
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
 pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
+    respond_about(suite, settings, &[])
+}
+
+/// The same with more operations than the rows name.
+pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Operation]) -> Responses {
     let mut responses = Responses::default();
     let surroundings = Surroundings::new(suite, settings);
     let policies = compile(suite, settings, &surroundings, &mut responses);
+    let twins = Twins::new(suite, settings, &surroundings);
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let asking = Asking {
         suite,
@@ -247,12 +256,13 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
         lens,
     };
     responses.keys = keys(suite);
-    for asked in requests(suite, settings) {
+    for asked in requests(suite, settings, operations) {
         let (run, resource) = (asked.run, asked.resource);
         let operation = run.unwrap_or_else(|| default_operation(suite, resource));
         let request = surroundings.request(suite, resource, operation, asked.old);
         let judged = settings.compat || settings.config.judges(&asking.input(&request));
         let key = Key::of(resource);
+        let before = responses.list.len();
         let mut answer = |policy: &str, kind, scored, has_rules, rules| {
             responses.list.push(Response {
                 run,
@@ -264,6 +274,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                 scored,
                 has_rules,
                 rules,
+                twin: None,
             });
         };
         for (compiled, webhook) in &policies.classic {
@@ -290,6 +301,9 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
         for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings) {
             answer(name, native::KIND, true, false, rules);
         }
+        if judged {
+            twins.ask(&request, &surroundings, &mut responses.list[before..]);
+        }
     }
     for payload in &suite.json_payloads {
         let key = Key {
@@ -312,6 +326,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
                 scored: compiled.is_scored(),
                 has_rules: false,
                 rules: vec![rule],
+                twin: None,
             });
         }
     }
@@ -320,7 +335,7 @@ pub(super) fn respond(suite: &Suite, settings: &Settings) -> Responses {
 
 /// Every resource in every run, and then what rows and cases with an old object of their own ask. `kyverno test` knows
 /// nothing of the latter.
-fn requests<'s>(suite: &'s Suite, settings: &Settings) -> Vec<Asked<'s>> {
+fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<Asked<'s>> {
     let questions: Vec<Question<'s>> = Question::all(suite)
         .filter(|question| !settings.compat || question.row().is_some())
         .collect();
@@ -328,6 +343,11 @@ fn requests<'s>(suite: &'s Suite, settings: &Settings) -> Vec<Asked<'s>> {
     for question in &questions {
         if !runs.contains(&question.operation) {
             runs.push(question.operation);
+        }
+    }
+    for operation in operations {
+        if !runs.contains(&Some(*operation)) {
+            runs.push(Some(*operation));
         }
     }
     let mut asked = Vec::new();

@@ -1,6 +1,6 @@
 //! The default lens: a row must be met by an answer, not by silence.
 
-use super::{Answer, Case, Key, Outcome, Response, Responses, compat, expect::Wanted, question::Question};
+use super::{Answer, Case, Key, Outcome, Response, Responses, compat, expect::{Wanted, settle}, question::Question};
 use crate::{
     diagnostic::{Code, Diagnostic, Span, nearest},
     kube::Operation,
@@ -142,6 +142,14 @@ impl Judge<'_> {
             cases.push(self.silent(key, &answers, &wanted));
         }
         wanted.judge(&mut cases[before..], matched);
+        let twin = answers.iter().find_map(|response| response.twin.as_deref());
+        for case in &mut cases[before..] {
+            if let Some(twin) = twin {
+                case.vap.clone_from(&twin.native);
+                case.divergence.clone_from(&twin.divergence);
+            }
+            settle(case);
+        }
     }
 
     fn answered(&self, key: &Key, operation: Operation, rule: &str, answer: Answer) -> Case {

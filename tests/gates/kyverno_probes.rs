@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, path::Path};
 
 use kyvtest::{
-    kube::Discovery,
     run::{self, Case, Settings},
     suite::{self, BuiltInScopes, Disk, Options},
 };
@@ -54,11 +53,7 @@ fn lines(observed: &str) -> Vec<Line> {
 }
 
 fn cases(folder: &Path) -> Vec<Case> {
-    let settings = Settings {
-        compat: true,
-        discovery: Discovery::kubernetes(),
-        now: None,
-    };
+    let settings = Settings::new(true);
     let options = Options {
         file_name: "kyverno-test.yaml",
         accept_file: false,

@@ -93,10 +93,8 @@ pub(super) fn is_external_url<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
         return data(false);
     }
     match ip::parse_addr(host) {
-        // An address with a zone is none to Go's older parser.
-        Ok(address) if !address.has_zone() => {
-            data(!(address.unmapped().is_loopback() || address.unmapped().is_private()))
-        }
+        // Addresses with a zone need no lookup either.
+        Ok(address) => data(!(address.unmapped().is_loopback() || address.unmapped().is_private())),
         _ => refused(format!("lookup {}: no such host", String::from_utf8_lossy(host))),
     }
 }

@@ -3,6 +3,7 @@
 //! Upstream counterpart: `pkg/engine/context/{context,evaluate,deferred,utils}.go`. The document is never changed in place:
 //! a checkpoint costs a counter. Deviation: the names of entries are taken as text, not as regular expressions.
 
+mod answers;
 mod entry;
 mod loader;
 
@@ -10,6 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use thiserror::Error;
 
+pub use answers::{Answers, global_value};
 pub use entry::{Entry, Source};
 use loader::{Load, Loader};
 

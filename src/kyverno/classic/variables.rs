@@ -26,8 +26,8 @@ const TEXTS: usize = 200_000;
 const DEPTH: usize = 400;
 /// How often one text is searched for variables again.
 const ROUNDS: usize = 200;
-/// How long a text may become.
-const LENGTH: usize = 4 << 20;
+/// How many bytes all replacements in one text may copy.
+const COPIED: usize = 128 << 20;
 
 struct Patterns {
     /// A variable at the beginning, or behind anything but a backslash.
@@ -153,6 +153,13 @@ fn shortened(path: &str) -> &str {
     path.char_indices().nth(200).map_or(path, |(end, _)| &path[..end])
 }
 
+fn endless(path: &str) -> String {
+    format!(
+        "variables of a text lead to ever more variables at path {}",
+        shortened(path)
+    )
+}
+
 /// A match without the character before it, if it has one. Upstream cuts off a byte, which leaves a torso of what is longer.
 fn without_prefix(found: &str, initial: bool) -> Cow<'_, str> {
     if initial {
@@ -201,14 +208,11 @@ fn substitute_text(
     };
     let mut value = text.to_owned();
     let mut found = find(&value);
-    let mut rounds = 0;
+    let (mut rounds, mut copied) = (0, 0);
     while !found.is_empty() {
         rounds += 1;
-        if rounds > ROUNDS || value.len() > LENGTH {
-            return problem(format!(
-                "variables of a text lead to ever more variables at path {}",
-                shortened(path)
-            ));
+        if rounds > ROUNDS {
+            return problem(endless(path));
         }
         let original = value.clone();
         let mut is_final = false;
@@ -258,6 +262,10 @@ fn substitute_text(
                     }
                 },
             };
+            copied += value.len() + replacement.len();
+            if copied > COPIED {
+                return problem(endless(path));
+            }
             let prefix = prefix_of(old, initial);
             value = value.replacen(&format!("{prefix}{variable}"), &format!("{prefix}{replacement}"), 1);
         }

@@ -39,7 +39,7 @@ pub(super) fn substitute(document: &Data) -> Result<Data, SubstituteError> {
     Traversal::new(&mut action).value(document, "", 0)
 }
 
-/// How many places all references of a tree may visit.
+/// How many places all references of a tree may visit; 64 bytes of text that is copied count as one.
 const VISITS: usize = 20_000_000;
 
 fn substitute_text(
@@ -54,6 +54,7 @@ fn substitute_text(
     }
     let mut value = text.to_owned();
     for span in patterns.reference.find_all(text, None) {
+        *work += value.len() / 64;
         let old = &text[span];
         let initial = old.starts_with("$(");
         let reference = without_prefix(old, initial);

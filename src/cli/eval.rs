@@ -1,0 +1,301 @@
+//! `kyvtest eval`: one request, or many, through both engines.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use clap::ValueEnum;
+use rayon::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::{Exit, Failure, input, output::Output};
+use crate::{
+    compare::Divergence,
+    diagnostic::{Code, Diagnostic, Sources},
+    eval::{Answers, Cluster, Settings, line},
+    kube::NAME_LABEL,
+    value::Document,
+    verdict::{Effect, Status},
+};
+
+/// Ask both engines about one request
+///
+/// Prints what Kyverno answers with the given policies and what the API server answers with the ValidatingAdmissionPolicies among
+/// them, or with those that Kyverno would generate, and how the two differ. The request is an AdmissionReview or AdmissionRequest,
+/// or is made of `--object`, `--old-object` and the like. With `--cases` there is one case per line; `docs/eval.md` describes the
+/// lines.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A file with an AdmissionReview or AdmissionRequest; `-` is standard input
+    #[arg(value_name = "REQUEST", conflicts_with_all = ["object", "old_object", "cases"])]
+    request: Option<PathBuf>,
+
+    /// Files with policies, exceptions, bindings, parameters, Namespaces, CustomResourceDefinitions, RBAC objects
+    #[arg(short, long, value_name = "FILE", conflicts_with = "cases")]
+    policy: Vec<PathBuf>,
+
+    /// The object as it shall be
+    #[arg(long, value_name = "FILE", conflicts_with = "cases")]
+    object: Option<PathBuf>,
+
+    /// The object as it is
+    #[arg(long, value_name = "FILE", conflicts_with = "cases")]
+    old_object: Option<PathBuf>,
+
+    /// CREATE, UPDATE, DELETE or CONNECT; follows from the objects unless given
+    #[arg(long, value_name = "WORD")]
+    operation: Option<String>,
+
+    /// The subresource
+    #[arg(long, value_name = "NAME")]
+    subresource: Option<String>,
+
+    /// The user's name
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// A group of the user's; may be given several times
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+
+    /// The labels of the request's namespace: `env=prod,team=a`
+    #[arg(long, value_name = "LABELS")]
+    namespace_labels: Option<String>,
+
+    /// Cases, one JSON object per line; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    cases: Option<PathBuf>,
+
+    /// How to print the answers
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    /// CustomResourceDefinitions that the cluster has
+    #[arg(long, value_name = "FILE")]
+    crds: Vec<PathBuf>,
+
+    /// What the cluster serves, instead of the table of Kubernetes 1.36
+    #[arg(long, value_name = "FILE")]
+    discovery: Option<PathBuf>,
+
+    /// Kyverno's configuration: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
+    #[arg(long, value_name = "bare|chart|FILE", default_value = "bare")]
+    kyverno_config: String,
+
+    /// The time that expressions see, in RFC 3339
+    #[arg(long, value_name = "TIME")]
+    now: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Human,
+    Json,
+}
+
+impl Args {
+    pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let settings = Settings {
+            discovery: input::cluster(self.discovery.as_deref(), &self.crds)?,
+            config: input::kyverno_config(&self.kyverno_config)?,
+            now: self.now.as_deref().map(input::time).transpose()?,
+        };
+        match &self.cases {
+            Some(path) => cases(path, &settings, output),
+            None => self.one(&settings, output),
+        }
+    }
+
+    fn one(&self, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
+        let mut sources = Sources::new();
+        let mut objects = Vec::new();
+        for path in &self.policy {
+            objects.extend(read_all(path, &mut sources)?);
+        }
+        let mut request = self.request(&mut sources)?;
+        if let Some(labels) = &self.namespace_labels {
+            objects.push(namespace(&request, labels)?);
+        }
+        self.add_user(&mut request);
+        let cluster = Cluster::new(&objects, settings);
+        for invalid in cluster.invalid() {
+            let message = format!("{} cannot be installed: {}", invalid.object, invalid.message);
+            output.diagnostic(&Diagnostic::new(Code::PolicyRefused, message), &Sources::new());
+        }
+        let request = cluster
+            .request(Document::from(&request).root())
+            .map_err(|problem| Diagnostic::new(Code::BadValue, format!("the request cannot be used: {problem}")))?;
+        let answers = cluster.decide(&request);
+        let text = match self.format {
+            Format::Json => format!("{:#}\n", Json::from(line::render(&answers))),
+            Format::Human => human(&answers),
+        };
+        output.artefact().write_all(text.as_bytes())?;
+        let exit = match &answers.divergence {
+            Some(divergence) if divergence.class.fails() => Exit::Divergence,
+            _ => Exit::Success,
+        };
+        Ok(if cluster.invalid().is_empty() {
+            exit
+        } else {
+            exit.combine(Exit::Input)
+        })
+    }
+
+    /// The request as it is given, or made of the objects.
+    fn request(&self, sources: &mut Sources) -> Result<Json, Failure> {
+        if let Some(path) = &self.request {
+            let value = first(path, sources)?.root().to_serde();
+            return Ok(match value.get("request") {
+                Some(request) => request.clone(),
+                None => value,
+            });
+        }
+        let mut read = |path: &Option<PathBuf>| -> Result<Json, Failure> {
+            match path {
+                Some(path) => Ok(first(path, sources)?.root().to_serde()),
+                None => Ok(Json::Null),
+            }
+        };
+        let (object, old) = (read(&self.object)?, read(&self.old_object)?);
+        if object.is_null() && old.is_null() {
+            return Err(Diagnostic::new(Code::CommandLine, "there is no request")
+                .with_help("give a file with an AdmissionReview, or `--object FILE`")
+                .into());
+        }
+        let mut request = json!({"object": object, "oldObject": old});
+        if let Some(operation) = &self.operation {
+            request["operation"] = json!(operation.to_ascii_uppercase());
+            match request["operation"].as_str() {
+                Some("DELETE") if request["oldObject"].is_null() => {
+                    request["oldObject"] = request["object"].take();
+                }
+                Some("UPDATE") if request["oldObject"].is_null() => {
+                    request["oldObject"] = request["object"].clone();
+                }
+                _ => {}
+            }
+        }
+        if let Some(subresource) = &self.subresource {
+            request["subResource"] = json!(subresource);
+        }
+        Ok(request)
+    }
+
+    /// The user that is given; where nothing says who asks, the administrator of a new cluster.
+    fn add_user(&self, request: &mut Json) {
+        if self.user.is_none() && self.group.is_empty() {
+            if request.get("userInfo").is_none_or(Json::is_null) {
+                request["userInfo"] = json!({
+                    "username": "kubernetes-admin",
+                    "groups": ["system:masters", "system:authenticated"],
+                });
+            }
+            return;
+        }
+        let mut groups = self.group.clone();
+        if !groups.iter().any(|group| group == "system:authenticated") {
+            groups.push("system:authenticated".to_owned());
+        }
+        request["userInfo"] = json!({"username": self.user.clone().unwrap_or_default(), "groups": groups});
+    }
+}
+
+fn read_all(path: &Path, sources: &mut Sources) -> Result<Vec<Document>, Failure> {
+    input::read_values(path, sources).map_err(|problems| Failure::Input(problems, std::mem::take(sources)))
+}
+
+fn first(path: &Path, sources: &mut Sources) -> Result<Document, Failure> {
+    input::read_value(path, sources).map_err(|problems| Failure::Input(problems, std::mem::take(sources)))
+}
+
+/// The Namespace of a request, with labels written as `a=b,c=d`.
+fn namespace(request: &Json, labels: &str) -> Result<Document, Diagnostic> {
+    let subject = [&request["object"], &request["oldObject"]];
+    let names = [&request["namespace"]].into_iter().chain(subject.iter().map(|object| &object["metadata"]["namespace"]));
+    let name = names.filter_map(Json::as_str).find(|name| !name.is_empty());
+    let Some(name) = name else {
+        let message = "`--namespace-labels` for a request without a namespace";
+        return Err(Diagnostic::new(Code::CommandLine, message));
+    };
+    let mut map = serde_json::Map::new();
+    map.insert(NAME_LABEL.to_owned(), name.into());
+    for pair in labels.split(',').filter(|pair| !pair.is_empty()) {
+        let Some((key, value)) = pair.split_once('=') else {
+            let diagnostic = Diagnostic::new(Code::CommandLine, format!("`{pair}` is no label"));
+            return Err(diagnostic.with_help("write labels as `env=prod,team=a`"));
+        };
+        map.insert(key.to_owned(), value.into());
+    }
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": map}});
+    Ok(Document::from(&object))
+}
+
+/// Answers a file of cases in order.
+fn cases(path: &Path, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
+    let mut sources = Sources::new();
+    let file = input::read(path, &mut sources)?;
+    let text = sources.text(file).cloned().unwrap_or_default();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let mut exit = Exit::Success;
+    // In portions, so that a long file needs no memory for all of its answers.
+    for portion in lines.chunks(1024) {
+        let answers: Vec<line::Line> = portion.par_iter().map(|text| line::answer(text, settings)).collect();
+        for answer in answers {
+            writeln!(output.artefact(), "{}", answer.answer)?;
+            if !answer.readable {
+                exit = Exit::Input;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// The answers for people.
+fn human(answers: &Answers) -> String {
+    let mut out = String::new();
+    match &answers.kyverno {
+        Some(kyverno) => side(
+            &mut out,
+            "kyverno",
+            kyverno.review.refusal.is_none(),
+            (kyverno.status, kyverno.effect),
+            &kyverno.message,
+            &kyverno.review.warnings,
+        ),
+        None => out.push_str("kyverno: no policy\n"),
+    }
+    match &answers.vap {
+        Some(vap) => {
+            let name = if answers.generated { "vap (generated)" } else { "vap" };
+            let said = (vap.status, vap.effect);
+            side(&mut out, name, vap.allowed, said, &vap.message, &vap.warnings);
+        }
+        None => out.push_str("vap: no native policy\n"),
+    }
+    match &answers.divergence {
+        None if answers.kyverno.is_some() && answers.vap.is_some() => out.push_str("equal\n"),
+        None => {}
+        Some(Divergence { class, code, cause }) => {
+            let code = code.as_deref().map(|code| format!(" [{code}]")).unwrap_or_default();
+            let _ = writeln!(out, "{class}{code}: {cause}");
+        }
+    }
+    out
+}
+
+fn side(out: &mut String, name: &str, allowed: bool, said: (Status, Effect), message: &str, warnings: &[String]) {
+    let word = if allowed { "admitted" } else { "refused" };
+    let (status, effect) = said;
+    // Writing into memory cannot fail.
+    let _ = writeln!(out, "{name}: {word} (status {status}, effect {effect})");
+    for line in message.lines().filter(|line| !line.trim().is_empty()) {
+        let _ = writeln!(out, "  {line}");
+    }
+    for warning in warnings {
+        let _ = writeln!(out, "  warning: {warning}");
+    }
+}

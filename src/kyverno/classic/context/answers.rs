@@ -1,0 +1,203 @@
+//! The world outside as a suite describes it: mocks of calls, the global context, objects of a cluster, values of a rule.
+//!
+//! Upstream counterpart: the command line's `store/{contextloader,mock,gctx_resolve}.go` and, for objects of a cluster,
+//! `pkg/clients/dclient/client.go` (`rawAbsPathForFakeClient`). Deviation: a list without a namespace has objects without one
+//! only, and error texts name the resource instead of the kind.
+
+use super::Outside;
+use crate::{
+    cel::host::{Host, HttpRequest},
+    jmespath::{self, Context},
+    value::Data,
+};
+
+/// Answers from a host that has been filled with what a suite says.
+pub struct Answers<'h> {
+    /// The mocks, the clock and the random numbers.
+    pub host: &'h dyn Host,
+    /// The suite's values for the rule: its `values`, and the first of each of its `foreachValues`.
+    pub values: Vec<(String, Data)>,
+    /// The policy's namespace; empty for a cluster-wide one.
+    pub namespace: &'h str,
+    /// Whether the suite has answers to API calls.
+    pub api_calls: bool,
+    /// Whether the suite has entries of the global context.
+    pub global_context: bool,
+    /// Whether the suite describes a cluster, which ConfigMaps and calls of its API are looked up in.
+    pub cluster: bool,
+    /// Whether the suite says what registries know of images.
+    pub images: bool,
+}
+
+impl std::fmt::Debug for Answers<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answers")
+            .field("values", &self.values)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Answers<'_> {
+    fn object(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Result<Data, String> {
+        let object = self.host.resource_get(api_version, resource, namespace, name)?;
+        match Data::from(object.root()) {
+            Data::Null => Err(format!("{resource} \"{name}\" not found")),
+            object => Ok(object),
+        }
+    }
+}
+
+impl Outside for Answers<'_> {
+    fn rule_values(&self) -> &[(String, Data)] {
+        &self.values
+    }
+
+    fn has_api_calls(&self) -> bool {
+        self.api_calls
+    }
+
+    fn api_call(&self, method: &str, url: &str) -> Option<(u16, Data)> {
+        let request = HttpRequest {
+            method,
+            url,
+            body: None,
+            headers: Vec::new(),
+        };
+        let answer = Data::from(self.host.http(&request).ok()?.root());
+        let status = match answer.get("statusCode") {
+            Some(Data::Int(status)) => u16::try_from(*status).ok()?,
+            _ => 200,
+        };
+        Some((status, answer.get("body").cloned().unwrap_or(answer)))
+    }
+
+    fn cluster_call(&self, method: &str, path: &str) -> Option<Result<Data, String>> {
+        self.cluster.then(|| {
+            let failed = |error: String| format!("failed to {method} resource with raw url: {path}: {error}");
+            if method != "GET" {
+                return Err(failed(format!("method {method} not supported for fake client")));
+            }
+            let Some(place) = Place::parse(path) else {
+                let path = path.strip_prefix('/').unwrap_or(path);
+                return Err(failed(format!("failed to parse path: {path}")));
+            };
+            let Place {
+                api_version,
+                resource,
+                namespace,
+                name,
+            } = place;
+            if name.is_empty() {
+                let list = self.host.resource_list(&api_version, resource, namespace, &[]);
+                return match list {
+                    Ok(list) => Ok(Data::from(list.root())),
+                    Err(error) => Err(failed(format!(
+                        "failed to list resources {api_version}/{resource}: {error}"
+                    ))),
+                };
+            }
+            self.object(&api_version, resource, namespace, name).map_err(|error| {
+                failed(format!(
+                    "failed to get resource {api_version}/{resource}/{name}: {error}"
+                ))
+            })
+        })
+    }
+
+    fn config_map(&self, namespace: &str, name: &str) -> Option<Result<Data, String>> {
+        self.cluster.then(|| self.object("v1", "configmaps", namespace, name))
+    }
+
+    fn global_entry(&self, name: &str, projection: &str) -> Option<Result<Data, String>> {
+        self.global_context.then(|| {
+            let entry = match self.host.global_context(name, "") {
+                Ok(entry) => Data::from(entry.root()),
+                Err(error) => return Err(error),
+            };
+            match &entry {
+                Data::Null => Err(format!("failed to fetch entry key={name}")),
+                _ if projection.is_empty() => Ok(entry),
+                Data::Map(entries) => entries
+                    .get(projection)
+                    .cloned()
+                    .ok_or_else(|| format!("global context mock: projection \"{projection}\" not found")),
+                _ => Err(format!(
+                    "global context mock: projection \"{projection}\" requested but value is not an object"
+                )),
+            }
+        })
+    }
+
+    fn image(&self, reference: &str) -> Option<Result<Data, String>> {
+        self.images.then(|| {
+            let metadata = self.host.image_metadata(reference);
+            metadata.map(|metadata| Data::from(metadata.root()))
+        })
+    }
+
+    fn policy_namespace(&self) -> &str {
+        self.namespace
+    }
+
+    fn host(&self) -> &dyn Host {
+        self.host
+    }
+}
+
+/// What a path of the API names.
+struct Place<'p> {
+    api_version: String,
+    resource: &'p str,
+    namespace: &'p str,
+    name: &'p str,
+}
+
+impl<'p> Place<'p> {
+    fn parse(path: &'p str) -> Option<Self> {
+        let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+        let (api_version, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => ((*version).to_owned(), rest),
+            ["apis", group, version, rest @ ..] => (format!("{group}/{version}"), rest),
+            _ => return None,
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let resource = rest.first().copied().filter(|resource| !resource.is_empty())?;
+        Some(Self {
+            api_version,
+            resource,
+            namespace,
+            name: rest.get(1).copied().unwrap_or_default(),
+        })
+    }
+}
+
+/// The value of an entry of the global context that a suite describes: the data, seen through `fieldPath` and taken apart by
+/// `projections`.
+///
+/// # Errors
+/// Where an expression fails, in upstream's words.
+pub fn global_value(name: &str, data: &Data, field_path: &str, projections: &[(&str, &str)]) -> Result<Data, String> {
+    let search =
+        |path: &str, data: &Data| jmespath::search(path, data, &Context::default()).map_err(|error| error.to_string());
+    let mut root = data.with_doubles();
+    if !field_path.is_empty() {
+        root =
+            search(field_path, &root).map_err(|error| format!("globalContextEntries \"{name}\" fieldPath: {error}"))?;
+    }
+    if projections.is_empty() {
+        return Ok(root);
+    }
+    projections
+        .iter()
+        .map(|(projection, path)| match search(path, &root) {
+            Ok(value) => Ok(((*projection).into(), value)),
+            Err(error) => Err(format!(
+                "globalContextEntries \"{name}\" projection \"{projection}\" path \"{path}\": {error}"
+            )),
+        })
+        .collect()
+}

@@ -1,0 +1,209 @@
+//! Two sets of policies on the same requests: which pairs of policies decide alike, and where they do not.
+//!
+//! Each side is a list of suites; their policies are paired by name or as told. Every resource that a suite of either policy
+//! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not: the
+//! resources that nobody wrote a row for are where conversions go wrong.
+
+use super::{Answer, Key, Response, Settings, respond};
+use crate::{
+    compare::{self, Divergence},
+    kube::Operation,
+    suite::{Resource, Suite},
+    verdict::{Status, Verdict},
+};
+
+/// Two policies that shall decide alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyPair {
+    /// The policy on the one side.
+    pub from: String,
+    /// The policy on the other.
+    pub to: String,
+    /// What they answer, by resource and operation.
+    pub cases: Vec<DiffCase>,
+}
+
+/// One request on both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiffCase {
+    /// The resource.
+    pub resource: Key,
+    /// The operation.
+    pub operation: Operation,
+    /// What the one side answers.
+    pub from: Answer,
+    /// What the other answers.
+    pub to: Answer,
+    /// How they differ: `weaker` if the other side admits more.
+    pub divergence: Option<Divergence>,
+    /// Whether one of the two cannot be decided.
+    pub unsupported: bool,
+}
+
+/// What came of two sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diff {
+    /// The pairs, by name of the one side's policy.
+    pub pairs: Vec<PolicyPair>,
+    /// Policies of the one side without a partner.
+    pub only_from: Vec<String>,
+    /// Policies of the other side without a partner.
+    pub only_to: Vec<String>,
+}
+
+/// Compares two sets. `mapping` pairs policies of different names.
+pub fn diff(from: &mut [Suite], to: &mut [Suite], mapping: &[(String, String)], settings: &Settings) -> Diff {
+    let (ours, theirs) = (names(from), names(to));
+    let partner = |name: &String| match mapping.iter().find(|(from, _)| from == name) {
+        Some((_, to)) => theirs.contains(to).then(|| to.clone()),
+        None => theirs.contains(name).then(|| name.clone()),
+    };
+    let paired: Vec<(String, String)> = ours
+        .iter()
+        .filter_map(|name| Some((name.clone(), partner(name)?)))
+        .collect();
+    let only_from = ours.iter().filter(|name| partner(name).is_none()).cloned().collect();
+    let only_to = theirs
+        .iter()
+        .filter(|name| !paired.iter().any(|(_, to)| to == *name))
+        .cloned()
+        .collect();
+    let pairs = paired
+        .into_iter()
+        .map(|(from_name, to_name)| {
+            let cases = compare_policies(from, &from_name, to, &to_name, settings);
+            PolicyPair {
+                from: from_name,
+                to: to_name,
+                cases,
+            }
+        })
+        .collect();
+    Diff {
+        pairs,
+        only_from,
+        only_to,
+    }
+}
+
+fn names(suites: &[Suite]) -> Vec<String> {
+    let mut names: Vec<String> = suites.iter().flat_map(policy_names).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn policy_names(suite: &Suite) -> Vec<String> {
+    let loaded = &suite.policies;
+    let classic = loaded.policies.iter().map(|policy| &policy.metadata);
+    let validating = loaded.validating_policies.iter().map(|policy| &policy.metadata);
+    let native = loaded.vaps.iter().map(|policy| &policy.metadata);
+    let all = classic.chain(validating).chain(native);
+    all.map(|metadata| metadata.name.value.clone()).collect()
+}
+
+fn compare_policies(
+    from: &mut [Suite],
+    from_name: &str,
+    to: &mut [Suite],
+    to_name: &str,
+    settings: &Settings,
+) -> Vec<DiffCase> {
+    let having = |suites: &[Suite], name: &str| -> Vec<usize> {
+        let has = |suite: &Suite| policy_names(suite).iter().any(|known| known == name);
+        (0..suites.len()).filter(|&i| suites.get(i).is_some_and(has)).collect()
+    };
+    let (ours, theirs) = (having(from, from_name), having(to, to_name));
+    let (Some(&first), Some(&second)) = (ours.first(), theirs.first()) else {
+        return Vec::new();
+    };
+    let involved = || {
+        let ours = ours.iter().filter_map(|&i| from.get(i));
+        ours.chain(theirs.iter().filter_map(|&i| to.get(i)))
+    };
+    let mut operations: Vec<Operation> = involved()
+        .flat_map(Suite::rows)
+        .filter_map(|row| row.operation.map(|operation| operation.value))
+        .collect();
+    operations.sort();
+    operations.dedup();
+    let resources: Vec<Resource> = involved().flat_map(|suite| suite.resources.iter().cloned()).collect();
+    let (Some(left), Some(right)) = (from.get_mut(first), to.get_mut(second)) else {
+        return Vec::new();
+    };
+    let left = answers(left, &resources, &operations, settings);
+    let right = answers(right, &resources, &operations, settings);
+    let mut cases: Vec<DiffCase> = Vec::new();
+    for (key, run) in requests(&left) {
+        let (ours, operation) = verdict(&left, &key, run, from_name);
+        let (theirs, _) = verdict(&right, &key, run, to_name);
+        let unsupported = [&ours, &theirs].iter().any(|verdict| verdict.status == Status::Unsupported);
+        let case = DiffCase {
+            divergence: compare::compare(&ours, &theirs, &[]).filter(|_| !unsupported),
+            resource: key,
+            operation,
+            from: answer(ours),
+            to: answer(theirs),
+            unsupported,
+        };
+        // The suite's own operation may be one that a row names, too.
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    cases
+}
+
+/// The answers of a suite's policies about its own and other resources.
+fn answers(suite: &mut Suite, resources: &[Resource], operations: &[Operation], settings: &Settings) -> Vec<Response> {
+    let own = suite.resources.len();
+    for resource in resources {
+        let known = suite.resources.iter().any(|other| {
+            other.api_version == resource.api_version
+                && other.kind == resource.kind
+                && other.namespace == resource.namespace
+                && other.name == resource.name
+        });
+        if !known {
+            suite.resources.push(resource.clone());
+        }
+    }
+    let responses = respond::respond_about(suite, settings, operations).list;
+    suite.resources.truncate(own);
+    responses
+}
+
+/// The requests that were asked, each once.
+fn requests(responses: &[Response]) -> Vec<(Key, Option<Operation>)> {
+    let mut requests: Vec<(Key, Option<Operation>)> = Vec::new();
+    for response in responses.iter().filter(|response| response.asker.is_none()) {
+        let request = (response.key.clone(), response.run);
+        if !requests.contains(&request) {
+            requests.push(request);
+        }
+    }
+    requests.sort();
+    requests
+}
+
+/// What a policy says as a whole, and the operation of the request.
+fn verdict(responses: &[Response], key: &Key, run: Option<Operation>, policy: &str) -> (Verdict, Operation) {
+    let own: Vec<&Response> = responses
+        .iter()
+        .filter(|response| response.asker.is_none() && response.key == *key && response.run == run)
+        .collect();
+    let operation = own.first().map_or(Operation::Create, |response| response.operation);
+    let rules = own.iter().filter(|response| response.policy == policy);
+    let verdicts = rules
+        .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))
+        .collect();
+    (Verdict::strongest(verdicts), operation)
+}
+
+fn answer(verdict: Verdict) -> Answer {
+    Answer {
+        status: verdict.status,
+        effect: verdict.effect,
+        message: verdict.message,
+    }
+}

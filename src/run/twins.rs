@@ -1,0 +1,84 @@
+//! The native twins of a suite's policies, asked beside them in the default lens.
+
+use std::sync::Arc;
+
+use super::{Answer, Divergence, NativeAnswer, Response, Settings, surroundings::Surroundings};
+use crate::{
+    convert::Exceptions,
+    kube::Request,
+    pair::{Original, Pair},
+    suite::Suite,
+    verdict::{Status, Verdict},
+};
+
+/// What the native policy says that stands for a policy, and how that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Twin {
+    /// What it says; `None` where there is no native policy.
+    pub native: Option<NativeAnswer>,
+    /// How the two differ.
+    pub divergence: Option<Divergence>,
+}
+
+/// The policies of a suite with their twins.
+#[derive(Default)]
+pub(super) struct Twins {
+    pairs: Vec<Pair>,
+}
+
+impl Twins {
+    /// Converts all policies. `kyverno test` knows nothing of native twins.
+    pub(super) fn new(suite: &Suite, settings: &Settings, surroundings: &Surroundings) -> Self {
+        if settings.compat {
+            return Self::default();
+        }
+        let exceptions = Exceptions {
+            classic: &suite.exceptions.exceptions,
+            cel: &suite.exceptions.cel_exceptions,
+        };
+        let loaded = &suite.policies;
+        let classic = loaded.policies.iter().cloned().map(Original::Policy);
+        let validating = loaded.validating_policies.iter().cloned().map(Original::ValidatingPolicy);
+        let pair = |original| Pair::new(original, exceptions, &surroundings.discovery, settings.now);
+        Self {
+            pairs: classic.chain(validating).map(pair).collect(),
+        }
+    }
+
+    /// Asks the twins of the policies that answered a request, and puts what they say beside the answers.
+    pub(super) fn ask(&self, request: &Request, surroundings: &Surroundings, answers: &mut [Response]) {
+        let Surroundings {
+            world,
+            discovery,
+            mocks,
+            ..
+        } = surroundings;
+        for pair in &self.pairs {
+            let name = pair.original().name();
+            let own = |response: &Response| response.policy == name && response.policy_kind == pair.original().kind();
+            let rules = answers.iter().filter(|response| own(response));
+            let verdicts: Vec<Verdict> = rules
+                .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))
+                .collect();
+            if !answers.iter().any(own) || verdicts.iter().any(|verdict| verdict.status == Status::Unsupported) {
+                continue;
+            }
+            let kyverno = Verdict::strongest(verdicts);
+            let native = pair.native(request, world, discovery, mocks);
+            let divergence = pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks);
+            let native = native.zip(pair.names()).map(|(native, (policy, binding))| NativeAnswer {
+                answer: Answer {
+                    status: native.verdict.status,
+                    effect: native.verdict.effect,
+                    message: native.verdict.message,
+                },
+                policy: policy.to_owned(),
+                binding: binding.to_owned(),
+            });
+            let twin = Arc::new(Twin { native, divergence });
+            for response in answers.iter_mut().filter(|response| own(response)) {
+                response.twin = Some(Arc::clone(&twin));
+            }
+        }
+    }
+}
