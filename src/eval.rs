@@ -488,11 +488,14 @@ fn derive_request(value: Value<'_>, discovery: &Discovery) -> Result<Document, S
             "resource".to_owned(),
             serde_json::json!({"group": gvr.group, "version": gvr.version, "resource": gvr.resource}),
         );
-        let core_namespace = gvr.group.is_empty() && gvr.resource == "namespaces";
-        if core_namespace && given("namespace").is_none() {
-            let own = fields.get("name").cloned().unwrap_or_default();
-            fields.insert("namespace".to_owned(), own);
-        }
+    }
+    // The API server takes a Namespace for a part of itself.
+    let is_core_namespace = fields
+        .get("resource")
+        .is_some_and(|gvr| gvr["resource"] == "namespaces" && gvr["group"].as_str().unwrap_or_default().is_empty());
+    if is_core_namespace && text(value, "namespace").is_empty() {
+        let own = fields.get("name").cloned().unwrap_or_default();
+        fields.insert("namespace".to_owned(), own);
     }
     if given("kind").is_none() {
         let gvk = GroupVersionKind::from_api_version(text(object, "apiVersion"), text(object, "kind"));

@@ -1,8 +1,9 @@
 //! A Kyverno policy and its native twin: both asked about one request, and the difference with its cause.
 //!
 //! The twin is what Kyverno would generate, whether the policy asks for it or not. Where Kyverno generates nothing, or the API
-//! server would refuse it, there is none, and [`Missing`] says why. A ValidatingPolicy that is refused only because policies
-//! for pod controllers are made from it is paired with that switched off, on both sides.
+//! server would refuse it, there is none, and [`Missing`] says why. A ValidatingPolicy that does not ask for a twin and would be
+//! refused only because policies for pod controllers are made from it is paired with that switched off, on both sides; one that
+//! does ask has no twin in a cluster either.
 
 use std::sync::Arc;
 
@@ -127,6 +128,7 @@ impl Pair {
         let mut compared = None;
         if let Outcome::Refused(refusal) = &conversion.outcome
             && refusal.code == RefusalCode::Autogen
+            && !original.is_marked()
             && let Some(plain) = original.without_autogen()
         {
             conversion = convert::convert(plain.source(), exceptions, discovery, options);
