@@ -246,7 +246,7 @@ impl Pair {
             .report
             .iter()
             .filter_map(|item| {
-                let hazard = item.hazard?;
+                let hazard = item.hazard.filter(|hazard| concerns(hazard, request))?;
                 let text = format!("{}; {}", hazard.title, hazard.advice);
                 Some((hazard, text, item.path.as_str()))
             })
@@ -263,6 +263,20 @@ impl Pair {
             })
             .collect();
         compare::compare(kyverno, &native.verdict, &suspects)
+    }
+}
+
+/// Whether a hazard can be the cause on this request: some are about few requests only.
+fn concerns(hazard: &Hazard, request: &Request) -> bool {
+    let gvr = request.resource.gvr();
+    let is_core = |resource: &str| gvr.group.is_empty() && gvr.resource == resource;
+    match hazard.code {
+        // A subresource, a collection, Namespaces, controllers of pods.
+        "H19" => !request.resource.subresource.is_empty(),
+        "H23" => request.collection,
+        "H59" => is_core("namespaces"),
+        "H27" => !is_core("pods"),
+        _ => true,
     }
 }
 
