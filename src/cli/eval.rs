@@ -144,11 +144,13 @@ impl Args {
             _ => Exit::Success,
         };
         let wrong = |problem: &Diagnostic| problem.severity == Severity::Error;
-        Ok(if cluster.invalid().is_empty() && !cluster.problems().iter().any(wrong) {
-            exit
-        } else {
-            exit.combine(Exit::Input)
-        })
+        Ok(
+            if cluster.invalid().is_empty() && !cluster.problems().iter().any(wrong) {
+                exit
+            } else {
+                exit.combine(Exit::Input)
+            },
+        )
     }
 
     /// The request as it is given, or made of the objects.
