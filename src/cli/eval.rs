@@ -122,9 +122,7 @@ impl Args {
         self.add_user(&mut request);
         let cluster = Cluster::new(&objects, settings);
         for invalid in cluster.invalid() {
-            let field = Some(invalid.field.as_str()).filter(|field| !field.is_empty());
-            let field = field.map(|field| format!("{field}: ")).unwrap_or_default();
-            let message = format!("{} cannot be installed: {field}{}", invalid.object, invalid.message);
+            let message = format!("{} cannot be installed: {}", invalid.object, invalid.message);
             output.diagnostic(&Diagnostic::new(invalid.code, message), &Sources::new());
         }
         for problem in cluster.problems() {
@@ -144,11 +142,13 @@ impl Args {
             _ => Exit::Success,
         };
         let wrong = |problem: &Diagnostic| problem.severity == Severity::Error;
-        Ok(if cluster.invalid().is_empty() && !cluster.problems().iter().any(wrong) {
-            exit
-        } else {
-            exit.combine(Exit::Input)
-        })
+        Ok(
+            if cluster.invalid().is_empty() && !cluster.problems().iter().any(wrong) {
+                exit
+            } else {
+                exit.combine(Exit::Input)
+            },
+        )
     }
 
     /// The request as it is given, or made of the objects.
@@ -221,7 +221,9 @@ fn first(path: &Path, sources: &mut Sources) -> Result<Document, Failure> {
 /// The Namespace of a request, with labels written as `a=b,c=d`.
 fn namespace(request: &Json, labels: &str) -> Result<Document, Diagnostic> {
     let subject = [&request["object"], &request["oldObject"]];
-    let names = [&request["namespace"]].into_iter().chain(subject.iter().map(|object| &object["metadata"]["namespace"]));
+    let names = [&request["namespace"]]
+        .into_iter()
+        .chain(subject.iter().map(|object| &object["metadata"]["namespace"]));
     let name = names.filter_map(Json::as_str).find(|name| !name.is_empty());
     let Some(name) = name else {
         let message = "`--namespace-labels` for a request without a namespace";

@@ -120,7 +120,10 @@ impl Role {
             role(
                 "system:basic-user",
                 vec![
-                    create("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+                    create(
+                        "authorization.k8s.io",
+                        &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+                    ),
                     create("authentication.k8s.io", &["selfsubjectreviews"]),
                 ],
             ),
