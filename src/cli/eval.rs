@@ -122,9 +122,7 @@ impl Args {
         self.add_user(&mut request);
         let cluster = Cluster::new(&objects, settings);
         for invalid in cluster.invalid() {
-            let field = Some(invalid.field.as_str()).filter(|field| !field.is_empty());
-            let field = field.map(|field| format!("{field}: ")).unwrap_or_default();
-            let message = format!("{} cannot be installed: {field}{}", invalid.object, invalid.message);
+            let message = format!("{} cannot be installed: {}", invalid.object, invalid.message);
             output.diagnostic(&Diagnostic::new(invalid.code, message), &Sources::new());
         }
         for problem in cluster.problems() {
