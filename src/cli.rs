@@ -15,6 +15,7 @@ mod explain;
 pub mod input;
 mod man;
 mod output;
+mod prove;
 mod report_file;
 mod run;
 mod schema;
@@ -63,6 +64,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Convert(convert::Args),
+    Prove(prove::Args),
     Diff(diff::Args),
     Eval(eval::Args),
     Cel(cel::Args),
@@ -77,6 +79,7 @@ impl Command {
         match self {
             Self::Run(args) => args.run(output),
             Self::Convert(args) => args.run(output),
+            Self::Prove(args) => args.run(output),
             Self::Diff(args) => args.run(output),
             Self::Eval(args) => args.run(output),
             Self::Cel(args) => args.run(output),

@@ -330,7 +330,9 @@ pub fn prove(
     };
     let mut sides = Sides::new(&layered, exceptions, target, &config, options.layer);
     if config.has_wild_roles() {
-        sides.inexact.push("Kyverno's configuration has roles with wildcards".to_owned());
+        sides
+            .inexact
+            .push("Kyverno's configuration has roles with wildcards".to_owned());
     }
     let mut solver = Solver::default();
     let mut budget = Budget { paths: options.paths };
@@ -364,7 +366,11 @@ fn twin(pair: &Pair) -> Result<Target, (String, String)> {
     };
     Ok(Target {
         policies: vec![Arc::clone(&generated.vap.model)],
-        bindings: generated.bindings.iter().map(|binding| Arc::clone(&binding.model)).collect(),
+        bindings: generated
+            .bindings
+            .iter()
+            .map(|binding| Arc::clone(&binding.model))
+            .collect(),
     })
 }
 

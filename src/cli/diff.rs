@@ -106,7 +106,9 @@ impl Args {
         }
         if found.pairs.is_empty() {
             let diagnostic = Diagnostic::new(Code::NoSuchPolicy, "no policy is on both sides");
-            return Err(diagnostic.with_help("`--pair` pairs policies of different names").into());
+            return Err(diagnostic
+                .with_help("`--pair` pairs policies of different names")
+                .into());
         }
         let text = match self.format {
             Format::Human => human(&found, self.all),
@@ -191,7 +193,11 @@ impl Files for Written {
     }
 
     fn is_folder(&self, path: &str) -> io::Result<bool> {
-        if path == WRITTEN { Ok(false) } else { Disk.is_folder(path) }
+        if path == WRITTEN {
+            Ok(false)
+        } else {
+            Disk.is_folder(path)
+        }
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
@@ -217,7 +223,11 @@ fn human(found: &Diff, all: bool) -> String {
             if class.is_none() && !all && !case.unsupported {
                 continue;
             }
-            let word = if case.unsupported { "unsupported" } else { class.unwrap_or("equal") };
+            let word = if case.unsupported {
+                "unsupported"
+            } else {
+                class.unwrap_or("equal")
+            };
             let _ = writeln!(out, "  {word}: {} {}", case.operation, shown(case));
             let _ = writeln!(out, "    from: {}", said(&case.from));
             let _ = writeln!(out, "    to:   {}", said(&case.to));

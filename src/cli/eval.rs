@@ -215,7 +215,9 @@ fn first(path: &Path, sources: &mut Sources) -> Result<Document, Failure> {
 /// The Namespace of a request, with labels written as `a=b,c=d`.
 fn namespace(request: &Json, labels: &str) -> Result<Document, Diagnostic> {
     let subject = [&request["object"], &request["oldObject"]];
-    let names = [&request["namespace"]].into_iter().chain(subject.iter().map(|object| &object["metadata"]["namespace"]));
+    let names = [&request["namespace"]]
+        .into_iter()
+        .chain(subject.iter().map(|object| &object["metadata"]["namespace"]));
     let name = names.filter_map(Json::as_str).find(|name| !name.is_empty());
     let Some(name) = name else {
         let message = "`--namespace-labels` for a request without a namespace";

@@ -166,7 +166,11 @@ impl Config {
         let is_namespace = resource.group.is_empty() && resource.version == "v1" && resource.kind == "Namespace";
         let mut fits = |text: Text, pattern: &'p str| facts.ask(Atom::Text(text, Pattern::glob(pattern)));
         // The request about a Namespace has its name as its namespace.
-        let namespace = if is_namespace { Text::RequestName } else { Text::Namespace };
+        let namespace = if is_namespace {
+            Text::RequestName
+        } else {
+            Text::Namespace
+        };
         !self.filters.iter().any(|filter| {
             wildcard::matches(&filter.kind.group, &resource.group)
                 && wildcard::matches(&filter.kind.version, &resource.version)

@@ -51,6 +51,8 @@ enum Object {
     Old,
     /// `object != null ? object : oldObject`
     Subject,
+    /// `namespaceObject`, which only a ValidatingPolicy's conditions are given.
+    Namespace,
 }
 
 #[derive(Debug, Clone)]
@@ -73,6 +75,8 @@ enum Node {
 #[derive(Debug, Clone)]
 enum Term {
     Name(Object),
+    /// `….metadata.namespace`
+    OwnNamespace(Object),
     RequestName,
     Namespace,
     Username,
@@ -138,6 +142,11 @@ impl<F> Asking<'_, '_, F> {
     /// The labels or annotations of an object; `None` if there is no such object, or none with metadata.
     fn pairs(&self, object: Object, annotations: bool) -> Option<Pairs> {
         let is_old = match (object, self.cell.operation) {
+            (Object::Namespace, operation) => {
+                let stored = self.cell.namespaced || self.cell.is_core_namespace() && operation != Operation::Create;
+                let given = self.reader == Reader::Validating && !annotations && stored;
+                return given.then_some(Pairs::NamespaceLabels);
+            }
             (_, Operation::Connect) => return None,
             (Object::New, Operation::Delete) | (Object::Old, Operation::Create) => return None,
             (Object::Old, _) => true,
@@ -185,7 +194,7 @@ impl<F> Asking<'_, '_, F> {
                 let absent = match object {
                     Object::New => self.cell.operation == Operation::Delete,
                     Object::Old => matches!(self.cell.operation, Operation::Create | Operation::Connect),
-                    Object::Subject => false,
+                    Object::Subject | Object::Namespace => false,
                 };
                 (absent && self.reader != Reader::Validating).into()
             }
@@ -238,8 +247,13 @@ impl<F> Asking<'_, '_, F> {
                 None => return Tri::Error,
             },
             Term::Name(object) => match self.pairs(*object, false) {
+                Some(Pairs::NamespaceLabels) if self.cell.namespaced => Text::Namespace,
                 Some(_) => Text::BareName,
                 None => return Tri::Error,
+            },
+            Term::OwnNamespace(object) => match self.pairs(*object, false) {
+                Some(pairs) if pairs != Pairs::NamespaceLabels && self.cell.namespaced => Text::Namespace,
+                _ => return Tri::Error,
             },
             Term::RequestName if self.reader == Reader::Classic => Text::BareName,
             Term::RequestName if self.cell.collection => return Tri::Error,
@@ -258,7 +272,9 @@ impl<F> Asking<'_, '_, F> {
             }
         };
         let mut wanted = wanted.iter();
-        wanted.any(|wanted| self.facts.ask(Atom::Text(text, wanted.pattern()))).into()
+        wanted
+            .any(|wanted| self.facts.ask(Atom::Text(text, wanted.pattern())))
+            .into()
     }
 }
 
@@ -287,10 +303,13 @@ fn object(ast: &Ast, id: ExprId) -> Option<Object> {
         Expr::Ident(name) => match &**name {
             "object" => Some(Object::New),
             "oldObject" => Some(Object::Old),
+            "namespaceObject" => Some(Object::Namespace),
             _ => None,
         },
         Expr::Call { function, args, .. } if &**function == "_?_:_" => {
-            let [condition, yes, no] = args.as_slice() else { return None };
+            let [condition, yes, no] = args.as_slice() else {
+                return None;
+            };
             let Expr::Call { function, args, .. } = ast.expr(*condition) else {
                 return None;
             };
@@ -386,8 +405,14 @@ fn term(ast: &Ast, id: ExprId) -> Option<Term> {
     if let Some((object, annotations, false)) = map(ast, of) {
         return Some(Term::Entry(object, annotations, name.to_owned(), None));
     }
-    let (owner, metadata, false) = field(ast, of)? else { return None };
-    (metadata == "metadata" && name == "name").then_some(Term::Name(object(ast, owner)?))
+    let (owner, metadata, false) = field(ast, of)? else {
+        return None;
+    };
+    match (metadata, name) {
+        ("metadata", "name") => Some(Term::Name(object(ast, owner)?)),
+        ("metadata", "namespace") => Some(Term::OwnNamespace(object(ast, owner)?)),
+        _ => None,
+    }
 }
 
 fn is_groups(ast: &Ast, id: ExprId) -> bool {
@@ -459,7 +484,9 @@ fn node(ast: &Ast, id: ExprId, depth: usize) -> Option<Node> {
             if let Some((object, annotations, false)) = map(ast, *operand) {
                 return Some(Node::HasKey(object, annotations, name.to_string()));
             }
-            let (owner, metadata, false) = field(ast, *operand)? else { return None };
+            let (owner, metadata, false) = field(ast, *operand)? else {
+                return None;
+            };
             let annotations = match &**name {
                 "labels" => false,
                 "annotations" => true,
@@ -479,7 +506,9 @@ fn node(ast: &Ast, id: ExprId, depth: usize) -> Option<Node> {
                     if is_groups(ast, *b) {
                         return Some(Node::InGroup(Wanted::Exact(key)));
                     }
-                    let (object, annotations, false) = map(ast, *b)? else { return None };
+                    let (object, annotations, false) = map(ast, *b)? else {
+                        return None;
+                    };
                     return Some(Node::HasKey(object, annotations, key));
                 }
                 let wanted = strings(ast, *b)?.into_iter().map(Wanted::Exact).collect();
@@ -503,7 +532,8 @@ fn node(ast: &Ast, id: ExprId, depth: usize) -> Option<Node> {
 
 fn equal(ast: &Ast, a: ExprId, b: ExprId) -> Option<Node> {
     if is_null(ast, b) {
-        return object(ast, a).map(Node::IsNull);
+        let object = object(ast, a).filter(|object| *object != Object::Namespace);
+        return object.map(Node::IsNull);
     }
     if is_groups(ast, a) {
         return strings(ast, b).map(Node::GroupsAre);

@@ -1,9 +1,6 @@
 //! Paths for people: which answers matter, and how they read.
 
-use super::{
-    solver::Literal,
-    symbolic::Path,
-};
+use super::{solver::Literal, symbolic::Path};
 use crate::kube::{Atom, Pairs, Pattern, Text};
 
 /// The answers of a path that matter: without any of the others, every path that agrees with the rest has the property.
@@ -65,13 +62,22 @@ fn literal((atom, holds): &Literal<'_>) -> String {
         Atom::Value(map, key, wanted) => format!("{} {key} {}", pairs(*map), pattern(*wanted, *holds)),
         Atom::AnyPair(map, key, value) => {
             let some = if *holds { "some" } else { "no" };
-            format!("{some} {} {} {}", pairs(*map), pattern(*key, true), pattern(*value, true))
+            format!(
+                "{some} {} {} {}",
+                pairs(*map),
+                pattern(*key, true),
+                pattern(*value, true)
+            )
         }
         Atom::AnyGroup(wanted) => {
             let some = if *holds { "a group" } else { "no group" };
             format!("{some} of the user {}", pattern(*wanted, true))
         }
-        Atom::GroupsAre(groups) => format!("the user's groups {}exactly [{}]", if *holds { "are " } else { "are not " }, groups.join(", ")),
+        Atom::GroupsAre(groups) => format!(
+            "the user's groups {}exactly [{}]",
+            if *holds { "are " } else { "are not " },
+            groups.join(", ")
+        ),
         Atom::Role(role) => format!("`{role}` {is} a role of the user"),
         Atom::ClusterRole(role) => format!("`{role}` {is} a cluster role of the user"),
     }

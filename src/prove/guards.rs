@@ -92,7 +92,12 @@ impl Reads {
     }
 
     /// The first guard that does not hold on a cell: its name and what it is about.
-    pub fn broken(&self, reader: Reader, ignores_errors: bool, cell: &Cell<'_>) -> Option<(&'static str, &'static str)> {
+    pub fn broken(
+        &self,
+        reader: Reader,
+        ignores_errors: bool,
+        cell: &Cell<'_>,
+    ) -> Option<(&'static str, &'static str)> {
         let classic = reader == Reader::Classic;
         let has = |root: &str| self.roots.contains(root);
         let is_namespace = cell.is_core_namespace();
@@ -113,7 +118,12 @@ impl Reads {
         }
         let odd = |field: &String| !ALIKE.contains(&field.as_str());
         let known_kind = cell.resource.subresource.is_empty();
-        if classic && self.request.iter().any(|field| odd(field) && !(known_kind && (field == "kind" || field == "resource"))) {
+        if classic
+            && self
+                .request
+                .iter()
+                .any(|field| odd(field) && !(known_kind && (field == "kind" || field == "resource")))
+        {
             return Some(("D3", "fields of the request that Kyverno does not fill"));
         }
         if self.request.contains("*") {

@@ -209,7 +209,16 @@ fn alphabet(chains: &[Chain]) -> Vec<char> {
     own.sort_unstable();
     own.dedup();
     let lower = "xyzwabcdefghijklmnopqrstuv0123456789";
-    let classes = [lower, "XYZWABCDEFGHIJKLMNOPQRSTUV", "-", ".", "_", "/", "%", "~@#!$^&()+=|;<>, "];
+    let classes = [
+        lower,
+        "XYZWABCDEFGHIJKLMNOPQRSTUV",
+        "-",
+        ".",
+        "_",
+        "/",
+        "%",
+        "~@#!$^&()+=|;<>, ",
+    ];
     let fresh = classes
         .iter()
         .filter_map(|class| class.chars().find(|c| own.binary_search(c).is_err()));
@@ -261,7 +270,11 @@ fn search(base: Base, chains: &[Chain]) -> Found {
         sets.iter().skip(start).take(words).copied().collect()
     };
     let accepts = |node: &Node| {
-        base.accepts(node.base) && chains.iter().enumerate().all(|(i, chain)| chain.accepts(&part(&node.sets, i)))
+        base.accepts(node.base)
+            && chains
+                .iter()
+                .enumerate()
+                .all(|(i, chain)| chain.accepts(&part(&node.sets, i)))
     };
     let mut visited: FxHashSet<(u8, Vec<u64>)> = FxHashSet::default();
     visited.insert((0, sets.clone()));
@@ -288,7 +301,9 @@ fn search(base: Base, chains: &[Chain]) -> Found {
             for (i, chain) in chains.iter().enumerate() {
                 let from = part(&node.sets, i);
                 let start = starts.get(i).copied().unwrap_or_default();
-                let Some(to) = sets.get_mut(start..start + chain.words()) else { continue };
+                let Some(to) = sets.get_mut(start..start + chain.words()) else {
+                    continue;
+                };
                 chain.step(&from, c, to);
                 alive &= !chain.wanted || to.iter().any(|word| *word != 0);
             }
@@ -343,7 +358,9 @@ mod tests {
 
     /// A small generator of numbers; its seed is in the test.
     fn next(seed: &mut u64) -> usize {
-        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (*seed >> 33) as usize
     }
 
@@ -355,7 +372,9 @@ mod tests {
             let mut globs = Vec::new();
             for _ in 0..1 + next(&mut seed) % 4 {
                 let length = next(&mut seed) % 4;
-                let glob: String = (0..length).map(|_| ['a', 'b', '*', '?', '-', '*'][next(&mut seed) % 6]).collect();
+                let glob: String = (0..length)
+                    .map(|_| ['a', 'b', '*', '?', '-', '*'][next(&mut seed) % 6])
+                    .collect();
                 globs.push((glob, next(&mut seed) % 2 == 0));
             }
             let of = |wanted: bool| -> Vec<Pattern<'_>> {
@@ -363,7 +382,13 @@ mod tests {
                 globs.map(|(glob, _)| Pattern::Glob(glob)).collect()
             };
             let (positive, negative) = (of(true), of(false));
-            let bases = [Base::Any, Base::DnsLabel, Base::Subdomain, Base::LabelValue, Base::LabelKey];
+            let bases = [
+                Base::Any,
+                Base::DnsLabel,
+                Base::Subdomain,
+                Base::LabelValue,
+                Base::LabelKey,
+            ];
             let base = bases[round % bases.len()];
             let fits = |text: &&String| {
                 base.contains(text)
@@ -374,7 +399,10 @@ mod tests {
             match shortest(base, &positive, &negative) {
                 Found::Yes(text) => {
                     assert!(fits(&&text), "{text} for {globs:?} in {base:?}");
-                    assert!(brute.is_none_or(|brute| brute.len() >= text.len()), "{text} for {globs:?}");
+                    assert!(
+                        brute.is_none_or(|brute| brute.len() >= text.len()),
+                        "{text} for {globs:?}"
+                    );
                 }
                 Found::No => assert_eq!(brute, None, "{globs:?} in {base:?}"),
                 Found::GaveUp => panic!("gave up on {globs:?}"),

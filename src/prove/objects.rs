@@ -36,7 +36,10 @@ const DEPTH: usize = 100;
 fn least(resource: &Resource) -> Json {
     let pod = json!({"containers": [{"name": "c", "image": "nginx"}]});
     let template = json!({"metadata": {"labels": {"app": "sample"}}, "spec": pod});
-    if !resource.subresource.is_empty() && resource.subresource != "ephemeralcontainers" && resource.subresource != "status" {
+    if !resource.subresource.is_empty()
+        && resource.subresource != "ephemeralcontainers"
+        && resource.subresource != "status"
+    {
         return json!({});
     }
     match resource.kind.as_str() {
@@ -74,10 +77,29 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> 
         steps.first() == Some(&metadata)
             && !matches!(second, Some(Step::Field(name)) if !matches!(name.as_str(), "name" | "namespace" | "labels" | "annotations"))
     };
-    let found: Vec<Steps> = reading.found.iter().filter(|steps| !steps.is_empty() && !fixed(steps)).cloned().collect();
-    let mut values: Vec<Json> = vec![json!(true), json!(false), json!("x"), json!(1), json!(0), json!(""), json!([]), json!({})];
+    let found: Vec<Steps> = reading
+        .found
+        .iter()
+        .filter(|steps| !steps.is_empty() && !fixed(steps))
+        .cloned()
+        .collect();
+    let mut values: Vec<Json> = vec![
+        json!(true),
+        json!(false),
+        json!("x"),
+        json!(1),
+        json!(0),
+        json!(""),
+        json!([]),
+        json!({}),
+    ];
     values.extend(reading.constants.iter().flat_map(|constant| match constant {
-        Constant::Text(text) => vec![json!(text), json!(format!("{text}x")), json!(format!("x{text}")), json!([text])],
+        Constant::Text(text) => vec![
+            json!(text),
+            json!(format!("{text}x")),
+            json!(format!("x{text}")),
+            json!([text]),
+        ],
         Constant::Int(number) => vec![
             json!(number),
             json!(number.saturating_add(1)),

@@ -93,7 +93,10 @@ impl<'d> Engines<'d> {
         let cel = exceptions.cel.iter().map(|exception| &**exception);
         let kyverno = match (original, layer) {
             (Original::Policy(policy), Layer::Rule) => {
-                let usable = exceptions.classic.iter().filter(|exception| validate_exception(exception).is_none());
+                let usable = exceptions
+                    .classic
+                    .iter()
+                    .filter(|exception| validate_exception(exception).is_none());
                 Kyverno::Rule {
                     policy: Box::new(CompiledPolicy::new(Arc::clone(policy))),
                     exceptions: usable.map(|exception| CompiledException::new(exception)).collect(),
@@ -129,8 +132,16 @@ impl<'d> Engines<'d> {
                 Original::Policy(policy) => Webhook::of_policy(policy),
                 Original::ValidatingPolicy(policy) => Webhook::of_validating_policy(policy),
             },
-            native: target.policies.iter().map(|policy| vap::CompiledPolicy::compile(policy)).collect(),
-            bindings: target.bindings.iter().map(|binding| vap::Binding::new(binding)).collect(),
+            native: target
+                .policies
+                .iter()
+                .map(|policy| vap::CompiledPolicy::compile(policy))
+                .collect(),
+            bindings: target
+                .bindings
+                .iter()
+                .map(|binding| vap::Binding::new(binding))
+                .collect(),
             discovery,
             mocks: Mocks::new(),
         })
@@ -149,7 +160,13 @@ impl<'d> Engines<'d> {
             return review.of_policy(&self.name, true);
         }
         let input = Input::new(request, world, self.discovery, Lens::CLUSTER);
-        let resource = delivered(&self.webhook, Layer::Rule, &request.cell(), self.discovery, &mut input.facts());
+        let resource = delivered(
+            &self.webhook,
+            Layer::Rule,
+            &request.cell(),
+            self.discovery,
+            &mut input.facts(),
+        );
         let request = Request {
             resource: resource.unwrap_or_else(|| Arc::clone(&request.resource)),
             ..request.clone()
@@ -169,13 +186,24 @@ impl<'d> Engines<'d> {
                 .collect(),
             Kyverno::Controller(_) => Vec::new(),
         };
-        if verdicts.is_empty() { nothing() } else { Verdict::strongest(verdicts) }
+        if verdicts.is_empty() {
+            nothing()
+        } else {
+            Verdict::strongest(verdicts)
+        }
     }
 
     /// What both say.
     pub fn ask(&self, situation: &Situation) -> (Verdict, Verdict) {
         let Situation { request, world, .. } = situation;
-        let answer = vap::decide(&self.native, &self.bindings, request, world, self.discovery, &self.mocks);
+        let answer = vap::decide(
+            &self.native,
+            &self.bindings,
+            request,
+            world,
+            self.discovery,
+            &self.mocks,
+        );
         (self.kyverno(situation), NativeVerdict::of(answer).verdict)
     }
 

@@ -179,13 +179,20 @@ fn classic_body(rule: &Rule) -> Body {
             .iter()
             .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
             .collect(),
-        validations: cel.expressions.iter().map(|part| text(part.expression.text())).collect(),
+        validations: cel
+            .expressions
+            .iter()
+            .map(|part| text(part.expression.text()))
+            .collect(),
         annotations: cel
             .audit_annotations
             .iter()
             .map(|part| (part.key.value.clone(), text(part.value_expression.text())))
             .collect(),
-        params: cel.param_kind.as_ref().map(|kind| format!("{}/{}", kind.api_version, kind.kind)),
+        params: cel
+            .param_kind
+            .as_ref()
+            .map(|kind| format!("{}/{}", kind.api_version, kind.kind)),
         opaque: if rule.preconditions.is_some() || rule.context.is_some() {
             Some("`preconditions` or `context`")
         } else {
@@ -232,8 +239,12 @@ impl Sides {
         sides
     }
 
-    /// Conditions that are the same wherever a body is asked need no questions: they belong to the body.
+    /// Conditions that can be asked are asked. Others belong to the body, if they are the same wherever one is asked.
     fn share_conditions(&mut self, original: &Original) {
+        let reader = match original {
+            Original::Policy(_) => Reader::Classic,
+            Original::ValidatingPolicy(_) => Reader::Validating,
+        };
         let mut lists: Vec<&Vec<String>> = self.native.iter().map(|native| &native.texts).collect();
         let mut lifted = false;
         match &self.kyverno {
@@ -243,29 +254,27 @@ impl Sides {
                 lifted = variants.iter().any(|variant| !variant.exceptions.is_empty());
             }
         }
-        let written = |texts: &Vec<String>| texts.clone();
-        if let Some(first) = lists.first().copied()
-            && !lifted
-            && lists.iter().all(|list| *list == first)
-        {
-            let shared = written(first);
-            for body in &mut self.bodies {
-                body.conditions.clone_from(&shared);
-            }
-            return;
-        }
-        let is_classic = matches!(original, Original::Policy(_));
-        let reader = if is_classic { Reader::Classic } else { Reader::Validating };
-        let mut problems = Vec::new();
-        let mut read = |texts: &[String], reader: Reader| -> Vec<Condition> {
-            let conditions = texts.iter().filter_map(|text| {
-                let condition = Condition::read(text, reader);
-                if condition.is_none() {
-                    problems.push(format!("the match condition `{text}` is beyond the fragment that is decided"));
+        let unreadable = lists
+            .iter()
+            .flat_map(|list| list.iter())
+            .find(|text| Condition::read(text, reader).is_none());
+        if let Some(text) = unreadable {
+            if let Some(first) = lists.first().copied()
+                && !lifted
+                && lists.iter().all(|list| *list == first)
+            {
+                let shared = first.clone();
+                for body in &mut self.bodies {
+                    body.conditions.clone_from(&shared);
                 }
-                condition
-            });
-            conditions.collect()
+                return;
+            }
+            self.inexact.push(format!(
+                "the match condition `{text}` is beyond the fragment that is decided"
+            ));
+        }
+        let read = |texts: &[String], reader: Reader| -> Vec<Condition> {
+            texts.iter().filter_map(|text| Condition::read(text, reader)).collect()
         };
         for native in &mut self.native {
             native.asked.conditions = read(&native.texts, Reader::Native);
@@ -282,7 +291,6 @@ impl Sides {
                 }
             }
         }
-        self.inexact.extend(problems);
     }
 
     /// What both sides say about the requests of a cell.
@@ -339,7 +347,10 @@ impl Sides {
                         policy_namespace,
                     };
                     if !matching::applies(selection, cell, facts)
-                        || rule.exceptions.iter().any(|exception| matching::exempts(exception, cell, facts))
+                        || rule
+                            .exceptions
+                            .iter()
+                            .any(|exception| matching::exempts(exception, cell, facts))
                     {
                         continue;
                     }
@@ -359,7 +370,9 @@ impl Sides {
                     return said;
                 }
                 for variant in variants {
-                    let Some(constraints) = &variant.constraints else { continue };
+                    let Some(constraints) = &variant.constraints else {
+                        continue;
+                    };
                     match constraints::applies(constraints, cell, facts) {
                         Ok(false) => continue,
                         Err(_) => said.push((BROKEN, variant.effect)),
@@ -406,7 +419,10 @@ impl Sides {
                 }
             }
             for (block, effect) in &native.bindings {
-                match block.as_ref().map(|block| native_matching::matches(block, cell, equivalents, facts)) {
+                match block
+                    .as_ref()
+                    .map(|block| native_matching::matches(block, cell, equivalents, facts))
+                {
                     None | Some(Ok(Match::Yes(_))) => match native.asked.hold(cell, facts) {
                         Tri::False => {}
                         Tri::Error => said.push((BROKEN, *effect)),
@@ -458,8 +474,12 @@ pub fn delivered<'p>(
 
 fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
     let bindings_of = |name: &str| {
-        let own = target.bindings.iter().filter(|binding| binding.policy_name.value == name);
-        own.map(|binding| (binding.match_resources.clone(), binding_effect(binding))).collect()
+        let own = target
+            .bindings
+            .iter()
+            .filter(|binding| binding.policy_name.value == name);
+        own.map(|binding| (binding.match_resources.clone(), binding_effect(binding)))
+            .collect()
     };
     let text = |text: &str| text.trim().to_owned();
     let policies = target.policies.iter();
@@ -470,7 +490,10 @@ fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
             texts: text_of(&policy.match_conditions),
             asked: Asked {
                 conditions: Vec::new(),
-                ignores_errors: policy.failure_policy.as_ref().is_some_and(|word| word.value == "Ignore"),
+                ignores_errors: policy
+                    .failure_policy
+                    .as_ref()
+                    .is_some_and(|word| word.value == "Ignore"),
             },
             body: bodies.number(Body {
                 conditions: Vec::new(),
@@ -479,13 +502,20 @@ fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
                     .iter()
                     .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
                     .collect(),
-                validations: policy.validations.iter().map(|part| text(part.expression.text())).collect(),
+                validations: policy
+                    .validations
+                    .iter()
+                    .map(|part| text(part.expression.text()))
+                    .collect(),
                 annotations: policy
                     .audit_annotations
                     .iter()
                     .map(|part| (part.key.value.clone(), text(part.value_expression.text())))
                     .collect(),
-                params: policy.param_kind.as_ref().map(|kind| format!("{}/{}", kind.api_version, kind.kind)),
+                params: policy
+                    .param_kind
+                    .as_ref()
+                    .map(|kind| format!("{}/{}", kind.api_version, kind.kind)),
                 opaque: None,
             }),
         })
@@ -498,7 +528,10 @@ fn binding_effect(binding: &ValidatingAdmissionPolicyBinding) -> Effect {
 }
 
 fn classic(policy: &Policy, exceptions: Exceptions<'_>, bodies: &mut Bodies, inexact: &mut Vec<String>) -> Kyverno {
-    let usable = exceptions.classic.iter().filter(|exception| validate_exception(exception).is_none());
+    let usable = exceptions
+        .classic
+        .iter()
+        .filter(|exception| validate_exception(exception).is_none());
     let compiled: Vec<(CompiledException, bool)> = usable
         .map(|exception| (CompiledException::new(exception), exception.conditions.is_some()))
         .collect();
@@ -506,7 +539,9 @@ fn classic(policy: &Policy, exceptions: Exceptions<'_>, bodies: &mut Bodies, ine
     let webhook = policy.spec.webhook.as_ref();
     let conditions = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
     let mut make = |rule: &Rule| {
-        let own = compiled.iter().filter(|(exception, _)| exception.names(&key, &rule.name.value));
+        let own = compiled
+            .iter()
+            .filter(|(exception, _)| exception.names(&key, &rule.name.value));
         if own.clone().any(|(_, conditional)| *conditional) {
             inexact.push("an exception has conditions".to_owned());
         }
@@ -528,7 +563,11 @@ fn classic(policy: &Policy, exceptions: Exceptions<'_>, bodies: &mut Bodies, ine
         rules.insert(kind, own.iter().map(|rule| make(rule)).collect::<Vec<_>>());
     }
     rules.insert(String::new(), policy.spec.rules.iter().map(&mut make).collect());
-    let own = policy.metadata.namespace.as_ref().map(|namespace| namespace.value.clone());
+    let own = policy
+        .metadata
+        .namespace
+        .as_ref()
+        .map(|namespace| namespace.value.clone());
     let apply = policy.spec.apply_rules.as_ref();
     let only_one = apply.is_some_and(|apply| apply.value == ApplyRules::One);
     if only_one && policy.spec.rules.len() > 1 {
@@ -558,8 +597,10 @@ fn validating(
             inexact.push("an exception is for some values or for some time only".to_owned());
         }
         let texts = text_of(&exception.match_conditions);
-        let conditions: Vec<Condition> =
-            texts.iter().filter_map(|text| Condition::read(text, Reader::Validating)).collect();
+        let conditions: Vec<Condition> = texts
+            .iter()
+            .filter_map(|text| Condition::read(text, Reader::Validating))
+            .collect();
         if conditions.len() < texts.len() {
             inexact.push("a condition of an exception is beyond the fragment that is decided".to_owned());
         }
@@ -588,7 +629,11 @@ fn validating(
                         .iter()
                         .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
                         .collect(),
-                    validations: spec.validations.iter().map(|part| text(part.expression.text())).collect(),
+                    validations: spec
+                        .validations
+                        .iter()
+                        .map(|part| text(part.expression.text()))
+                        .collect(),
                     annotations: spec
                         .audit_annotations
                         .iter()
@@ -600,7 +645,11 @@ fn validating(
             }
         })
         .collect();
-    let own = policy.metadata.namespace.as_ref().map(|namespace| namespace.value.clone());
+    let own = policy
+        .metadata
+        .namespace
+        .as_ref()
+        .map(|namespace| namespace.value.clone());
     Kyverno::Validating {
         variants,
         namespace: own.filter(|_| policy.namespaced),

@@ -65,7 +65,12 @@ struct MapQuestions<'p> {
 
 impl<'p> Solver<'p> {
     /// A shortest text with these answers.
-    pub fn text(&mut self, base: Base, mut positive: Vec<Pattern<'p>>, mut negative: Vec<Pattern<'p>>) -> Model<String> {
+    pub fn text(
+        &mut self,
+        base: Base,
+        mut positive: Vec<Pattern<'p>>,
+        mut negative: Vec<Pattern<'p>>,
+    ) -> Model<String> {
         for patterns in [&mut positive, &mut negative] {
             patterns.sort_unstable();
             patterns.dedup();
@@ -163,8 +168,10 @@ impl<'p> Solver<'p> {
             let own = questions.values.iter().filter(|(of, ..)| *of == key);
             let mut positive = slot.values.clone();
             positive.extend(own.clone().filter(|(.., holds)| *holds).map(|(_, pattern, _)| *pattern));
-            let mut negative: Vec<Pattern<'p>> =
-                own.filter(|(.., holds)| !*holds).map(|(_, pattern, _)| *pattern).collect();
+            let mut negative: Vec<Pattern<'p>> = own
+                .filter(|(.., holds)| !*holds)
+                .map(|(_, pattern, _)| *pattern)
+                .collect();
             let none = questions.none.iter().filter(|(pattern, _)| pattern.matches(key));
             negative.extend(none.map(|(_, value)| *value));
             match self.text(base.value, positive, negative) {
@@ -197,8 +204,12 @@ impl<'p> Solver<'p> {
         }
         let mut gave_up = false;
         for choice in 0..1_usize << questions.none.len() {
-            let mut keys: Vec<Pattern<'p>> =
-                questions.present.iter().chain(&questions.absent).map(|key| Pattern::Exact(key)).collect();
+            let mut keys: Vec<Pattern<'p>> = questions
+                .present
+                .iter()
+                .chain(&questions.absent)
+                .map(|key| Pattern::Exact(key))
+                .collect();
             let mut values = Vec::new();
             for (i, (key, value)) in questions.none.iter().enumerate() {
                 if choice & (1 << i) == 0 {
@@ -254,8 +265,12 @@ impl<'p> Solver<'p> {
         if let Some(list) = lists.first() {
             let fits = lists.iter().all(|other| other == list)
                 && !others.contains(list)
-                && some.iter().all(|pattern| list.iter().any(|group| pattern.matches(group)))
-                && !none.iter().any(|pattern| list.iter().any(|group| pattern.matches(group)));
+                && some
+                    .iter()
+                    .all(|pattern| list.iter().any(|group| pattern.matches(group)))
+                && !none
+                    .iter()
+                    .any(|pattern| list.iter().any(|group| pattern.matches(group)));
             return if fits { Model::Yes(list.to_vec()) } else { Model::No };
         }
         let mut groups = Vec::new();

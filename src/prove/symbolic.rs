@@ -219,7 +219,11 @@ pub fn group(atom: Atom<'_>) -> Group {
 
 /// The literals of a group.
 pub fn of_group<'p>(literals: &[Literal<'p>], wanted: Group) -> Vec<Literal<'p>> {
-    literals.iter().filter(|(atom, _)| group(*atom) == wanted).copied().collect()
+    literals
+        .iter()
+        .filter(|(atom, _)| group(*atom) == wanted)
+        .copied()
+        .collect()
 }
 
 /// A text with the answers of its group.

@@ -9,7 +9,11 @@ pub fn with_unknown(discovery: &Discovery) -> Discovery {
         ("UnknownNamespaced", "unknownnamespaceds", true),
         ("UnknownCluster", "unknownclusters", false),
     ] {
-        all.add(Resource::main(&GroupVersionKind::new("example.com", "v1", kind), plural, namespaced));
+        all.add(Resource::main(
+            &GroupVersionKind::new("example.com", "v1", kind),
+            plural,
+            namespaced,
+        ));
     }
     all
 }
@@ -58,6 +62,10 @@ fn rank(cell: &Cell<'_>) -> (bool, usize, u8, bool) {
 pub fn name(cell: &Cell<'_>) -> String {
     let mode = if cell.collection { " (collection)" } else { "" };
     let resource = cell.resource;
-    let group = if resource.group.is_empty() { String::new() } else { format!(".{}", resource.group) };
+    let group = if resource.group.is_empty() {
+        String::new()
+    } else {
+        format!(".{}", resource.group)
+    };
     format!("{}{mode} {}{group}", cell.operation.as_str(), resource.name())
 }

@@ -76,8 +76,16 @@ impl Witness {
         let new_labels = map(Pairs::NewLabels)?;
         let new_annotations = map(Pairs::NewAnnotations)?;
         let same = cell.resource.subresource == "ephemeralcontainers";
-        let old_labels = if same { new_labels.clone() } else { map(Pairs::OldLabels)? };
-        let old_annotations = if same { new_annotations.clone() } else { map(Pairs::OldAnnotations)? };
+        let old_labels = if same {
+            new_labels.clone()
+        } else {
+            map(Pairs::OldLabels)?
+        };
+        let old_annotations = if same {
+            new_annotations.clone()
+        } else {
+            map(Pairs::OldAnnotations)?
+        };
         let namespace_labels = map(Pairs::NamespaceLabels)?;
         let groups = match solver.groups(&of_group(literals, Group::Groups)) {
             Model::Yes(groups) => groups,
@@ -113,12 +121,24 @@ impl Witness {
 
     /// How odd it is: shorter is better.
     pub fn size(&self) -> usize {
-        let maps = [&self.new_labels, &self.old_labels, &self.namespace_labels, &self.new_annotations, &self.old_annotations];
+        let maps = [
+            &self.new_labels,
+            &self.old_labels,
+            &self.namespace_labels,
+            &self.new_annotations,
+            &self.old_annotations,
+        ];
         let entries: usize = maps.iter().map(|map| map.len()).sum();
         self.name.len() + self.namespace.len() + self.user.username.len() + 8 * entries + self.roles.len()
     }
 
-    fn object(&self, cell: &Cell<'_>, body: &Json, labels: &[(String, String)], annotations: &[(String, String)]) -> Document {
+    fn object(
+        &self,
+        cell: &Cell<'_>,
+        body: &Json,
+        labels: &[(String, String)],
+        annotations: &[(String, String)],
+    ) -> Document {
         let kind = &cell.resource.object_kind;
         let mut object = Map::new();
         object.insert("apiVersion".to_owned(), json!(kind.api_version()));
@@ -126,7 +146,11 @@ impl Witness {
         if cell.operation == Operation::Connect {
             return Document::from(&Json::Object(object));
         }
-        let mut metadata = body.get("metadata").and_then(Json::as_object).cloned().unwrap_or_default();
+        let mut metadata = body
+            .get("metadata")
+            .and_then(Json::as_object)
+            .cloned()
+            .unwrap_or_default();
         metadata.insert("name".to_owned(), json!(self.name));
         if cell.namespaced {
             metadata.insert("namespace".to_owned(), json!(self.namespace));
@@ -179,10 +203,18 @@ impl Witness {
         let request = Request {
             operation: cell.operation,
             resource: Arc::new(cell.resource.clone()),
-            name: if cell.collection { String::new() } else { self.request_name.clone() },
+            name: if cell.collection {
+                String::new()
+            } else {
+                self.request_name.clone()
+            },
             namespace,
-            object: document(has_new, &|| self.object(cell, new, &self.new_labels, &self.new_annotations)),
-            old_object: document(has_old, &|| self.object(cell, old, &self.old_labels, &self.old_annotations)),
+            object: document(has_new, &|| {
+                self.object(cell, new, &self.new_labels, &self.new_annotations)
+            }),
+            old_object: document(has_old, &|| {
+                self.object(cell, old, &self.old_labels, &self.old_annotations)
+            }),
             user: self.user.clone(),
             roles: Some(self.roles.clone()),
             cluster_roles: Some(self.cluster_roles.clone()),

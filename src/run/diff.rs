@@ -137,7 +137,9 @@ fn compare_policies(
     for (key, run) in requests(&left) {
         let (ours, operation) = verdict(&left, &key, run, from_name);
         let (theirs, _) = verdict(&right, &key, run, to_name);
-        let unsupported = [&ours, &theirs].iter().any(|verdict| verdict.status == Status::Unsupported);
+        let unsupported = [&ours, &theirs]
+            .iter()
+            .any(|verdict| verdict.status == Status::Unsupported);
         let case = DiffCase {
             divergence: compare::compare(&ours, &theirs, &[]).filter(|_| !unsupported),
             resource: key,

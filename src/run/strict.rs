@@ -1,6 +1,10 @@
 //! The default lens: a row must be met by an answer, not by silence.
 
-use super::{Answer, Case, Key, Outcome, Response, Responses, compat, expect::{Wanted, settle}, question::Question};
+use super::{
+    Answer, Case, Key, Outcome, Response, Responses, compat,
+    expect::{Wanted, settle},
+    question::Question,
+};
 use crate::{
     diagnostic::{Code, Diagnostic, Span, nearest},
     kube::Operation,

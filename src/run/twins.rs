@@ -38,7 +38,11 @@ impl Twins {
         };
         let loaded = &suite.policies;
         let classic = loaded.policies.iter().cloned().map(Original::Policy);
-        let validating = loaded.validating_policies.iter().cloned().map(Original::ValidatingPolicy);
+        let validating = loaded
+            .validating_policies
+            .iter()
+            .cloned()
+            .map(Original::ValidatingPolicy);
         let pair = |original| Pair::new(original, exceptions, &surroundings.discovery, settings.now);
         Self {
             pairs: classic.chain(validating).map(pair).collect(),
@@ -66,15 +70,17 @@ impl Twins {
             let kyverno = Verdict::strongest(verdicts);
             let native = pair.native(request, world, discovery, mocks);
             let divergence = pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks);
-            let native = native.zip(pair.names()).map(|(native, (policy, binding))| NativeAnswer {
-                answer: Answer {
-                    status: native.verdict.status,
-                    effect: native.verdict.effect,
-                    message: native.verdict.message,
-                },
-                policy: policy.to_owned(),
-                binding: binding.to_owned(),
-            });
+            let native = native
+                .zip(pair.names())
+                .map(|(native, (policy, binding))| NativeAnswer {
+                    answer: Answer {
+                        status: native.verdict.status,
+                        effect: native.verdict.effect,
+                        message: native.verdict.message,
+                    },
+                    policy: policy.to_owned(),
+                    binding: binding.to_owned(),
+                });
             let twin = Arc::new(Twin { native, divergence });
             for response in answers.iter_mut().filter(|response| own(response)) {
                 response.twin = Some(Arc::clone(&twin));
