@@ -288,13 +288,12 @@ pub fn prove(
         proof.world.discovery.push_str("+crds");
     }
     let universe = universe::with_unknown(discovery);
-    let pair = Pair::new(original.clone(), exceptions, &universe, options.now);
+    let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
     let generated;
     let target = match target {
         Some(target) => match refused(target) {
             None => target,
             Some(message) => {
-                VAP_INVALID.clone_into(&mut proof.reason);
                 proof.label = Label::NotConvertible {
                     code: VAP_INVALID.to_owned(),
                 };

@@ -70,11 +70,13 @@ fn ways(both: &Both) -> Vec<Way> {
     ways
 }
 
-/// Whether the sides ask different expressions about the same requests: nothing that matching can tell.
+/// Whether each side asks expressions that the other does not: nothing that matching can tell.
 fn has_other_text(both: &Both) -> bool {
-    let asks = |said: &[(usize, Effect)]| -> BTreeSet<usize> { said.iter().map(|(body, _)| *body).collect() };
-    let (ours, theirs) = (asks(&both.kyverno), asks(&both.native));
-    !ours.is_empty() && !theirs.is_empty() && ours != theirs && !ours.contains(&BROKEN) && !theirs.contains(&BROKEN)
+    let lacks = |a: &[(usize, Effect)], b: &[(usize, Effect)]| {
+        let mut own = a.iter().filter(|(body, _)| *body != BROKEN);
+        own.any(|(body, _)| b.iter().all(|(other, _)| other != body))
+    };
+    lacks(&both.kyverno, &both.native) && lacks(&both.native, &both.kyverno)
 }
 
 impl<'p, 'u> Search<'p, 'u> {

@@ -317,3 +317,95 @@ impl From<Found> for Model<String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::Pairs;
+
+    fn next(seed: &mut u64) -> usize {
+        *seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*seed >> 33) as usize
+    }
+
+    fn holds(map: &[(String, String)], atom: Atom<'_>) -> bool {
+        let of = |key: &str| map.iter().find(|(own, _)| own == key).map(|(_, value)| value.as_str());
+        match atom {
+            Atom::Has(_, key) => of(key).is_some(),
+            Atom::Value(_, key, pattern) => of(key).is_some_and(|value| pattern.matches(value)),
+            Atom::AnyPair(_, key, value) => map.iter().any(|(k, v)| key.matches(k) && value.matches(v)),
+            _ => false,
+        }
+    }
+
+    /// Every map of four keys, each absent or with one of four values.
+    fn maps() -> Vec<Vec<(String, String)>> {
+        let mut all = vec![Vec::new()];
+        for key in ["a", "b", "ab", "q"] {
+            let mut more = Vec::new();
+            for map in &all {
+                for value in ["", "x", "xy", "q"] {
+                    let mut map: Vec<(String, String)> = map.clone();
+                    map.push((key.to_owned(), value.to_owned()));
+                    more.push(map);
+                }
+            }
+            all.extend(more);
+        }
+        all
+    }
+
+    #[test]
+    fn no_is_a_theorem_and_yes_has_a_model() {
+        let maps = maps();
+        let of = Pairs::NewLabels;
+        let keys = ["a", "b", "ab"];
+        let key_globs = ["a*", "*", "?", "b*"];
+        let value_globs = ["x*", "*", "?", "x", "*y"];
+        let base = MapBase {
+            value: Base::LabelValue,
+            reserved: None,
+        };
+        let mut seed = 11;
+        for _ in 0..4_000 {
+            let mut solver = Solver::default();
+            let mut literals: Vec<Literal<'_>> = Vec::new();
+            for _ in 0..1 + next(&mut seed) % 5 {
+                let key = keys[next(&mut seed) % keys.len()];
+                let value = Pattern::Glob(value_globs[next(&mut seed) % value_globs.len()]);
+                let answer = next(&mut seed) % 2 == 0;
+                match next(&mut seed) % 3 {
+                    0 => literals.push((Atom::Has(of, key), answer)),
+                    1 => literals.extend([(Atom::Has(of, key), true), (Atom::Value(of, key, value), answer)]),
+                    _ => {
+                        let key = Pattern::Glob(key_globs[next(&mut seed) % key_globs.len()]);
+                        literals.push((Atom::AnyPair(of, key, value), answer));
+                    }
+                }
+            }
+            let fits = |map: &[(String, String)]| literals.iter().all(|(atom, answer)| holds(map, *atom) == *answer);
+            match solver.map(base, &literals) {
+                Model::Yes(map) => assert!(fits(&map), "{map:?} for {literals:?}"),
+                Model::No => assert!(!maps.iter().any(|map| fits(map)), "{literals:?}"),
+                Model::GaveUp => {}
+            }
+        }
+    }
+
+    #[test]
+    fn groups_are_padded_or_refused() {
+        let dev = ["dev".to_owned()];
+        let none: [String; 0] = [];
+        let mut solver = Solver::default();
+        let exact = Pattern::Exact("dev");
+        let padded = solver.groups(&[(Atom::AnyGroup(exact), true), (Atom::GroupsAre(&dev), false)]);
+        assert!(matches!(padded, Model::Yes(groups) if groups.len() == 2));
+        let all = Pattern::Glob("*");
+        let empty = solver.groups(&[(Atom::AnyGroup(all), false), (Atom::GroupsAre(&none), false)]);
+        assert_eq!(empty, Model::No);
+        let both = solver.groups(&[(Atom::AnyGroup(exact), false), (Atom::GroupsAre(&dev), true)]);
+        assert_eq!(both, Model::No);
+    }
+}

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use kyvtest::{
     convert::Exceptions,
     diagnostic::Sources,
+    eval::{Cluster, Settings},
     kube::Discovery,
     pair::Original,
     policy::{Loaded, Purpose, load},
@@ -14,7 +15,7 @@ use kyvtest::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Gate, fixture, read, shared};
+use crate::support::{Gate, fixture, jsonl, read, shared};
 
 fn add(loaded: &mut Loaded, text: &str, purpose: Purpose) {
     let file = Sources::new().add("input.yaml", text);
@@ -421,4 +422,136 @@ fn mutants(vap: &Value) -> Vec<Value> {
         }
     }
     all
+}
+
+/// What a live cluster was seen to decide differently is never proven to be the same.
+#[test]
+fn observed_differences_are_not_proven() {
+    let Some(folder) = shared("golden/kyverno-live") else {
+        return;
+    };
+    let mut all: BTreeMap<String, (String, String, Layer)> = BTreeMap::new();
+    for name in ["conversions.jsonl", "vectors.jsonl"] {
+        for row in jsonl::<Value>(&folder.join(name)) {
+            let differs = row["pair"].as_str().is_some_and(|pair| pair != "agree");
+            let texts = |key: &str| -> String {
+                let objects: Vec<String> = row[key]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(Value::to_string)
+                    .collect();
+                objects.join("\n---\n")
+            };
+            let single = row["policies"].as_array().is_some_and(|list| list.len() == 1);
+            if differs && single {
+                let layer = if row["config"] == "chart" {
+                    Layer::Cluster
+                } else {
+                    Layer::Policy
+                };
+                let (policy, exceptions) = (texts("policies"), texts("exceptions"));
+                all.insert(format!("{policy}{exceptions}"), (policy, exceptions, layer));
+            }
+        }
+    }
+    let rows: Vec<(String, String, Layer)> = all.into_values().collect();
+    let gate = Gate {
+        name: "prove-live",
+        rows: 40,
+    };
+    gate.run(
+        &rows,
+        |(policy, ..)| {
+            let value: Value = serde_json::from_str(policy).expect("JSON");
+            value["metadata"]["name"].to_string()
+        },
+        |(policy, exceptions, layer)| match proof(policy, exceptions, None, *layer)?.label {
+            Label::Proven => Err("proven, but observed to differ".to_owned()),
+            _ => Ok(()),
+        },
+    );
+}
+
+/// A small world: every constant as it is and with a letter more, on every resource and operation of the policy's kinds. Nothing of
+/// the prover is used, so what it proved is tested independently.
+#[test]
+fn proven_policies_have_no_small_counterexample() {
+    let Some(folder) = shared("golden/vap-generation") else {
+        return;
+    };
+    for name in [
+        "cpol-any-exclude-resource",
+        "cpol-any-match-multiple-resources",
+        "cpol-any-match-resources-by-names",
+        "cpol-match-resource-in-specific-namespace",
+        "cpol-with-an-exception",
+        "cpol-with-two-exceptions",
+        "cpol-any-exclude-resource-match-with-namespace-selector",
+    ] {
+        let folder = folder.join(format!("cpol-generate__{name}"));
+        let text = |name: &str| optional(&folder.join(name));
+        let mut documents = Vec::new();
+        for part in [
+            "policy.yaml",
+            "exceptions.yaml",
+            "expected_vap.yaml",
+            "expected_vapb.yaml",
+        ] {
+            let whole = text(part);
+            let pieces = whole.split("\n---").filter(|piece| !piece.trim().is_empty());
+            documents.extend(pieces.map(|piece| Document::from_yaml(piece).expect("YAML")));
+        }
+        let names = [
+            "x",
+            "staging",
+            "important-tool",
+            "important-toolx",
+            "testing",
+            "testingx",
+        ];
+        let namespaces = ["apps", "prod", "production", "staging", "testing-ns", "default"];
+        for labels in [
+            json!({}),
+            json!({"app": "critical"}),
+            json!({"type": "connector"}),
+            json!({"app": "x"}),
+        ] {
+            let mut objects = documents.clone();
+            objects.extend(namespaces.map(|namespace| {
+                let metadata = json!({"name": namespace, "labels": labels});
+                Document::from(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
+            }));
+            let cluster = Cluster::new(&objects, &Settings::default());
+            for (api, kind) in [
+                ("apps/v1", "Deployment"),
+                ("apps/v1", "StatefulSet"),
+                ("v1", "ConfigMap"),
+                ("v1", "Pod"),
+            ] {
+                for (name, namespace) in names
+                    .iter()
+                    .flat_map(|name| namespaces.map(|namespace| (*name, namespace)))
+                {
+                    let object = json!({
+                        "apiVersion": api, "kind": kind,
+                        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+                        "spec": {"replicas": 100, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+                    });
+                    for request in [
+                        json!({"operation": "CREATE", "object": object}),
+                        json!({"operation": "UPDATE", "object": object, "oldObject": object}),
+                        json!({"operation": "DELETE", "oldObject": object}),
+                    ] {
+                        let mut request = request;
+                        request["userInfo"] = json!({"username": "alice", "groups": ["system:authenticated"]});
+                        let read = cluster.request(Document::from(&request).root()).expect("a request");
+                        let answers = cluster.decide(&read);
+                        let class = answers.divergence.map(|divergence| divergence.class);
+                        assert!(class.is_none_or(|class| !class.fails()), "{class:?} {request}");
+                    }
+                }
+            }
+        }
+    }
 }
