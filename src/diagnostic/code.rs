@@ -107,6 +107,10 @@ codes! {
     CommandLine = "KT020", Input, Error, "command line not understood";
     UnknownCode = "KT021", Input, Error, "unknown diagnostic code";
     UnknownProfile = "KT022", Input, Error, "unknown CEL profile";
+    BadFilter = "KT023", Input, Error, "filter not understood";
+    NotMergeable = "KT024", Input, Error, "reports that cannot be merged";
+    BadConfig = "KT025", Input, Error, "configuration not understood";
+    UnknownSetting = "KT026", Input, Warning, "unknown key in the configuration";
     UnknownField = "KT030", Input, Error, "unknown field";
     WrongType = "KT031", Input, Error, "value of the wrong type";
     MissingField = "KT032", Input, Error, "required field missing";
@@ -152,6 +156,8 @@ codes! {
     UnboundPolicy = "KT601", Native, Warning, "native policy without a binding";
     DanglingBinding = "KT602", Native, Error, "binding without its policy";
     UnknownParamKind = "KT603", Native, Error, "kind of parameters that nothing serves";
+    DanglingException = "KT604", Native, Error, "exception without its policy";
+    BadRequest = "KT605", Native, Error, "request that cannot be asked about";
     NotConverted = "KT620", Native, Error, "policy that Kyverno does not convert";
     ConversionDrops = "KT621", Native, Warning, "part of a policy that conversion drops";
     ConversionWidens = "KT622", Native, Warning, "generated policy that judges more";
