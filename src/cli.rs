@@ -12,12 +12,17 @@ mod diff;
 mod eval;
 mod exit;
 mod explain;
+mod github;
 pub mod input;
+mod list;
 mod man;
+mod merge;
 mod output;
 mod report_file;
 mod run;
 mod schema;
+mod select;
+mod suites;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -62,6 +67,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    List(list::Args),
+    Merge(merge::Args),
     Convert(convert::Args),
     Diff(diff::Args),
     Eval(eval::Args),
@@ -76,6 +83,8 @@ impl Command {
     fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self {
             Self::Run(args) => args.run(output),
+            Self::List(args) => args.run(output),
+            Self::Merge(args) => args.run(output),
             Self::Convert(args) => args.run(output),
             Self::Diff(args) => args.run(output),
             Self::Eval(args) => args.run(output),
@@ -122,7 +131,10 @@ fn run(args: &[OsString]) -> Exit {
         Ok(cli) => cli.command.run(&mut output),
         Err(error) => answer(&error, &mut output),
     };
-    finish(result, &mut output)
+    let exit = finish(result, &mut output);
+    // What is wrong with the command line or its files is not known to the command.
+    let compat = args.get(1).is_some_and(|word| word == "run") && args.iter().any(|word| word == "--compat");
+    if compat { exit.compat() } else { exit }
 }
 
 /// Shows the outcome of a command and turns it into an exit code.

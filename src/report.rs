@@ -1,5 +1,143 @@
 //! One renderer per format over the same run.
+//!
+//! What all of them share: [`Summary`] counts, [`Standing`] says in which light a case is shown, and [`event`] gives the
+//! run as the line of events that `jsonl` writes.
 
+pub mod event;
+pub mod github;
 pub mod human;
 pub mod json;
 pub mod junit;
+pub mod markdown;
+pub mod merge;
+pub mod sarif;
+mod standing;
+mod summary;
+pub mod table;
+pub mod tap;
+
+pub use json::{Run, place, resource as key};
+pub use junit::{Per, Times};
+pub use standing::Standing;
+pub use summary::Summary;
+
+use crate::value::Document;
+
+/// How a run can be written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// For people: what they must look at, and counts.
+    #[default]
+    Human,
+    /// Kyverno's table.
+    Table,
+    /// One JSON object.
+    Json,
+    /// The same in YAML.
+    Yaml,
+    /// Events, one JSON object a line.
+    Jsonl,
+    /// JUnit XML.
+    Junit,
+    /// SARIF 2.1.0.
+    Sarif,
+    /// GitHub's workflow commands.
+    Github,
+    /// Tables in Markdown.
+    Markdown,
+    /// The Test Anything Protocol, version 14.
+    Tap,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Human,
+        Self::Table,
+        Self::Json,
+        Self::Yaml,
+        Self::Jsonl,
+        Self::Junit,
+        Self::Sarif,
+        Self::Github,
+        Self::Markdown,
+        Self::Tap,
+    ];
+
+    /// The word on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Table => "table",
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+            Self::Jsonl => "jsonl",
+            Self::Junit => "junit",
+            Self::Sarif => "sarif",
+            Self::Github => "github",
+            Self::Markdown => "markdown",
+            Self::Tap => "tap",
+        }
+    }
+
+    /// The format of a word.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+}
+
+/// What is written down, and how much of it.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'r> {
+    /// The suites.
+    pub runs: &'r [Run<'r>],
+    /// The counts of the whole run, which may be more than `runs` still has.
+    pub summary: &'r Summary,
+    /// The closing lines for people, which are about the whole run, too.
+    pub closing: &'r str,
+    /// Whether the words are those of `kyverno test`.
+    pub compat: bool,
+    /// Whether every answer of every policy is listed.
+    pub all_responses: bool,
+    /// Whether messages and passing cases are shown where a format can do without.
+    pub detailed: bool,
+    /// Whether lines that fail stand in one list.
+    pub fail_only: bool,
+    /// The clock.
+    pub times: &'r Times,
+    /// What a test case of JUnit stands for.
+    pub junit_per: Per,
+}
+
+/// Writes a run down.
+pub fn render(format: Format, view: &View<'_>) -> String {
+    match format {
+        Format::Human => {
+            let suites = view.runs.iter();
+            let mut text: String = suites
+                .map(|(run, sources)| human::suite(run, sources, view.detailed))
+                .collect();
+            text.push_str(view.closing);
+            text
+        }
+        Format::Table => table::render(view),
+        Format::Json => format!("{}\n", json::render(view)),
+        Format::Yaml => Document::from(&json::render(view)).root().to_yaml(),
+        Format::Jsonl => event::render(view),
+        Format::Junit => junit::render(view),
+        Format::Sarif => sarif::render(view),
+        Format::Github => github::render(view),
+        Format::Markdown => markdown::render(view),
+        Format::Tap => tap::render(view),
+    }
+}
+
+/// A text of one line without characters that control anything.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.trim().chars() {
+        let odd = c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+        line.push(if odd { ' ' } else { c });
+    }
+    line
+}

@@ -7,9 +7,12 @@ pub mod compat;
 pub mod diff;
 mod edit;
 pub mod expect;
+pub mod filter;
 mod native;
+pub mod places;
 mod question;
 mod respond;
+pub mod selector;
 pub mod strict;
 mod surroundings;
 mod twins;
@@ -25,6 +28,7 @@ use crate::{
 };
 
 pub use crate::{compare::Divergence, verdict::DivergenceClass};
+pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
 pub use twins::Twin;
@@ -69,6 +73,10 @@ pub struct SuiteRun {
     pub cases: Vec<Case>,
     /// Every answer of every policy.
     pub responses: Vec<Response>,
+    /// Where policies and resources stand.
+    pub places: Places,
+    /// The labels of the suite: `key`, and `key=value` where there is one.
+    pub tags: Vec<String>,
 }
 
 impl SuiteRun {
@@ -96,6 +104,8 @@ impl SuiteRun {
             diagnostics: vec![diagnostic],
             cases: Vec::new(),
             responses: Vec::new(),
+            places: Places::default(),
+            tags: Vec::new(),
         }
     }
 }
@@ -241,5 +251,18 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         diagnostics,
         cases,
         responses: responses.list,
+        places: Places::of(suite),
+        tags: tags(suite),
     }
+}
+
+/// The labels of a suite, by which it can be selected.
+pub fn tags(suite: &Suite) -> Vec<String> {
+    let labels = suite.test.iter().flat_map(|test| &test.metadata.labels);
+    labels
+        .flat_map(|(key, value)| {
+            let pair = (!value.value.is_empty()).then(|| format!("{}={}", key.value, value.value));
+            [key.value.clone()].into_iter().chain(pair)
+        })
+        .collect()
 }

@@ -7,7 +7,7 @@
 use kyvtest::{
     cel::time::Timestamp,
     diagnostic::render,
-    report::{human, json, junit},
+    report::{self, Format, Per, Run, Summary, Times, View, human},
     run::{self, Settings},
     suite::{self, Memory, Options},
 };
@@ -118,8 +118,8 @@ pub(crate) fn run(data: &[u8]) {
             .zip(&suites)
             .map(|(run, suite)| (run, &suite.sources))
             .collect();
-        let report = json::render(&pairs, compat, true);
-        let xml = junit::render(&pairs, compat, &junit::Times::default());
+        let reports = all_formats(&pairs, compat);
+        let xml = &reports[5];
         assert!(
             !xml.contains(|c: char| c.is_control() && !"\n\r\t".contains(c)),
             "{xml:?}"
@@ -131,6 +131,27 @@ pub(crate) fn run(data: &[u8]) {
             .zip(&suites)
             .map(|(run, suite)| (run, &suite.sources))
             .collect();
-        assert_eq!(report, json::render(&again, compat, true), "the second report differs");
+        assert_eq!(reports, all_formats(&again, compat), "the second report differs");
     }
+}
+
+/// The run in every format, in their order.
+fn all_formats(runs: &[Run<'_>], compat: bool) -> Vec<String> {
+    let summary = Summary::of(runs.iter().map(|(run, _)| *run));
+    let times = Times::default();
+    let view = View {
+        runs,
+        summary: &summary,
+        closing: "",
+        compat,
+        all_responses: true,
+        detailed: true,
+        fail_only: false,
+        times: &times,
+        junit_per: Per::default(),
+    };
+    Format::ALL
+        .into_iter()
+        .map(|format| report::render(format, &view))
+        .collect()
 }

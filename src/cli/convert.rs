@@ -14,7 +14,7 @@ use crate::{
     kube::Discovery,
     kyverno::webhook,
     policy::{self, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
-    value::{Builder, Document, Value},
+    value::{Builder, Document, Map, Value},
     yaml::{self, Limits, Mode, emit::Emitter},
 };
 
@@ -318,7 +318,7 @@ fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<()
 fn without_owners(document: &Document) -> Document {
     let mut builder = Builder::new();
     builder.begin_map();
-    for (key, value) in document.root().as_map().into_iter().flat_map(|map| map.iter()) {
+    for (key, value) in document.root().as_map().into_iter().flat_map(Map::iter) {
         builder.key(key.text());
         match value {
             Value::Map(metadata) if key.text() == "metadata" => {

@@ -64,6 +64,15 @@ impl Exit {
         }
     }
 
+    /// The same for `kyverno test`, which knows two codes only.
+    pub fn compat(self) -> Self {
+        match self {
+            Self::Mismatch | Self::Input | Self::Divergence | Self::BelowThreshold => Self::Mismatch,
+            Self::NoTests => Self::Success,
+            Self::Success | Self::Interrupted | Self::Internal => self,
+        }
+    }
+
     /// The one that counts if both apply.
     pub fn combine(self, other: Self) -> Self {
         self.max(other)

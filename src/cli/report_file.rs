@@ -7,19 +7,15 @@ use std::{
 };
 
 use super::input::reason;
-use crate::diagnostic::{Code, Diagnostic};
-
-/// The formats of reports that programs read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReportFormat {
-    Json,
-    Junit,
-}
+use crate::{
+    diagnostic::{Code, Diagnostic},
+    report::Format,
+};
 
 /// A report and where it goes.
 #[derive(Debug, Clone)]
 pub(super) struct ReportFile {
-    pub(super) format: ReportFormat,
+    pub(super) format: Format,
     pub(super) path: PathBuf,
 }
 
@@ -30,15 +26,10 @@ impl FromStr for ReportFile {
         let (format, path) = text
             .split_once('=')
             .ok_or("write FORMAT=PATH, such as `junit=report.xml`")?;
-        let format = match format {
-            "json" => ReportFormat::Json,
-            "junit" => ReportFormat::Junit,
-            other => {
-                return Err(format!(
-                    "`{other}` is no format of reports; there are `json` and `junit`"
-                ));
-            }
-        };
+        let format = Format::named(format).ok_or_else(|| {
+            let names = Format::ALL.map(|format| format!("`{}`", format.name()));
+            format!("`{format}` is no format of reports; there are {}", names.join(", "))
+        })?;
         if path.is_empty() {
             return Err("the path is missing".to_owned());
         }

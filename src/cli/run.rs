@@ -1,25 +1,22 @@
 //! `kyvtest run`: suites, and what Kyverno decides on them.
 
-use std::{
-    io::Write as _,
-    path::PathBuf,
-    time::{Duration, Instant, SystemTime},
-};
+use std::io::Write as _;
 
-use clap::ValueEnum;
-use rayon::prelude::*;
+use clap::{
+    ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser as _},
+};
 
 use super::{
-    Exit, Failure, input,
+    Exit, Failure, github,
     output::Output,
-    report_file::{ReportFile, ReportFormat},
+    report_file::ReportFile,
+    suites::{Executed, Suites, Timed},
 };
 use crate::{
-    cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Sources},
-    report::{human, json, junit},
-    run::{self, Settings, SuiteRun},
-    suite::{self, BuiltInScopes, Disk, Options},
+    report::{self, Format, Per, Run, Standing, Summary, View, human},
+    run::SuiteRun,
 };
 
 /// Run kyverno-test.yaml suites
@@ -29,51 +26,32 @@ use crate::{
 /// that pass although nothing answered.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Folders with suites, searched with everything below them
-    #[arg(value_name = "PATH")]
-    paths: Vec<String>,
-
-    /// The name of test files
-    #[arg(short = 'f', long, value_name = "NAME", default_value = "kyverno-test.yaml")]
-    file_name: String,
-
-    /// Judge rows as `kyverno test` does
-    #[arg(long)]
-    compat: bool,
+    #[command(flatten)]
+    suites: Suites,
 
     /// How to print the result
-    #[arg(short = 'o', long = "output-format", value_enum, default_value_t)]
+    #[arg(short = 'o', long = "output-format", value_name = "FORMAT", default_value = "human", value_parser = formats())]
     format: Format,
 
-    /// Write a report to a file, too: `json=PATH` or `junit=PATH`; may be given several times
+    /// Write a report to a file, too: `junit=PATH`, or any other format; may be given several times
     #[arg(long, value_name = "FORMAT=PATH")]
     report: Vec<ReportFile>,
+
+    /// What a test case of a JUnit report stands for
+    #[arg(long, value_name = "WORD", value_enum, default_value_t)]
+    junit_per: JunitPer,
 
     /// Also list every answer of every policy, asked for by a row or not (JSON)
     #[arg(long)]
     all_responses: bool,
 
-    /// Print passing cases too
+    /// Print passing cases too, and messages in tables
     #[arg(long)]
     detailed_results: bool,
 
-    /// CustomResourceDefinitions that the cluster has
-    #[arg(long, value_name = "FILE")]
-    crds: Vec<PathBuf>,
-
-    /// What the cluster serves, instead of the table of Kubernetes 1.36
-    #[arg(long, value_name = "FILE")]
-    discovery: Option<PathBuf>,
-
-    /// The time that expressions see, in RFC 3339
-    #[arg(long, value_name = "TIME")]
-    now: Option<String>,
-
-    /// Kyverno's configuration: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
-    ///
-    /// It says which requests Kyverno judges at all. `kyverno test` judges all of them, whatever it says.
-    #[arg(long, value_name = "bare|chart|FILE", default_value = "bare")]
-    kyverno_config: String,
+    /// List only what is not well; counts are still those of the whole run
+    #[arg(long)]
+    fail_only: bool,
 
     /// What it means that there is nothing to run
     #[arg(long, value_name = "WORD", value_enum, default_value_t)]
@@ -87,21 +65,31 @@ pub(super) struct Args {
     #[arg(long)]
     exit_zero: bool,
 
-    /// How many threads to use; as many as there are cores unless given
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
-
     /// Accepted for the sake of scripts; output to a pipe has no colours
     #[arg(long, hide = true)]
     remove_color: bool,
+
+    /// Accepted for the sake of scripts; images are never asked for over the network
+    #[arg(long, hide = true)]
+    registry: bool,
+
+    /// Accepted for the sake of scripts; addresses are refused whatever the branch
+    #[arg(short = 'b', long, hide = true)]
+    git_branch: Option<String>,
 }
 
+fn formats() -> impl clap::builder::TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::name)).map(|name| Format::named(&name).unwrap_or_default())
+}
+
+/// What a test case of a JUnit report stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
+enum JunitPer {
+    /// A case, with both engines in its text
     #[default]
-    Human,
-    Json,
-    Junit,
+    Case,
+    /// What one engine says about a case
+    Engine,
 }
 
 /// What it means that there is nothing to run.
@@ -115,106 +103,85 @@ enum NoTests {
 
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        if self.paths.is_empty() {
+        let compat = self.suites.compat;
+        if self.suites.paths.is_empty() {
             let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
             output.diagnostic(
                 &diagnostic.with_help("`kyvtest run .` looks in this folder"),
                 &Sources::new(),
             );
-            return Ok(if self.compat { Exit::Mismatch } else { Exit::Input });
+            return Ok(if compat { Exit::Mismatch } else { Exit::Input });
         }
-        let settings = self.settings()?;
-        let options = Options {
-            file_name: &self.file_name,
-            accept_file: !self.compat,
-            scopes: &BuiltInScopes,
-            own_crds: !self.compat,
-            sidecar: !self.compat,
-        };
-        let clock = Clock::start(settings.now);
-        let mut runs: Vec<Timed> = Vec::new();
-        let mut files = Vec::new();
-        for path in &self.paths {
-            match suite::discover(&Disk, path, &options) {
-                Ok(found) => files.extend(found),
-                Err(diagnostic) => runs.push(Timed {
-                    run: SuiteRun::unusable(path, diagnostic),
-                    sources: Sources::new(),
-                    elapsed: Duration::ZERO,
-                }),
-            }
+        let mut executed = self.suites.execute()?;
+        for remark in &executed.remarks.0 {
+            output.diagnostic(remark, &executed.remarks.1);
         }
-        let run_file = |file: &String| -> Vec<Timed> {
-            let mut lap = Instant::now();
-            let suites = suite::load(&Disk, file, &options);
-            let timed = suites.into_iter().map(|suite| {
-                let run = run::run(&suite, &settings);
-                let elapsed = lap.elapsed();
-                lap = Instant::now();
-                Timed {
-                    run,
-                    sources: suite.sources,
-                    elapsed: clock.shown(elapsed),
-                }
-            });
-            timed.collect()
-        };
-        let all = || files.par_iter().flat_map_iter(run_file).collect::<Vec<Timed>>();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.map_or(0, usize::from));
-        runs.extend(match pool.build() {
-            Ok(pool) => pool.install(all),
-            // The system gives no threads: the one that we have does it.
-            Err(_) => files.iter().flat_map(run_file).collect(),
-        });
-        self.report(&runs, &clock, output)
+        let exit = self.report(&mut executed, output)?;
+        // Kyverno forgives a selector that it cannot read, unless there is nothing else to say.
+        let nothing = executed.found == 0 && (self.require_tests || !executed.remarks.0.is_empty());
+        if compat && nothing {
+            return Ok(Exit::Mismatch);
+        }
+        let exit = if compat { exit.compat() } else { exit };
+        let forgiven = matches!(exit, Exit::Mismatch | Exit::Divergence | Exit::BelowThreshold) && self.exit_zero;
+        Ok(if forgiven { Exit::Success } else { exit })
     }
 
     /// Shows what came of the suites, on the streams and in files.
-    fn report(&self, runs: &[Timed], clock: &Clock, output: &mut Output) -> Result<Exit, Failure> {
+    fn report(&self, executed: &mut Executed, output: &mut Output) -> Result<Exit, Failure> {
         let mut exit = Exit::Success;
-        for Timed { run, sources, .. } in runs {
+        for Timed { run, sources, .. } in &executed.runs {
             for diagnostic in &run.diagnostics {
                 output.diagnostic(diagnostic, sources);
             }
             exit = exit.combine(exit_of(run));
         }
-        if runs.iter().all(|timed| timed.run.cases.is_empty()) {
+        if executed.runs.iter().all(|timed| timed.run.cases.is_empty()) {
             exit = exit.combine(self.no_tests(output));
         }
-        let listed: Vec<json::Run<'_>> = runs.iter().map(|timed| (&timed.run, &timed.sources)).collect();
-        let summary = human::summary(&runs.iter().map(|timed| &timed.run).collect::<Vec<_>>());
-        let json = || format!("{}\n", json::render(&listed, self.compat, self.all_responses));
-        let junit = || junit::render(&listed, self.compat, &clock.times(runs));
+        let whole: Vec<&SuiteRun> = executed.runs.iter().map(|timed| &timed.run).collect();
+        let mut closing = human::summary(&whole);
+        if executed.stopped {
+            closing.push_str("stopped early: there is more to run\n");
+        }
+        let summary = Summary::of(whole);
+        if self.fail_only {
+            for timed in &mut executed.runs {
+                timed.run.cases.retain(|case| Standing::of(case).is_problem());
+            }
+        }
+        let listed: Vec<Run<'_>> = executed.runs.iter().map(|timed| (&timed.run, &timed.sources)).collect();
+        let view = View {
+            runs: &listed,
+            summary: &summary,
+            closing: &closing,
+            compat: self.suites.compat,
+            all_responses: self.all_responses,
+            detailed: self.detailed_results,
+            fail_only: self.fail_only,
+            times: &executed.times(),
+            junit_per: match self.junit_per {
+                JunitPer::Case => Per::Case,
+                JunitPer::Engine => Per::Engine,
+            },
+        };
         for file in &self.report {
-            let written = file.write(&match file.format {
-                ReportFormat::Json => json(),
-                ReportFormat::Junit => junit(),
-            });
-            if let Err(diagnostic) = written {
+            if let Err(diagnostic) = file.write(&report::render(file.format, &view)) {
                 output.diagnostic(&diagnostic, &Sources::new());
                 exit = exit.combine(Exit::Input);
             }
         }
-        match self.format {
-            Format::Human => {
-                for Timed { run, sources, .. } in runs {
-                    let text = human::suite(run, sources, self.detailed_results);
-                    output.artefact().write_all(text.as_bytes())?;
-                }
-                output.artefact().write_all(summary.as_bytes())?;
-            }
-            Format::Json => output.artefact().write_all(json().as_bytes())?,
-            Format::Junit => output.artefact().write_all(junit().as_bytes())?,
-        }
+        output
+            .artefact()
+            .write_all(report::render(self.format, &view).as_bytes())?;
         if self.format != Format::Human {
-            output.remark(&summary);
+            output.remark(&closing);
         }
-        if self.compat && self.require_tests && runs.is_empty() {
-            return Ok(Exit::Mismatch);
+        if let Err(diagnostic) = github::tell(&view, self.format, output) {
+            output.diagnostic(&diagnostic, &Sources::new());
+            exit = exit.combine(Exit::Input);
         }
-        let exit = if self.compat { compat_exit(exit) } else { exit };
-        let forgiven = matches!(exit, Exit::Mismatch | Exit::Divergence | Exit::BelowThreshold) && self.exit_zero;
-        Ok(if forgiven { Exit::Success } else { exit })
+        Ok(exit)
     }
 
     fn no_tests(&self, output: &mut Output) -> Exit {
@@ -226,58 +193,6 @@ impl Args {
                 output.diagnostic(&diagnostic, &Sources::new());
                 Exit::Success
             }
-        }
-    }
-
-    fn settings(&self) -> Result<Settings, Failure> {
-        Ok(Settings {
-            config: input::kyverno_config(&self.kyverno_config)?,
-            compat: self.compat,
-            discovery: input::cluster(self.discovery.as_deref(), &self.crds)?,
-            now: self.now.as_deref().map(input::time).transpose()?,
-        })
-    }
-}
-
-/// A suite's run, with the texts that its diagnostics refer to.
-struct Timed {
-    run: SuiteRun,
-    sources: Sources,
-    elapsed: Duration,
-}
-
-/// The clock of reports. A clock that `--now` fixes stands still, so that the same input gives the same bytes.
-struct Clock {
-    begin: (i64, u32),
-    watch: Option<Instant>,
-}
-
-impl Clock {
-    fn start(fixed: Option<Timestamp>) -> Self {
-        if let Some(now) = fixed {
-            return Self {
-                begin: now.instant(),
-                watch: None,
-            };
-        }
-        let since = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        Self {
-            begin: (i64::try_from(since.as_secs()).unwrap_or_default(), since.subsec_nanos()),
-            watch: Some(Instant::now()),
-        }
-    }
-
-    fn shown(&self, elapsed: Duration) -> Duration {
-        self.watch.map_or(Duration::ZERO, |_| elapsed)
-    }
-
-    fn times(&self, runs: &[Timed]) -> junit::Times {
-        junit::Times {
-            begin: self.begin,
-            elapsed: self.watch.map_or(Duration::ZERO, |watch| watch.elapsed()),
-            suites: runs.iter().map(|timed| timed.elapsed).collect(),
         }
     }
 }
@@ -295,13 +210,4 @@ fn exit_of(run: &SuiteRun) -> Exit {
         }
     });
     broken.into_iter().chain(cases).collect()
-}
-
-/// `kyverno test` knows two codes only.
-fn compat_exit(exit: Exit) -> Exit {
-    match exit {
-        Exit::Mismatch | Exit::Input | Exit::Divergence | Exit::BelowThreshold => Exit::Mismatch,
-        Exit::NoTests => Exit::Success,
-        Exit::Success | Exit::Interrupted | Exit::Internal => exit,
-    }
 }

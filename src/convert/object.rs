@@ -12,7 +12,7 @@ use super::{
 use crate::{
     policy::{Origin, place, validate_admission},
     value::{Document, Value},
-    yaml::{Edited, Graft, Kind, Node, NodeId, Span, Tree},
+    yaml::{Edited, Graft, Items, Kind, Node, NodeId, Span, Tree},
 };
 
 /// The label of objects that Kyverno made.
@@ -71,7 +71,7 @@ impl<'t> Maker<'t> {
     /// A part of the policy, without what is empty in it; `None` where it is not there or empty itself.
     pub(super) fn copy(&mut self, at: &At<'t>) -> Option<NodeId> {
         let node = at.node()?;
-        if node.as_seq().is_some_and(|items| items.is_empty()) {
+        if node.as_seq().is_some_and(Items::is_empty) {
             return None;
         }
         Some(self.pruned(node))
@@ -186,9 +186,7 @@ pub(super) fn object<T>(
     let kind = document.root().get("kind").and_then(Value::as_str).unwrap_or_default();
     for error in validate_admission(document.root()).errors {
         let known = report.iter().filter_map(|item| item.hazard);
-        let known = known
-            .filter(|hazard| hazard.direction == Direction::NotInstallable)
-            .last();
+        let known = known.rev().find(|hazard| hazard.direction == Direction::NotInstallable);
         report.push(Item {
             code: "vap-invalid",
             hazard: known.or_else(|| hazard::find("H58")),

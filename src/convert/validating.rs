@@ -13,7 +13,7 @@ use crate::{
         CelPolicyException, Text, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
         ValidationAction,
     },
-    yaml::{Edited, NodeId},
+    yaml::{Edited, Node, NodeId},
 };
 
 /// A ValidatingPolicy that passed the checks, with the exceptions that count: one that names the policy twice counts twice.
@@ -183,7 +183,7 @@ fn validations<'p>(maker: &mut Maker<'p>, plan: &Plan<'p>, replacing: &Cell<bool
             let mut entries: Vec<(&str, NodeId)> = expression.into_iter().map(|node| ("expression", node)).collect();
             for key in ["message", "messageExpression", "reason"] {
                 let at = at.key(key);
-                let is_empty = key != "reason" && at.node().and_then(|node| node.as_str()) == Some("");
+                let is_empty = key != "reason" && at.node().and_then(Node::as_str) == Some("");
                 let node = maker.copy(&at).filter(|_| !is_empty);
                 entries.extend(node.map(|node| (key, node)));
             }

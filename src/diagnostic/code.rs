@@ -107,6 +107,10 @@ codes! {
     CommandLine = "KT020", Input, Error, "command line not understood";
     UnknownCode = "KT021", Input, Error, "unknown diagnostic code";
     UnknownProfile = "KT022", Input, Error, "unknown CEL profile";
+    BadFilter = "KT023", Input, Error, "filter not understood";
+    NotMergeable = "KT024", Input, Error, "reports that cannot be merged";
+    BadConfig = "KT025", Input, Error, "configuration not understood";
+    UnknownSetting = "KT026", Input, Warning, "unknown key in the configuration";
     UnknownField = "KT030", Input, Error, "unknown field";
     WrongType = "KT031", Input, Error, "value of the wrong type";
     MissingField = "KT032", Input, Error, "required field missing";

@@ -118,17 +118,7 @@ fn data(data: impl Into<Data>) -> Answer<'static> {
     Ok(Item::Data(data.into()))
 }
 
-/// Go's conversion of a float to a 64-bit integer on amd64: what does not fit becomes the smallest one.
-fn go_int(number: f64) -> i64 {
-    const BOUND: f64 = 9_223_372_036_854_775_808.0;
-    if (-BOUND..BOUND).contains(&number) {
-        number as i64
-    } else {
-        i64::MIN
-    }
-}
-
-impl<'c, 'e> Call<'c, 'e> {
+impl<'e> Call<'_, 'e> {
     fn arg(&self, index: usize) -> &Item<'e> {
         self.args.get(index).unwrap_or(&Item::NULL)
     }

@@ -41,7 +41,7 @@ pub(super) fn search(node: &Node, value: &Data, context: &Context<'_>) -> Result
 }
 
 /// A missing key counts as null here.
-fn or_null<'e>(answer: Answer<'e>) -> Answer<'e> {
+fn or_null(answer: Answer<'_>) -> Answer<'_> {
     match answer {
         Err(Error::NotFound(_)) => Ok(Item::NULL),
         answer => answer,
@@ -49,7 +49,7 @@ fn or_null<'e>(answer: Answer<'e>) -> Answer<'e> {
 }
 
 /// An error counts as null here, unless it is about the evaluation as such.
-fn any_or_null<'e>(answer: Answer<'e>) -> Answer<'e> {
+fn any_or_null(answer: Answer<'_>) -> Answer<'_> {
     match answer {
         Err(Error::NotFound(_) | Error::Function(_)) => Ok(Item::NULL),
         answer => answer,

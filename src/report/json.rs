@@ -1,43 +1,27 @@
 //! The JSON report: one object per run, every key always there, lists in input order.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
+use super::View;
 use crate::{
-    diagnostic::{Diagnostic, Sources},
-    run::{Answer, Case, Divergence, Key, NativeAnswer, Outcome, Response, SuiteRun},
+    diagnostic::{Diagnostic, Sources, Span},
+    run::{Answer, Case, Divergence, Key, NativeAnswer, Response, SuiteRun, places},
 };
 
 /// A suite's run with the texts that its diagnostics refer to.
 pub type Run<'r> = (&'r SuiteRun, &'r Sources);
 
 /// The report of a run.
-pub fn render(runs: &[Run<'_>], compat: bool, all_responses: bool) -> Value {
-    let cases = || runs.iter().flat_map(|(run, _)| &run.cases);
-    let count = |outcome: Outcome| cases().filter(|case| case.outcome == outcome).count();
-    let mut divergences: BTreeMap<&str, usize> = BTreeMap::new();
-    for divergence in cases().filter_map(|case| case.divergence.as_ref()) {
-        *divergences.entry(divergence.class.as_str()).or_default() += 1;
-    }
+pub fn render(view: &View<'_>) -> Value {
     json!({
         "version": 1,
-        "summary": {
-            "suites": runs.len(),
-            "cases": cases().count(),
-            "pass": count(Outcome::Pass) + count(Outcome::Skip),
-            "fail": count(Outcome::Fail),
-            "error": count(Outcome::Error),
-            "unsupported": count(Outcome::Unsupported),
-            "unmatched": count(Outcome::Unmatched),
-            "divergences": divergences,
-        },
-        "suites": runs.iter().map(|run| suite(run, compat, all_responses)).collect::<Vec<_>>(),
+        "summary": view.summary.json(),
+        "suites": view.runs.iter().map(|run| suite(run, view)).collect::<Vec<_>>(),
     })
 }
 
-fn suite((run, sources): &Run<'_>, compat: bool, all_responses: bool) -> Value {
-    let responses: Vec<Value> = if all_responses {
+fn suite((run, sources): &Run<'_>, view: &View<'_>) -> Value {
+    let responses: Vec<Value> = if view.all_responses {
         run.responses.iter().flat_map(response).collect()
     } else {
         Vec::new()
@@ -47,28 +31,37 @@ fn suite((run, sources): &Run<'_>, compat: bool, all_responses: bool) -> Value {
         "doc": run.doc,
         "name": run.name,
         "diagnostics": run.all_diagnostics().map(|found| diagnostic(found, sources)).collect::<Vec<_>>(),
-        "cases": run.cases.iter().map(|found| case(found, compat)).collect::<Vec<_>>(),
+        "cases": run.cases.iter().map(|found| case(found, run, sources, view.compat)).collect::<Vec<_>>(),
         "responses": responses,
     })
 }
 
-fn diagnostic(diagnostic: &Diagnostic, sources: &Sources) -> Value {
-    let place = diagnostic
-        .primary
-        .map(|span| (sources.name(span.file), sources.position(span.file, span.start)));
-    let (file, position) = place.unwrap_or_default();
+pub(super) fn diagnostic(diagnostic: &Diagnostic, sources: &Sources) -> Value {
+    let (file, line, column) = place(diagnostic.primary, sources);
     json!({
         "code": diagnostic.code.id(),
         "severity": diagnostic.severity.name(),
         "message": diagnostic.message,
         "file": file,
-        "line": position.map(|position| position.line),
-        "column": position.map(|position| position.column),
+        "line": line,
+        "column": column,
         "help": diagnostic.help,
     })
 }
 
-fn resource(key: &Key) -> Value {
+/// File, line and column of a place.
+pub fn place(span: Option<Span>, sources: &Sources) -> (Option<&str>, Option<usize>, Option<usize>) {
+    let Some(span) = span else { return (None, None, None) };
+    let position = sources.position(span.file, span.start);
+    (
+        sources.name(span.file),
+        position.map(|position| position.line),
+        position.map(|position| position.column),
+    )
+}
+
+/// A resource as an object.
+pub fn resource(key: &Key) -> Value {
     let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
     json!({
         "apiVersion": text(&key.api_version),
@@ -78,9 +71,14 @@ fn resource(key: &Key) -> Value {
     })
 }
 
-fn case(case: &Case, compat: bool) -> Value {
+pub(super) fn case(case: &Case, run: &SuiteRun, sources: &Sources, compat: bool) -> Value {
     let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
+    let (file, line, column) = place(case.place, sources);
     json!({
+        "id": places::id(run, case),
+        "file": file,
+        "line": line,
+        "column": column,
         "row": case.row,
         "name": case.name,
         "policy": case.policy,

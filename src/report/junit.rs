@@ -13,7 +13,7 @@ use std::{
 use chrono::DateTime;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite, XmlString};
 
-use super::{human, json::Run};
+use super::{Run, View, human};
 use crate::{
     diagnostic::{Diagnostic, Severity, Sources, Span, render},
     run::{Case, DivergenceClass, Outcome},
@@ -30,8 +30,19 @@ pub struct Times {
     pub suites: Vec<Duration>,
 }
 
+/// What a test case stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Per {
+    /// A case, with both engines in its text.
+    #[default]
+    Case,
+    /// What one engine says about a case: Kyverno's answer against the expectation, the native policy's against Kyverno's.
+    Engine,
+}
+
 /// The report of a run.
-pub fn render(runs: &[Run<'_>], compat: bool, times: &Times) -> String {
+pub fn render(view: &View<'_>) -> String {
+    let (runs, times) = (view.runs, view.times);
     let mut report = Report::new("kyvtest");
     report.set_time(times.elapsed);
     report.timestamp = DateTime::from_timestamp(times.begin.0, times.begin.1).map(|begin| begin.fixed_offset());
@@ -39,7 +50,7 @@ pub fn render(runs: &[Run<'_>], compat: bool, times: &Times) -> String {
     let mut numbered = runs.iter().enumerate().peekable();
     while let Some((first, run)) = numbered.next() {
         let path = run.0.path.as_str();
-        let mut file = File::new(path, compat);
+        let mut file = File::new(path, view);
         file.add(run, &mut names);
         let mut elapsed = times.suites.get(first).copied().unwrap_or_default();
         while let Some((number, run)) = numbered.next_if(|(_, (run, _))| run.path == path) {
@@ -82,12 +93,13 @@ struct File {
     suite: TestSuite,
     class: String,
     remarks: String,
+    per: Per,
 }
 
 impl File {
-    fn new(path: &str, compat: bool) -> Self {
+    fn new(path: &str, view: &View<'_>) -> Self {
         let mut suite = TestSuite::new(line(path));
-        let lens = if compat { "kyverno test" } else { "cluster" };
+        let lens = if view.compat { "kyverno test" } else { "cluster" };
         suite.add_properties([
             Property::new("kyvtest", env!("CARGO_PKG_VERSION")),
             Property::new("kyverno", "1.19"),
@@ -98,6 +110,7 @@ impl File {
             suite,
             class: class(path),
             remarks: String::new(),
+            per: view.junit_per,
         }
     }
 
@@ -113,9 +126,15 @@ impl File {
             }
         }
         for case in &run.cases {
-            let mut test = TestCase::new(names.unique(&title(case)), status(case, sources));
-            self.place(&mut test, case.place, sources);
-            self.suite.add_test_case(test);
+            let tests = match self.per {
+                Per::Case => vec![(title(case), status(case, sources))],
+                Per::Engine => per_engine(case, sources),
+            };
+            for (name, status) in tests {
+                let mut test = TestCase::new(names.unique(&name), status);
+                self.place(&mut test, case.place, sources);
+                self.suite.add_test_case(test);
+            }
         }
     }
 
@@ -166,6 +185,26 @@ fn title(case: &Case) -> String {
     }
     let _ = write!(text, "{} [{}]", key.name, case.operation);
     text
+}
+
+/// A test case for Kyverno, and one for the native policy where it was asked.
+fn per_engine(case: &Case, sources: &Sources) -> Vec<(String, TestCaseStatus)> {
+    let title = title(case);
+    let kyverno = Case {
+        vap: None,
+        divergence: None,
+        ..case.clone()
+    };
+    let mut tests = vec![(format!("{title} [kyverno]"), status(&kyverno, sources))];
+    if case.vap.is_some() || case.divergence.is_some() {
+        let native = Case {
+            outcome: Outcome::Pass,
+            findings: Vec::new(),
+            ..case.clone()
+        };
+        tests.push((format!("{title} [vap]"), status(&native, sources)));
+    }
+    tests
 }
 
 fn status(case: &Case, sources: &Sources) -> TestCaseStatus {

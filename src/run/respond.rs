@@ -43,7 +43,7 @@ pub struct Key {
 }
 
 impl Key {
-    fn of(resource: &Resource) -> Self {
+    pub(super) fn of(resource: &Resource) -> Self {
         Self {
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),

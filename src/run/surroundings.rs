@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::Settings;
 use crate::{
     cel::host::{Gvr, Mocks},
+    jmespath,
     kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo, World},
     policy::Spanned,
-    suite::{GlobalContextSource, Resource, Suite},
-    value::{Builder, Document, Value},
+    suite::{GlobalContextEntry, GlobalContextSource, Resource, Suite},
+    value::{Builder, Data, Document, Value},
 };
 
 /// Everything that is the same for all requests of a suite.
@@ -165,7 +166,7 @@ fn mocks(suite: &Suite, settings: &Settings, discovery: &Discovery) -> Mocks {
         mocks.add_image(&reference.value, metadata.value.clone());
     }
     for entry in &suite.global_context {
-        mocks.add_global(&entry.name.value, global_value(&entry.source));
+        mocks.add_global(&entry.name.value, global_value(entry));
     }
     for response in suite.test.iter().flat_map(|test| &test.api_call_responses) {
         let mut builder = Builder::new();
@@ -184,20 +185,31 @@ fn mocks(suite: &Suite, settings: &Settings, discovery: &Discovery) -> Mocks {
     mocks
 }
 
-fn global_value(source: &GlobalContextSource) -> Document {
-    match source {
-        GlobalContextSource::Data(data) => data.value.clone(),
+/// The data of an entry of the global context, as its path and its projections show it. What cannot be evaluated is not
+/// there.
+fn global_value(entry: &GlobalContextEntry) -> Document {
+    let root = match &entry.source {
+        GlobalContextSource::Data(data) => Data::from(data.value.root()),
         GlobalContextSource::Resources(objects) => {
-            let mut builder = Builder::new();
-            builder.begin_list();
-            for object in objects {
-                builder.value(object.value.root());
-            }
-            builder.end();
-            builder.finish()
+            let objects = objects.iter().map(|object| Data::from(object.value.root()));
+            objects.collect()
         }
-        GlobalContextSource::Files(_) => Document::null(),
+        GlobalContextSource::Files(_) => Data::Null,
+    };
+    let search = |path: &str, data: &Data| jmespath::search(path, &data.with_doubles(), &jmespath::Context::default());
+    let root = match &entry.field_path {
+        Some(path) => search(&path.value, &root).unwrap_or_default(),
+        None => root,
+    };
+    if entry.projections.is_empty() {
+        return root.to_document();
     }
+    let projections = entry.projections.iter();
+    let projected: Result<Data, _> = projections
+        .map(|(name, path)| Ok((Arc::from(name.value.as_str()), search(&path.value, &root)?)))
+        .collect::<Result<Vec<_>, jmespath::Error>>()
+        .map(|entries| entries.into_iter().collect());
+    projected.unwrap_or_default().to_document()
 }
 
 type User = (UserInfo, Option<Vec<String>>, Option<Vec<String>>);

@@ -57,7 +57,7 @@ fn settle(value: f64, shortest: &str, reads_back: impl Fn(&str) -> bool) -> Digi
 /// Go's conversion to `int64` on a 64-bit machine: the fraction is cut off, and what does not fit is the smallest number.
 pub fn truncate(value: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    if value >= -LIMIT && value < LIMIT {
+    if (-LIMIT..LIMIT).contains(&value) {
         value as i64
     } else {
         i64::MIN

@@ -4,6 +4,8 @@
 //! zone is UTC, so that the abbreviation of any other zone stands for an offset of zero, as it does for Go on a machine
 //! that runs in UTC.
 
+use std::fmt::Write as _;
+
 use super::time::{Timestamp, days_from_civil, days_in_month, is_leap_year};
 
 /// The layout of RFC 3339.
@@ -348,7 +350,7 @@ impl Parts {
             self.hour = 0;
         }
         let (month, day) = match self.year_day {
-            Some(year_day) => self.from_year_day(year_day)?,
+            Some(year_day) => self.month_and_day(year_day)?,
             None => (self.month.unwrap_or(1), self.day.unwrap_or(1)),
         };
         if !(1..=days_in_month(self.year, month)).contains(&day) {
@@ -377,7 +379,7 @@ impl Parts {
     }
 
     /// Month and day of a day of the year.
-    fn from_year_day(&self, mut year_day: i64) -> Result<(i64, i64), &'static str> {
+    fn month_and_day(&self, mut year_day: i64) -> Result<(i64, i64), &'static str> {
         let mut found = None;
         if is_leap_year(self.year) {
             if year_day == 31 + 29 {
@@ -610,7 +612,9 @@ fn quote(text: &[u8]) -> String {
                 out.push(char::from(byte));
             }
             0x20..0x80 => out.push(char::from(byte)),
-            _ => out.push_str(&format!("\\x{byte:02x}")),
+            _ => {
+                let _ = write!(out, "\\x{byte:02x}");
+            }
         }
     }
     out.push('"');

@@ -3,7 +3,7 @@
 //! Upstream counterpart: Kyverno `pkg/engine/jmespath/arithmetic.go`. A string is a quantity if it can be read as one,
 //! otherwise a duration.
 
-use super::{Call, collections::integer, data, failed, go_int, refused};
+use super::{Call, collections::integer, data, failed, refused};
 use crate::{
     jmespath::{Error, interpreter::Answer, item::Item},
     text::{duration, float, quantity::Quantity},
@@ -48,7 +48,7 @@ fn zero_divisor(function: &str) -> Answer<'static> {
 
 /// A duration of seconds as a float, as Go converts it.
 fn seconds(seconds: f64) -> Answer<'static> {
-    data(duration::format(go_int(seconds * 1e9)))
+    data(duration::format(float::truncate(seconds * 1e9)))
 }
 
 /// A float as the quantity that its text is.
@@ -136,7 +136,7 @@ pub(super) fn divide<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
 
 /// The remainder of two floats that are integers.
 fn remainder(a: f64, b: f64) -> Result<i64, Error> {
-    let (whole_a, whole_b) = (go_int(a), go_int(b));
+    let (whole_a, whole_b) = (float::truncate(a), float::truncate(b));
     if a != whole_a as f64 || b != whole_b as f64 {
         return failed("modulo", "Non-integer argument(s) passed for modulo");
     }

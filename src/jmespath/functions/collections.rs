@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Call, data, failed, go_int, strings::text_of};
+use super::{Call, data, failed, strings::text_of};
 use crate::{
     jmespath::{interpreter::Answer, item::Item},
     text::float,
@@ -35,7 +35,7 @@ pub(super) fn integer(number: f64) -> Result<i64, String> {
     if !number.is_finite() || number.trunc() != number {
         return Err(format!("expected an integer number but got: {}", shown()));
     }
-    let integer = go_int(number);
+    let integer = float::truncate(number);
     if integer as f64 != number {
         return Err(format!("number is outside the range of integer numbers: {}", shown()));
     }

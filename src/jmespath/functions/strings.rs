@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::{Call, data, failed, go_int, panic, refused};
+use super::{Call, data, failed, panic, refused};
 use crate::{
     jmespath::{Error, interpreter::Answer, item::Item},
     regex::Regex,
@@ -45,7 +45,7 @@ fn replaced<'e>(call: &Call<'_, 'e>, count: i64) -> Answer<'e> {
 }
 
 pub(super) fn replace<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
-    replaced(call, go_int(call.number(3)?))
+    replaced(call, float::truncate(call.number(3)?))
 }
 
 pub(super) fn replace_all<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
@@ -92,7 +92,7 @@ pub(super) fn path_canonicalize<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
 pub(super) fn truncate<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     let text = call.text(0)?;
     let length = call.number(1)?;
-    let length = go_int(if length < 0.0 { 0.0 } else { length });
+    let length = float::truncate(if length < 0.0 { 0.0 } else { length });
     let length = usize::try_from(length).unwrap_or(0);
     let end = text.char_indices().nth(length).map_or(text.len(), |(at, _)| at);
     data(text.get(..end).unwrap_or(text))

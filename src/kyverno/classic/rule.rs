@@ -325,7 +325,9 @@ impl<'d> Driver<'d> {
             resource = main.cloned().unwrap_or(resource);
         }
         let mut creation = Request::about(Operation::Create, resource, request.old_object.clone());
-        creation.namespace.clone_from(&request.namespace);
+        if self.input.lens.converts_objects {
+            creation.namespace.clone_from(&request.namespace);
+        }
         creation.user = UserInfo {
             username: "kyverno:kyverno-invalid-controller".to_owned(),
             uid: "kyverno:invaliduid".to_owned(),

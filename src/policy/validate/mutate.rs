@@ -1,13 +1,13 @@
 //! `mutate` of a rule: patches that can be read, and one kind of them at a time.
 //!
 //! Upstream counterpart: `pkg/policy/mutate/validate.go`, `validateJSONPatchPathForForwardSlash` in
-//! `pkg/validation/policy/validate.go`, `github.com/evanphx/json-patch/v5`. Known deviation: a patch that is no YAML passes.
+//! `pkg/validation/policy/validate.go`, `github.com/evanphx/json-patch/v5`.
 
 use super::variables::without_variables;
 use crate::{
     policy::Rule,
     value::{Data, Document},
-    yaml::{Items, Node},
+    yaml::{self, Items, Node},
 };
 
 /// Checks the JSON patches of a rule in force.
@@ -22,10 +22,12 @@ pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
     let Some(text) = text.and_then(Node::as_str).filter(|text| !text.is_empty()) else {
         return Ok(());
     };
-    let Ok(document) = Document::from_yaml(&without_variables(text, "kyvernojsonpatchvariable")) else {
-        return Ok(());
-    };
-    let patches = Data::from(document.root());
+    let text = without_variables(text, "kyvernojsonpatchvariable");
+    let tree = yaml::read_first(&text, yaml::Mode::Lax, &yaml::Limits::default()).map_err(|error| {
+        let error = error.go_text();
+        format!("path must begin with a forward slash: spec.rules[{i}]: {error}")
+    })?;
+    let patches = Data::from(Document::from(tree.root()).root());
     for patch in patches.as_list().unwrap_or_default() {
         operation(patch).map_err(|error| {
             let json = patch.to_json();

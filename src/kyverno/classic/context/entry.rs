@@ -295,7 +295,7 @@ impl Context<'_> {
         let mut found_namespace = text("namespace", namespace)?;
         let own = self.outside.policy_namespace();
         if found_namespace.is_empty() {
-            found_namespace = if own.is_empty() { "default" } else { own }.to_owned();
+            if own.is_empty() { "default" } else { own }.clone_into(&mut found_namespace);
         }
         if !own.is_empty() && found_namespace != own {
             return Err(format!(

@@ -61,7 +61,7 @@ impl Context<'_> {
         let (name, level) = (loader.name.clone(), loader.level);
         let load = match &loader.load {
             Load::Entry(source, _) => Load::Entry(source.clone(), loader.data.clone()),
-            load => load.clone(),
+            load @ Load::Images(_) => load.clone(),
         };
         self.limit = Some((level, index));
         let loaded = self.load(&name, &load);

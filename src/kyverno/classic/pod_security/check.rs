@@ -80,11 +80,14 @@ pub struct Violation {
 /// What a check finds: reason, details, fields.
 pub(super) type Finding = Option<(&'static str, String, Option<Vec<FieldError>>)>;
 
+/// Since which minor version a check looks like this, and how it looks.
+type Revision = (u64, fn(&Pod) -> Finding);
+
 struct Check {
     id: &'static str,
     level: Level,
     /// Since which minor version of Kubernetes 1, and how.
-    revisions: &'static [(u64, fn(&Pod) -> Finding)],
+    revisions: &'static [Revision],
 }
 
 /// In the order of upstream's files.

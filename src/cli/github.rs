@@ -1,0 +1,33 @@
+//! What a run tells GitHub by itself where it runs as a step of a workflow: annotations, and a summary on the job's page.
+
+use std::{env, fs::OpenOptions, io::Write as _};
+
+use super::{input::reason, output::Output};
+use crate::{
+    diagnostic::{Code, Diagnostic},
+    report::{Format, View, github, markdown},
+};
+
+/// How many lines of problems the job's page gets.
+const LINES: usize = 500;
+
+/// Tells GitHub, if it is there. Annotations go to standard error, which GitHub reads too: standard output is the report.
+pub(super) fn tell(view: &View<'_>, format: Format, output: &mut Output) -> Result<(), Diagnostic> {
+    if env::var_os("GITHUB_ACTIONS").is_none_or(|value| value != "true") {
+        return Ok(());
+    }
+    if format != Format::Github {
+        output.remark(&github::render(view));
+    }
+    let Some(path) = env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else {
+        return Ok(());
+    };
+    // Commands of the same step write to the same file.
+    let text = markdown::digest(view, LINES);
+    let file = OpenOptions::new().append(true).create(true).open(&path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| {
+            let message = format!("cannot write `{}`: {}", path.display(), reason(&error));
+            Diagnostic::new(Code::OutputFailed, message)
+        })
+}

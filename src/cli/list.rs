@@ -1,0 +1,102 @@
+//! `kyvtest list`: what `kyvtest run` would run.
+
+use std::{fmt::Write as _, io::Write as _};
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::{Exit, Failure, output::Output, suites::Suites};
+use crate::{
+    diagnostic::{Code, Diagnostic},
+    report::{human, place},
+    run::places,
+};
+
+/// List the cases that `kyvtest run` would run
+///
+/// Takes the same paths and filters. What is wrong with suites goes to standard error, as in a run.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    suites: Suites,
+
+    /// How to print the list
+    #[arg(
+        short = 'o',
+        long = "output-format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
+    format: ListFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum ListFormat {
+    /// A line for each case
+    #[default]
+    Human,
+    /// One JSON object
+    Json,
+}
+
+impl Args {
+    pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.suites.paths.is_empty() {
+            let message = "there is no path to look for suites in";
+            let diagnostic = Diagnostic::new(Code::CommandLine, message);
+            return Err(diagnostic.with_help("`kyvtest list .` looks in this folder").into());
+        }
+        let executed = self.suites.execute()?;
+        let mut exit = Exit::Success;
+        for remark in &executed.remarks.0 {
+            output.diagnostic(remark, &executed.remarks.1);
+        }
+        for timed in &executed.runs {
+            if timed.run.is_broken() {
+                exit = Exit::Input;
+            }
+            for diagnostic in &timed.run.diagnostics {
+                output.diagnostic(diagnostic, &timed.sources);
+            }
+        }
+        let mut lines = String::new();
+        let mut objects = Vec::new();
+        for timed in &executed.runs {
+            let run = &timed.run;
+            for case in &run.cases {
+                match self.format {
+                    ListFormat::Human => {
+                        let _ = writeln!(lines, "{} :: {}", run.path, human::title(case));
+                    }
+                    ListFormat::Json => {
+                        let (file, line, column) = place(case.place, &timed.sources);
+                        objects.push(json!({
+                            "id": places::id(run, case),
+                            "suite": run.path,
+                            "doc": run.doc,
+                            "row": case.row,
+                            "name": case.name,
+                            "policy": case.policy,
+                            "rule": case.rule,
+                            "resource": crate::report::key(&case.resource),
+                            "operation": case.operation.as_str(),
+                            "expected": Some(case.expected).filter(|word| !word.is_empty()),
+                            "file": file,
+                            "line": line,
+                            "column": column,
+                        }));
+                    }
+                }
+            }
+        }
+        if executed.runs.iter().all(|timed| timed.run.cases.is_empty()) {
+            exit = exit.combine(Exit::NoTests);
+        }
+        if self.format == ListFormat::Json {
+            lines = format!("{}\n", json!({"version": 1, "cases": objects}));
+        }
+        output.artefact().write_all(lines.as_bytes())?;
+        Ok(exit)
+    }
+}

@@ -1,0 +1,72 @@
+//! GitHub's workflow commands: `::error file=…,line=…,col=…,title=…::message`.
+//!
+//! GitHub shows ten annotations of a kind for a step and drops the rest without a word, so the rest is counted here.
+
+use std::fmt::Write as _;
+
+use super::{Standing, View, human, standing::reason};
+use crate::diagnostic::{Severity, Sources, Span, render};
+
+/// How many of a kind GitHub shows.
+const SHOWN: usize = 10;
+
+/// The commands, one a line.
+pub fn render(view: &View<'_>) -> String {
+    let mut errors = Vec::new();
+    let mut warnings = Vec::new();
+    for (run, sources) in view.runs {
+        for found in &run.diagnostics {
+            let (word, list) = match found.severity {
+                Severity::Error => ("error", &mut errors),
+                Severity::Warning => ("warning", &mut warnings),
+                Severity::Note => continue,
+            };
+            let title = format!("{} {}", found.code, found.code.title());
+            let mut message = if found.primary.is_some() {
+                found.message.clone()
+            } else {
+                render::concise(found, sources)
+            };
+            for help in &found.help {
+                let _ = write!(message, "\nhelp: {help}");
+            }
+            list.push(command(word, found.primary, sources, &title, &message));
+        }
+        for case in &run.cases {
+            let standing = Standing::of(case);
+            if standing.is_problem() {
+                let title = format!("{}: {}", standing.column(view.compat), human::title(case));
+                let message = format!("{}\n{}", reason(case), human::details(case, sources));
+                errors.push(command("error", case.place, sources, &title, message.trim_end()));
+            }
+        }
+    }
+    let mut text = String::new();
+    for (word, list) in [("error", errors), ("warning", warnings)] {
+        text.extend(list.iter().take(SHOWN).map(String::as_str));
+        let rest = list.len().saturating_sub(SHOWN);
+        if rest > 0 {
+            let _ = writeln!(text, "::notice title=kyvtest::{rest} more of kind {word}");
+        }
+    }
+    text
+}
+
+fn command(word: &str, place: Option<Span>, sources: &Sources, title: &str, message: &str) -> String {
+    let mut properties = Vec::new();
+    if let (Some(file), line, column) = super::json::place(place, sources) {
+        properties.push(format!("file={}", property(file)));
+        properties.extend(line.map(|line| format!("line={line}")));
+        properties.extend(column.map(|column| format!("col={column}")));
+    }
+    properties.push(format!("title={}", property(title)));
+    format!("::{word} {}::{}\n", properties.join(","), data(message))
+}
+
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

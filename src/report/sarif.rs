@@ -1,0 +1,223 @@
+//! SARIF 2.1.0 for code scanning: what is wrong with suites and policies, unmet expectations, and divergences.
+//!
+//! A result's place is the policy's rule where it is known; the expectation and the resource are related places. The
+//! fingerprint of a case does not move with its lines.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{Run, Standing, View, human, standing::reason};
+use crate::{
+    diagnostic::{Code, Diagnostic, Severity, Sources, Span},
+    run::{Case, places},
+};
+
+/// The log.
+pub fn render(view: &View<'_>) -> String {
+    let mut log = Log::default();
+    for run in view.runs {
+        log.suite(run);
+    }
+    let log = json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {"name": "kyvtest", "version": env!("CARGO_PKG_VERSION"), "rules": log.rules}},
+            "columnKind": "unicodeCodePoints",
+            "invocations": [{"executionSuccessful": view.summary.broken == 0}],
+            "results": log.results,
+        }],
+    });
+    format!("{log}\n")
+}
+
+#[derive(Default)]
+struct Log {
+    rules: Vec<Value>,
+    results: Vec<Value>,
+}
+
+/// One entry before it is put into the log's form.
+struct Entry<'e> {
+    rule: usize,
+    severity: Severity,
+    message: String,
+    place: Option<Span>,
+    related: Vec<(Span, &'e str)>,
+    fingerprint: String,
+}
+
+impl Log {
+    fn suite(&mut self, (run, sources): &Run<'_>) {
+        for found in &run.diagnostics {
+            let file = found.primary.and_then(|span| sources.name(span.file));
+            let parts = [
+                run.path.as_str(),
+                file.unwrap_or_default(),
+                found.code.id(),
+                &found.message,
+            ];
+            let entry = Entry {
+                rule: self.code(found.code),
+                severity: found.severity,
+                message: text(found),
+                place: found.primary,
+                related: Vec::new(),
+                fingerprint: format!("{:016x}", places::fingerprint(&parts)),
+            };
+            self.add(&entry, sources, &run.path);
+        }
+        for case in &run.cases {
+            let standing = Standing::of(case);
+            if !standing.is_problem() {
+                continue;
+            }
+            let id = places::id(run, case);
+            let title = human::title(case);
+            let policy = run.places.policy(case);
+            let related = |expectation: Option<Span>| {
+                let resource = run.places.resource(case).map(|span| (span, "the resource"));
+                let mut related: Vec<(Span, &str)> =
+                    expectation.map(|span| (span, "the expectation")).into_iter().collect();
+                related.extend(resource);
+                related
+            };
+            for found in &case.findings {
+                let entry = Entry {
+                    rule: self.code(found.code),
+                    severity: found.severity,
+                    message: format!("{title}: {}", text(found)),
+                    place: policy.or(found.primary),
+                    related: related(found.primary.or(case.place)),
+                    fingerprint: format!("{id}/{}", found.code.id()),
+                };
+                self.add(&entry, sources, &run.path);
+            }
+            let rule = match standing {
+                Standing::Diverge => Some(self.divergence(case)),
+                // `kyverno test` has no findings.
+                _ if case.findings.is_empty() => Some(self.code(match standing {
+                    Standing::Unmatched => Code::NoMatch,
+                    Standing::Error => Code::PolicyRefused,
+                    _ => Code::UnexpectedResult,
+                })),
+                _ => None,
+            };
+            if let Some(rule) = rule {
+                let entry = Entry {
+                    rule,
+                    severity: Severity::Error,
+                    message: format!("{title}: {}", reason(case)),
+                    place: policy.or(case.place),
+                    related: related(case.place),
+                    fingerprint: format!("{id}/{}", standing.problem(case)),
+                };
+                self.add(&entry, sources, &run.path);
+            }
+        }
+    }
+
+    /// The number of a rule, which is added where it is new.
+    fn rule(&mut self, id: &str, make: impl FnOnce() -> Value) -> usize {
+        let known = self.rules.iter().position(|rule| rule["id"] == id);
+        known.unwrap_or_else(|| {
+            self.rules.push(make());
+            self.rules.len() - 1
+        })
+    }
+
+    fn code(&mut self, code: Code) -> usize {
+        self.rule(code.id(), || {
+            json!({
+                "id": code.id(),
+                "shortDescription": {"text": code.title()},
+                "help": {"text": code.explanation(), "markdown": code.explanation()},
+                "defaultConfiguration": {"level": code.severity().name()},
+            })
+        })
+    }
+
+    fn divergence(&mut self, case: &Case) -> usize {
+        let id = match case.divergence.as_ref().and_then(|found| found.code.clone()) {
+            Some(code) => code,
+            None => Standing::Diverge.problem(case),
+        };
+        self.rule(&id, || {
+            let text = "the native policy decides otherwise than Kyverno";
+            json!({
+                "id": id,
+                "shortDescription": {"text": text},
+                "defaultConfiguration": {"level": "error"},
+            })
+        })
+    }
+
+    fn add(&mut self, entry: &Entry<'_>, sources: &Sources, path: &str) {
+        let id = self
+            .rules
+            .get(entry.rule)
+            .map_or(Value::Null, |rule| rule["id"].clone());
+        let related = entry.related.iter().enumerate().map(|(number, (span, message))| {
+            let mut place = location(*span, sources);
+            place["id"] = number.into();
+            place["message"] = json!({"text": message});
+            place
+        });
+        // Code scanning takes no result without a place.
+        let nowhere = || json!({"physicalLocation": {"artifactLocation": {"uri": uri(path)}}});
+        let place = entry.place.map_or_else(nowhere, |span| location(span, sources));
+        self.results.push(json!({
+            "ruleId": id,
+            "ruleIndex": entry.rule,
+            "level": entry.severity.name(),
+            "message": {"text": entry.message},
+            "locations": [place],
+            "relatedLocations": related.collect::<Vec<_>>(),
+            "partialFingerprints": {"kyvtest/v1": entry.fingerprint},
+        }));
+    }
+}
+
+fn text(diagnostic: &Diagnostic) -> String {
+    let mut text = diagnostic.message.clone();
+    for (word, line) in diagnostic
+        .notes
+        .iter()
+        .map(|note| ("note", note))
+        .chain(diagnostic.help.iter().map(|help| ("help", help)))
+    {
+        let _ = write!(text, "\n{word}: {line}");
+    }
+    text
+}
+
+fn location(span: Span, sources: &Sources) -> Value {
+    let mut region = json!({});
+    if let Some(start) = sources.position(span.file, span.start) {
+        region["startLine"] = start.line.into();
+        region["startColumn"] = start.column.into();
+        if let Some(end) = sources.position(span.file, span.end).filter(|end| *end > start) {
+            region["endLine"] = end.line.into();
+            region["endColumn"] = end.column.into();
+        }
+    }
+    let name = sources.name(span.file).unwrap_or_default();
+    json!({"physicalLocation": {"artifactLocation": {"uri": uri(name)}, "region": region}})
+}
+
+/// A path as a reference: what is not allowed in one is written in hexadecimal digits.
+fn uri(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    if path.starts_with('/') {
+        text.push_str("file://");
+    }
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}

@@ -1,0 +1,110 @@
+//! In which light a case is shown: its outcome, and whether the engines differ.
+
+use crate::run::{Case, Key, Outcome};
+
+/// What a reader must know of a case first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// As expected, and the engines agree as far as it counts.
+    Pass,
+    /// Otherwise than expected.
+    Fail,
+    /// The policy could not be asked.
+    Error,
+    /// Nothing answered.
+    Unmatched,
+    /// As expected, but the engines differ.
+    Diverge,
+    /// The policy or rule is of a type that is not decided.
+    Unsupported,
+    /// `kyverno test` passes over the row, or prints nothing for it.
+    Skip,
+}
+
+impl Standing {
+    /// The standing of a case.
+    pub fn of(case: &Case) -> Self {
+        match case.outcome {
+            Outcome::Pass if case.diverges() => Self::Diverge,
+            Outcome::Pass => Self::Pass,
+            Outcome::Fail => Self::Fail,
+            Outcome::Error => Self::Error,
+            Outcome::Unmatched => Self::Unmatched,
+            Outcome::Unsupported => Self::Unsupported,
+            Outcome::Skip | Outcome::Silent => Self::Skip,
+        }
+    }
+
+    /// Whether a run with such a case does not succeed.
+    pub fn is_problem(self) -> bool {
+        matches!(self, Self::Fail | Self::Error | Self::Unmatched | Self::Diverge)
+    }
+
+    /// The word in columns; `kyverno test` knows fewer.
+    pub fn column(self, compat: bool) -> &'static str {
+        match self {
+            Self::Pass => "Pass",
+            Self::Fail => "Fail",
+            Self::Error | Self::Unmatched if compat => "Fail",
+            Self::Error => "Error",
+            Self::Unmatched => "Unmatched",
+            Self::Diverge => "Diverge",
+            Self::Unsupported => "Unsupported",
+            Self::Skip => "Skip",
+        }
+    }
+
+    /// The kind of problem, as JUnit and TAP name it: `expectation.mismatch`, `divergence.weaker`.
+    pub fn problem(self, case: &Case) -> String {
+        match self {
+            Self::Unmatched => "expectation.unmatched".to_owned(),
+            Self::Error => "policy.refused".to_owned(),
+            Self::Diverge => {
+                let class = case.divergence.as_ref().map_or("", |found| found.class.as_str());
+                format!("divergence.{class}")
+            }
+            Self::Pass | Self::Fail | Self::Unsupported | Self::Skip => "expectation.mismatch".to_owned(),
+        }
+    }
+}
+
+/// Why a case is as it is, in one line.
+pub(super) fn reason(case: &Case) -> String {
+    match &case.divergence {
+        Some(found) if Standing::of(case) == Standing::Diverge => {
+            super::one_line(&format!("{}: {}", found.class.as_str(), found.cause))
+        }
+        _ => super::one_line(&case.reason),
+    }
+}
+
+/// `apiVersion/Kind/namespace/name`, as `kyverno test` prints resources; `/name` for payloads.
+pub(super) fn resource(key: &Key) -> String {
+    if key.kind.is_empty() {
+        return format!("/{}", key.name);
+    }
+    format!("{}/{}/{}/{}", key.api_version, key.kind, key.namespace, key.name)
+}
+
+/// The cells of a case: POLICY, RULE, RESOURCE, RESULT, REASON and, if wanted, MESSAGE.
+pub(super) fn cells(case: &Case, compat: bool, detailed: bool) -> Vec<String> {
+    let mut cells = vec![
+        case.policy.clone(),
+        case.rule.clone().unwrap_or_default(),
+        resource(&case.resource),
+        Standing::of(case).column(compat).to_owned(),
+        reason(case),
+    ];
+    if detailed {
+        let message = case.kyverno.as_ref().map_or(&case.reason, |answer| &answer.message);
+        cells.push(message.clone());
+    }
+    cells.iter_mut().for_each(|cell| *cell = super::one_line(cell));
+    cells
+}
+
+/// The columns of [`cells`].
+pub(super) fn columns(detailed: bool) -> &'static [&'static str] {
+    let all = &["POLICY", "RULE", "RESOURCE", "RESULT", "REASON", "MESSAGE"];
+    if detailed { all } else { &all[..5] }
+}

@@ -1,0 +1,73 @@
+//! The counts of a run.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::run::{Outcome, SuiteRun};
+
+/// How many suites and cases there are, and what came of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Documents of test files, unusable ones and paths that cannot be read included.
+    pub suites: usize,
+    /// All cases.
+    pub cases: usize,
+    /// Cases that are as expected, and those that `kyverno test` skips.
+    pub pass: usize,
+    /// Cases that are not.
+    pub fail: usize,
+    /// Cases of policies that Kyverno refuses.
+    pub error: usize,
+    /// Cases that are not decided.
+    pub unsupported: usize,
+    /// Cases that nothing answered.
+    pub unmatched: usize,
+    /// Divergences by class.
+    pub divergences: BTreeMap<&'static str, usize>,
+    /// Cases that pass although the engines differ in a way that fails a run.
+    pub diverging: usize,
+    /// Suites that could not be run.
+    pub broken: usize,
+}
+
+impl Summary {
+    /// Counts.
+    pub fn of<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>) -> Self {
+        let mut summary = Self::default();
+        for run in runs {
+            summary.suites += 1;
+            summary.broken += usize::from(run.is_broken());
+            for case in &run.cases {
+                summary.cases += 1;
+                match case.outcome {
+                    Outcome::Pass | Outcome::Skip => summary.pass += 1,
+                    Outcome::Fail => summary.fail += 1,
+                    Outcome::Error => summary.error += 1,
+                    Outcome::Unsupported => summary.unsupported += 1,
+                    Outcome::Unmatched => summary.unmatched += 1,
+                    Outcome::Silent => {}
+                }
+                if let Some(divergence) = &case.divergence {
+                    *summary.divergences.entry(divergence.class.as_str()).or_default() += 1;
+                    summary.diverging += usize::from(case.outcome == Outcome::Pass && case.diverges());
+                }
+            }
+        }
+        summary
+    }
+
+    /// The object of the JSON report.
+    pub fn json(&self) -> Value {
+        json!({
+            "suites": self.suites,
+            "cases": self.cases,
+            "pass": self.pass,
+            "fail": self.fail,
+            "error": self.error,
+            "unsupported": self.unsupported,
+            "unmatched": self.unmatched,
+            "divergences": self.divergences,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! Where the things of a suite stand, and names for cases that outlive an edit of the file.
+
+use super::{Case, Key, SuiteRun};
+use crate::{diagnostic::Span, suite::Suite};
+
+/// Where a suite's policies, rules and resources stand.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    /// Policies by name.
+    policies: Vec<(String, Span)>,
+    /// Rules by policy and name.
+    rules: Vec<(String, String, Span)>,
+    /// Resources.
+    resources: Vec<(Key, Span)>,
+}
+
+impl Places {
+    pub(super) fn of(suite: &Suite) -> Self {
+        let mut places = Self::default();
+        let loaded = &suite.policies;
+        for policy in &loaded.policies {
+            let name = &policy.metadata.name;
+            places.policies.push((name.value.clone(), name.span));
+            let rules = policy.spec.rules.iter().map(|rule| &rule.name);
+            places
+                .rules
+                .extend(rules.map(|rule| (name.value.clone(), rule.value.clone(), rule.span)));
+        }
+        let validating = loaded.validating_policies.iter().map(|policy| &policy.metadata.name);
+        let native = loaded.vaps.iter().map(|policy| &policy.metadata.name);
+        let names = validating.chain(native);
+        places
+            .policies
+            .extend(names.map(|name| (name.value.clone(), name.span)));
+        let resources = suite.resources.iter();
+        places.resources = resources
+            .map(|resource| {
+                let span = resource.origin.span;
+                (Key::of(resource), Span::point(span.file, span.start))
+            })
+            .collect();
+        places
+    }
+
+    /// The rule of a case, or its policy.
+    pub fn policy(&self, case: &Case) -> Option<Span> {
+        let wanted = case.rule.as_deref().map(written);
+        let rule = self
+            .rules
+            .iter()
+            .find(|(policy, rule, _)| *policy == case.policy && Some(rule.as_str()) == wanted);
+        let policy = || self.policies.iter().find(|(policy, _)| *policy == case.policy);
+        rule.map(|(.., span)| *span).or_else(|| policy().map(|(_, span)| *span))
+    }
+
+    /// The resource of a case.
+    pub fn resource(&self, case: &Case) -> Option<Span> {
+        let found = self.resources.iter().find(|(key, _)| *key == case.resource);
+        found.map(|(_, span)| *span)
+    }
+}
+
+/// The rule as its policy writes it: without what autogen puts before its name.
+pub(super) fn written(rule: &str) -> &str {
+    rule.strip_prefix("autogen-cronjob-")
+        .or_else(|| rule.strip_prefix("autogen-"))
+        .unwrap_or(rule)
+}
+
+/// A name for a case that stays the same while rows and lines move: sixteen hexadecimal digits. Two rows that ask the same
+/// question and expect the same have the same name.
+pub fn id(run: &SuiteRun, case: &Case) -> String {
+    let key = &case.resource;
+    let parts = [
+        run.path.as_str(),
+        case.name.as_deref().unwrap_or_default(),
+        &case.policy,
+        case.rule.as_deref().unwrap_or_default(),
+        &key.api_version,
+        &key.kind,
+        &key.namespace,
+        &key.name,
+        case.operation.as_str(),
+        case.expected,
+    ];
+    format!("{:016x}", fingerprint(&parts))
+}
+
+/// A number for texts that is the same on every machine and in every version: FNV-1a with 64 bits, each text ended by a
+/// byte that no text has.
+pub fn fingerprint(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

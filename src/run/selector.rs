@@ -1,0 +1,107 @@
+//! Kyverno's `--test-case-selector`: `policy=…,rule=…,resource=…` with wildcards.
+//!
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/test/filter`, and `commands/test/command.go` for what becomes of the
+//! selected rows.
+
+use super::{Case, places};
+use crate::{
+    diagnostic::{Code, Diagnostic, FileId, Span},
+    policy::Spanned,
+    suite::Suite,
+    text::wildcard,
+};
+
+/// Which rows are asked for. All patterns must fit.
+#[derive(Debug, Clone, Default)]
+pub struct Selector {
+    policies: Vec<String>,
+    rules: Vec<String>,
+    resources: Vec<Spanned<String>>,
+    /// Whether `resource=` also stands for the resources of the selected rows.
+    replaces: bool,
+}
+
+impl Selector {
+    /// Reads a selector. Kyverno reports the parts that it cannot read and goes on with the others.
+    pub fn parse(text: &str, file: FileId) -> (Self, Vec<Diagnostic>) {
+        let mut selector = Self::default();
+        let mut problems = Vec::new();
+        let mut at = 0;
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            let span = Span::new(file, at as u32, (at + part.len()) as u32);
+            at += part.len() + 1;
+            let pair: Vec<&str> = part.split('=').map(str::trim).collect();
+            let [key, value] = pair[..] else {
+                let message = format!("`{part}` is not of the form `key=value`");
+                problems.push(Diagnostic::at(Code::BadFilter, span, message));
+                continue;
+            };
+            match key {
+                "policy" => selector.policies.push(value.to_owned()),
+                "rule" => selector.rules.push(value.to_owned()),
+                "resource" => selector.resources.push(Spanned::new(value.to_owned(), span)),
+                _ => {
+                    let message = format!("`{key}` cannot be selected by");
+                    let help = "there are `policy`, `rule` and `resource`";
+                    problems.push(Diagnostic::at(Code::BadFilter, span, message).with_help(help));
+                }
+            }
+        }
+        selector.replaces = problems.is_empty();
+        (selector, problems)
+    }
+
+    /// Leaves the rows of a suite that `kyverno test` would judge, as it would judge them, and says which ones they were.
+    ///
+    /// A pattern for resources takes the place of the selected rows' resources, so one with wildcards names none of them.
+    pub fn apply(&self, suite: &mut Suite) -> Vec<usize> {
+        let Some(test) = &mut suite.test else { return Vec::new() };
+        let fits = |patterns: &[String], text: &str| {
+            text.is_empty() || patterns.iter().all(|pattern| wildcard::matches(pattern, text))
+        };
+        let mut kept = Vec::new();
+        let mut rows = Vec::new();
+        for (number, mut row) in std::mem::take(&mut test.results).into_iter().enumerate() {
+            let named = row.resources.as_deref().unwrap_or_default();
+            let resources = named.is_empty()
+                || self
+                    .resources
+                    .iter()
+                    .all(|pattern| named.iter().any(|name| wildcard::matches(&pattern.value, &name.value)));
+            let rule = row.rule.as_ref().map_or("", |rule| rule.value.as_str());
+            if !(resources && fits(&self.policies, &row.policy.value) && fits(&self.rules, rule)) {
+                continue;
+            }
+            let given: Vec<_> = self
+                .resources
+                .iter()
+                .take_while(|pattern| self.replaces && pattern.value != "*")
+                .map(|pattern| Spanned::new(pattern.value.clone(), row.span))
+                .collect();
+            if !given.is_empty() {
+                row.resources = Some(given);
+            }
+            kept.push(number);
+            rows.push(row);
+        }
+        test.results = rows;
+        kept
+    }
+
+    /// Whether a case is one of those that are asked for; what autogen made of a rule belongs to it.
+    pub fn selects(&self, case: &Case) -> bool {
+        let rule = case.rule.as_deref().unwrap_or_default();
+        let fits = |pattern: &String, text: &str| wildcard::matches(pattern, text);
+        let key = &case.resource;
+        let full = format!("{}/{}", key.namespace, key.name);
+        self.policies.iter().all(|pattern| fits(pattern, &case.policy))
+            && self
+                .rules
+                .iter()
+                .all(|pattern| rule.is_empty() || fits(pattern, rule) || fits(pattern, places::written(rule)))
+            && self
+                .resources
+                .iter()
+                .all(|pattern| fits(&pattern.value, &key.name) || fits(&pattern.value, &full))
+    }
+}
