@@ -369,6 +369,22 @@ fn live_pairs_of_own_vectors() {
     assert!(counts.len() == 3, "{counts:?}");
 }
 
+/// The selection that the project has of its own.
+#[test]
+fn own_pairs() {
+    let rows: Vec<Value> = jsonl(&fixture("eval/pairs.jsonl"));
+    let settings = settings();
+    let gate = Gate {
+        name: "live-pairs-own",
+        rows: 113,
+    };
+    gate.run(
+        &rows,
+        |row| text(row, "id").to_owned(),
+        |row| check_pair(row, &settings),
+    );
+}
+
 fn check_kyverno(row: &Value, settings: &Settings) -> Result<(), String> {
     let (objects, request) = live(row);
     let answer = ask(objects, &request, text(row, "config"), settings)?;
