@@ -254,7 +254,7 @@ fn filters_select() {
     assert_eq!(count("result(unmatched)"), 2);
     assert_eq!(count("result(diverge)"), 4);
     assert_eq!(count("result(diverge) - result(weaker)"), 3);
-    assert_eq!(count("engine(vap)"), 7);
+    assert_eq!(count("engine(vap)"), 8);
     assert_eq!(count("tag(slow)"), 5);
     assert_eq!(count("tag(team=reports) & !tag(slow)"), 0);
     assert_eq!(selected(&["-E", "policy(owners)", "-E", "policy(labels)"]).len(), 5);
