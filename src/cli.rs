@@ -19,6 +19,7 @@ mod list;
 mod man;
 mod merge;
 mod output;
+mod prove;
 mod report_file;
 mod run;
 mod schema;
@@ -72,6 +73,7 @@ enum Command {
     List(list::Args),
     Merge(merge::Args),
     Convert(convert::Args),
+    Prove(prove::Args),
     Diff(diff::Args),
     Eval(eval::Args),
     Cel(cel::Args),
@@ -89,6 +91,7 @@ impl Command {
             Self::List(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Convert(args) => args.run(output),
+            Self::Prove(args) => args.run(output),
             Self::Diff(args) => args.run(output),
             Self::Eval(args) => args.run(output),
             Self::Cel(args) => args.run(output),

@@ -46,8 +46,11 @@ pub struct Divergence {
 /// The class of two verdicts; `None` if they do not differ.
 pub fn class(kyverno: &Verdict, native: &Verdict) -> Option<DivergenceClass> {
     let (ours, theirs) = (kyverno.effect, native.effect);
+    // What an exception lifts is not evaluated, even if it is reported as passed.
+    let lifted = |verdict: &Verdict| matches!(verdict.trace.part, Part::Exception | Part::ExceptionCondition);
     let evaluated = |verdict: &Verdict| {
-        !matches!(verdict.status, Status::NoMatch | Status::Skip | Status::Unsupported) || verdict.trace.erred
+        let spoke = !matches!(verdict.status, Status::NoMatch | Status::Skip | Status::Unsupported);
+        spoke && !lifted(verdict) || verdict.trace.erred
     };
     if ours == Effect::Deny && theirs != Effect::Deny || ours.objects() && !theirs.objects() {
         Some(DivergenceClass::Weaker)
@@ -84,7 +87,8 @@ pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[Suspect<'_>]) ->
     })
 }
 
-/// The first suspect that moves the native side this way, best one that is about the part where the sides part.
+/// The first suspect that moves the native side this way: rather one that moves it no other way, and rather one that is about
+/// the part where the sides part.
 fn first_cause<'s>(
     class: DivergenceClass,
     kyverno: &Verdict,
@@ -106,8 +110,11 @@ fn first_cause<'s>(
             .flat_map(|words| words.iter())
             .any(|word| suspect.path.contains(word))
     };
-    let mut fitting = suspects.iter().filter(fits);
-    fitting.clone().find(is_about).or_else(|| fitting.next())
+    let plain = |suspect: &&Suspect<'_>| suspect.tendency != Tendency::Either;
+    let fitting: Vec<&Suspect<'_>> = suspects.iter().filter(fits).collect();
+    let rank = |suspect: &&&Suspect<'_>| (!is_about(suspect), !plain(suspect));
+    // The first of those that rank alike.
+    fitting.iter().min_by_key(rank).copied()
 }
 
 /// What the paths of a part have in them.

@@ -15,7 +15,7 @@ use crate::{
     },
     compare::{Divergence, compare},
     convert::{Exceptions, Generated},
-    diagnostic::{FileId, Sources},
+    diagnostic::{Code, Diagnostic, FileId, Sources, nearest},
     kube::{Discovery, GroupVersionKind, Request, World},
     kyverno::{
         admission::{Controller, Installed, Review},
@@ -39,6 +39,8 @@ pub struct Cluster {
     mocks: Mocks,
     /// What static validation refuses.
     invalid: Vec<Invalid>,
+    /// What is stored and does nothing.
+    problems: Vec<Diagnostic>,
     controller: Option<Controller>,
     pairs: Vec<Pair>,
     native: Option<Native>,
@@ -76,6 +78,8 @@ impl Default for Settings {
 /// An object that cannot be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
+    /// The code of the diagnostic.
+    pub code: Code,
     /// Kind and name: `ClusterPolicy/no-latest`.
     pub object: String,
     /// The field, where one is known.
@@ -138,6 +142,7 @@ impl Cluster {
                         read(object, Purpose::Policies, &mut loaded, &mut invalid);
                     }
                     invalid.extend(checked.errors.into_iter().map(|error| Invalid {
+                        code: Code::NativeRefused,
                         object: label(root),
                         field: error.field,
                         message: error.text,
@@ -146,6 +151,7 @@ impl Cluster {
                 ("apiextensions.k8s.io", "CustomResourceDefinition") => {
                     if let Err(message) = discovery.add_crd(root) {
                         invalid.push(Invalid {
+                            code: Code::BadValue,
                             object: label(root),
                             field: String::new(),
                             message,
@@ -188,12 +194,55 @@ impl Cluster {
             discovery,
             mocks,
             invalid,
+            problems: Vec::new(),
             controller: None,
             pairs: Vec::new(),
             native: None,
         };
+        cluster.problems = cluster.idle();
         cluster.install(settings);
         cluster
+    }
+
+    /// Bindings and exceptions for policies that are not there, policies without a binding, kinds of parameters that nothing
+    /// serves.
+    fn idle(&self) -> Vec<Diagnostic> {
+        let loaded = &self.loaded;
+        let vaps: Vec<_> = loaded.vaps.iter().map(|vap| &**vap).collect();
+        let bindings: Vec<_> = loaded.bindings.iter().map(|binding| &**binding).collect();
+        let mut problems = vap::check(&vaps, &bindings, &self.discovery);
+        for problem in &mut problems {
+            // The objects came as values: there is no text to point at.
+            problem.primary = None;
+        }
+        let classic = loaded.policies.iter().map(|policy| policy.metadata.name.value.as_str());
+        let validating = loaded.validating_policies.iter();
+        let names: Vec<&str> = classic
+            .chain(validating.map(|policy| policy.metadata.name.value.as_str()))
+            .collect();
+        let mut dangling = |exception: &str, wanted: &str| {
+            let plain = wanted.rsplit('/').next().unwrap_or(wanted);
+            if names.contains(&plain) {
+                return;
+            }
+            let message = format!("exception `{exception}` is for the policy `{wanted}`, which is not there");
+            let diagnostic = Diagnostic::new(Code::DanglingException, message);
+            problems.push(match nearest(plain, names.iter().copied()).first() {
+                Some(near) => diagnostic.with_help(format!("did you mean `{near}`?")),
+                None => diagnostic,
+            });
+        };
+        for exception in &loaded.exceptions {
+            for rules in &exception.exceptions {
+                dangling(&exception.metadata.name.value, &rules.policy_name.value);
+            }
+        }
+        for exception in &loaded.cel_exceptions {
+            for policy in &exception.policy_refs {
+                dangling(&exception.metadata.name.value, &policy.name.value);
+            }
+        }
+        problems
     }
 
     /// Prepares the engines.
@@ -214,6 +263,7 @@ impl Cluster {
             .map(|original| Pair::new(original, exceptions, &self.discovery, settings.now))
             .collect();
         let refuse = |object: String, message: String| Invalid {
+            code: Code::PolicyRefused,
             object,
             field: String::new(),
             message,
@@ -279,6 +329,11 @@ impl Cluster {
     /// What static validation refuses.
     pub fn invalid(&self) -> &[Invalid] {
         &self.invalid
+    }
+
+    /// What would be stored and does nothing, or cannot work.
+    pub fn problems(&self) -> &[Diagnostic] {
+        &self.problems
     }
 
     /// What the cluster serves.
@@ -430,6 +485,7 @@ fn read(object: &Document, purpose: Purpose, loaded: &mut Loaded, invalid: &mut 
     );
     let problems = loaded.diagnostics.split_off(before);
     invalid.extend(problems.into_iter().map(|problem| Invalid {
+        code: problem.code,
         object: label(object.root()),
         field: String::new(),
         message: problem.message,
@@ -488,11 +544,14 @@ fn derive_request(value: Value<'_>, discovery: &Discovery) -> Result<Document, S
             "resource".to_owned(),
             serde_json::json!({"group": gvr.group, "version": gvr.version, "resource": gvr.resource}),
         );
-        let core_namespace = gvr.group.is_empty() && gvr.resource == "namespaces";
-        if core_namespace && given("namespace").is_none() {
-            let own = fields.get("name").cloned().unwrap_or_default();
-            fields.insert("namespace".to_owned(), own);
-        }
+    }
+    // The API server takes a Namespace for a part of itself.
+    let is_core_namespace = fields
+        .get("resource")
+        .is_some_and(|gvr| gvr["resource"] == "namespaces" && gvr["group"].as_str().unwrap_or_default().is_empty());
+    if is_core_namespace && text(value, "namespace").is_empty() {
+        let own = fields.get("name").cloned().unwrap_or_default();
+        fields.insert("namespace".to_owned(), own);
     }
     if given("kind").is_none() {
         let gvk = GroupVersionKind::from_api_version(text(object, "apiVersion"), text(object, "kind"));

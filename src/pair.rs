@@ -1,8 +1,9 @@
 //! A Kyverno policy and its native twin: both asked about one request, and the difference with its cause.
 //!
 //! The twin is what Kyverno would generate, whether the policy asks for it or not. Where Kyverno generates nothing, or the API
-//! server would refuse it, there is none, and [`Missing`] says why. A ValidatingPolicy that is refused only because policies
-//! for pod controllers are made from it is paired with that switched off, on both sides.
+//! server would refuse it, there is none, and [`Missing`] says why. A ValidatingPolicy that does not ask for a twin and would be
+//! refused only because policies for pod controllers are made from it is paired with that switched off, on both sides; one that
+//! does ask has no twin in a cluster either.
 
 use std::sync::Arc;
 
@@ -127,6 +128,7 @@ impl Pair {
         let mut compared = None;
         if let Outcome::Refused(refusal) = &conversion.outcome
             && refusal.code == RefusalCode::Autogen
+            && !original.is_marked()
             && let Some(plain) = original.without_autogen()
         {
             conversion = convert::convert(plain.source(), exceptions, discovery, options);
@@ -239,12 +241,17 @@ impl Pair {
                 &plain
             }
         };
+        self.cause(kyverno, &native.verdict, request)
+    }
+
+    /// The difference of two verdicts, with its first cause among the hazards of the conversion.
+    pub fn cause(&self, kyverno: &Verdict, native: &Verdict, request: &Request) -> Option<Divergence> {
         let texts: Vec<(&Hazard, String, &str)> = self
             .conversion
             .report
             .iter()
             .filter_map(|item| {
-                let hazard = item.hazard?;
+                let hazard = item.hazard.filter(|hazard| concerns(hazard, request))?;
                 let text = format!("{}; {}", hazard.title, hazard.advice);
                 Some((hazard, text, item.path.as_str()))
             })
@@ -260,7 +267,21 @@ impl Pair {
                 })
             })
             .collect();
-        compare::compare(kyverno, &native.verdict, &suspects)
+        compare::compare(kyverno, native, &suspects)
+    }
+}
+
+/// Whether a hazard can be the cause on this request: some are about few requests only.
+fn concerns(hazard: &Hazard, request: &Request) -> bool {
+    let gvr = request.resource.gvr();
+    let is_core = |resource: &str| gvr.group.is_empty() && gvr.resource == resource;
+    match hazard.code {
+        // A subresource, a collection, Namespaces, controllers of pods.
+        "H19" => !request.resource.subresource.is_empty(),
+        "H23" => request.collection,
+        "H59" => is_core("namespaces"),
+        "H27" => !is_core("pods"),
+        _ => true,
     }
 }
 

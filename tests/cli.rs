@@ -124,6 +124,37 @@ fn cel_refusals() {
 }
 
 #[test]
+fn prove() {
+    snapshot!("help-prove", "prove", "--help");
+    snapshot!("prove-proven", "prove", "fixtures/prove/proven.yaml", "--explain");
+    snapshot!("prove-refuted", "prove", "fixtures/prove/refuted.yaml");
+    snapshot!(
+        "prove-refuted-json",
+        "prove",
+        "fixtures/prove/refuted.yaml",
+        "--format",
+        "json"
+    );
+    snapshot!(
+        "prove-refuted-markdown",
+        "prove",
+        "fixtures/prove/refuted.yaml",
+        "--format",
+        "markdown"
+    );
+    snapshot!("prove-not-convertible", "prove", "fixtures/prove/not-convertible.yaml");
+    snapshot!("prove-unknown", "prove", "fixtures/prove/unknown.yaml");
+    snapshot!(
+        "prove-required",
+        "prove",
+        "fixtures/prove/unknown.yaml",
+        "--require",
+        "proven"
+    );
+    snapshot!("prove-nothing", "prove", "fixtures/cel/cli/pod.yaml");
+}
+
+#[test]
 fn convert() {
     snapshot!("help-convert", "convert", "--help");
     snapshot!("convert", "convert", "fixtures/convert/pods.yaml");
@@ -268,6 +299,120 @@ fn colour_follows_flag_and_environment() {
     assert_eq!(colored(&["explain", "KT001", "--color=always"], &[]), (false, false));
     assert_eq!(colored(&["completions", "bash", "--color=always"], &[]), (false, false));
     assert_eq!(colored(&["--help", "--color=always"], &[]), (true, false));
+}
+
+/// `kyvtest eval` on files of `fixtures/eval`.
+fn eval(args: &str) -> String {
+    let args: Vec<String> = args
+        .split_whitespace()
+        .map(|word| word.replace('@', "fixtures/eval/"))
+        .collect();
+    let mut words = vec!["eval"];
+    words.extend(args.iter().map(String::as_str));
+    shown(&kyvtest(&words))
+}
+
+#[test]
+fn eval_asks_both_engines() {
+    insta::assert_snapshot!("eval-equal", eval("--policy @policy.yaml --object @pod.yaml"));
+    insta::assert_snapshot!("eval-weaker", eval("--policy @policy.yaml --object @deployment.yaml"));
+    insta::assert_snapshot!(
+        "eval-json",
+        eval("-p @policy.yaml --object @deployment.yaml --format json")
+    );
+    insta::assert_snapshot!("eval-review", eval("-p @policy.yaml @review.json"));
+    insta::assert_snapshot!(
+        "eval-native",
+        eval("-p @native.yaml --object @pod.yaml --namespace-labels stage=test --user ada --group till")
+    );
+    insta::assert_snapshot!(
+        "eval-delete",
+        eval("-p @policy.yaml --object @pod.yaml --operation delete")
+    );
+    insta::assert_snapshot!("eval-cases", eval("--cases @cases.jsonl"));
+}
+
+#[test]
+fn eval_explains_bad_input() {
+    for (name, args) in [
+        ("invalid-native", "-p @invalid.yaml --object @pod.yaml"),
+        ("cyclic-variables", "-p @cyclic.yaml --object @pod.yaml"),
+        (
+            "dangling-binding",
+            "-p @native.yaml -p @dangling-binding.yaml --object @pod.yaml --namespace-labels stage=live",
+        ),
+        ("unknown-params", "-p @unknown-params.yaml --object @pod.yaml"),
+        (
+            "dangling-exception",
+            "-p @policy.yaml -p @dangling-exception.yaml --object @pod.yaml",
+        ),
+        ("without-object", "-p @policy.yaml @without-object.json"),
+        ("without-request", "-p @policy.yaml"),
+        (
+            "bad-labels",
+            "-p @policy.yaml --object @pod.yaml --namespace-labels stage",
+        ),
+        ("missing-file", "-p @nowhere.yaml --object @pod.yaml"),
+    ] {
+        let text = eval(args);
+        assert!(text.starts_with("exit code: 2\n"), "{text}");
+        insta::assert_snapshot!(format!("eval-bad-{name}"), text);
+    }
+}
+
+#[test]
+fn diff_names_what_two_suites_overlook() {
+    snapshot!("diff-suites", "run", "examples/seccomp");
+    snapshot!(
+        "diff-weaker",
+        "diff",
+        "--from",
+        "examples/seccomp/before",
+        "--to",
+        "examples/seccomp/after"
+    );
+    snapshot!(
+        "diff-json",
+        "diff",
+        "--from",
+        "examples/seccomp/before",
+        "--to",
+        "examples/seccomp/after",
+        "--format",
+        "json"
+    );
+    snapshot!(
+        "diff-native",
+        "diff",
+        "--from",
+        "fixtures/eval/policy.yaml",
+        "--to",
+        "fixtures/diff/native.yaml",
+        "--resources",
+        "fixtures/eval/pod.yaml",
+        "fixtures/eval/deployment.yaml",
+        "--pair",
+        "no-host-network=host-network",
+        "--all"
+    );
+    snapshot!(
+        "diff-without-partners",
+        "diff",
+        "--from",
+        "fixtures/eval/policy.yaml",
+        "--to",
+        "fixtures/diff/native.yaml"
+    );
+    snapshot!(
+        "diff-bad-pair",
+        "diff",
+        "--from",
+        "fixtures/eval/policy.yaml",
+        "--to",
+        "fixtures/diff/native.yaml",
+        "--pair",
+        "one"
+    );
 }
 
 #[test]

@@ -235,8 +235,9 @@ fn human(found: &Diff, all: bool) -> String {
     }
     let _ = writeln!(
         out,
-        "{} pairs: {}",
+        "{} {}: {}",
         found.pairs.len(),
+        if found.pairs.len() == 1 { "pair" } else { "pairs" },
         counts(found.pairs.iter().flat_map(|pair| &pair.cases))
     );
     out

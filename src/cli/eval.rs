@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use super::{Exit, Failure, input, output::Output};
 use crate::{
     compare::Divergence,
-    diagnostic::{Code, Diagnostic, Sources},
+    diagnostic::{Code, Diagnostic, Severity, Sources},
     eval::{Answers, Cluster, Settings, line},
     kube::NAME_LABEL,
     value::Document,
@@ -123,11 +123,14 @@ impl Args {
         let cluster = Cluster::new(&objects, settings);
         for invalid in cluster.invalid() {
             let message = format!("{} cannot be installed: {}", invalid.object, invalid.message);
-            output.diagnostic(&Diagnostic::new(Code::PolicyRefused, message), &Sources::new());
+            output.diagnostic(&Diagnostic::new(invalid.code, message), &Sources::new());
+        }
+        for problem in cluster.problems() {
+            output.diagnostic(problem, &Sources::new());
         }
         let request = cluster
             .request(Document::from(&request).root())
-            .map_err(|problem| Diagnostic::new(Code::BadValue, format!("the request cannot be used: {problem}")))?;
+            .map_err(|problem| Diagnostic::new(Code::BadRequest, format!("the request cannot be used: {problem}")))?;
         let answers = cluster.decide(&request);
         let text = match self.format {
             Format::Json => format!("{:#}\n", Json::from(line::render(&answers))),
@@ -138,11 +141,14 @@ impl Args {
             Some(divergence) if divergence.class.fails() => Exit::Divergence,
             _ => Exit::Success,
         };
-        Ok(if cluster.invalid().is_empty() {
-            exit
-        } else {
-            exit.combine(Exit::Input)
-        })
+        let wrong = |problem: &Diagnostic| problem.severity == Severity::Error;
+        Ok(
+            if cluster.invalid().is_empty() && !cluster.problems().iter().any(wrong) {
+                exit
+            } else {
+                exit.combine(Exit::Input)
+            },
+        )
     }
 
     /// The request as it is given, or made of the objects.

@@ -156,6 +156,8 @@ codes! {
     UnboundPolicy = "KT601", Native, Warning, "native policy without a binding";
     DanglingBinding = "KT602", Native, Error, "binding without its policy";
     UnknownParamKind = "KT603", Native, Error, "kind of parameters that nothing serves";
+    DanglingException = "KT604", Native, Error, "exception without its policy";
+    BadRequest = "KT605", Native, Error, "request that cannot be asked about";
     NotConverted = "KT620", Native, Error, "policy that Kyverno does not convert";
     ConversionDrops = "KT621", Native, Warning, "part of a policy that conversion drops";
     ConversionWidens = "KT622", Native, Warning, "generated policy that judges more";

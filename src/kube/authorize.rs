@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `plugin/pkg/auth/authorizer/rbac` and `pkg/registry/rbac/validation` of kubernetes/kubernetes, behind
 //! the authorizer that lets `system:masters` do everything. Known deviations: of the roles that a new cluster has, only
-//! `cluster-admin` is known without being given; roles are not aggregated; bindings are asked in the order in which they
+//! `cluster-admin` and those of every authenticated user are known without being given; roles are not aggregated; bindings are asked in the order in which they
 //! were given, and cluster-wide ones first.
 
 use super::{Binding, request::texts};
@@ -92,6 +92,45 @@ impl Role {
     }
 }
 
+impl Role {
+    /// What every API server lets all users do: read its health and what it serves, and ask about themselves.
+    pub(super) fn of_new_cluster() -> Vec<Self> {
+        let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
+        let role = |name: &str, rules: Vec<Rule>| Self {
+            namespace: None,
+            name: name.to_owned(),
+            rules,
+        };
+        let paths = |list: &[&str]| Rule {
+            verbs: texts(&["get"]),
+            non_resource_urls: texts(list),
+            ..Rule::default()
+        };
+        let create = |group: &str, resources: &[&str]| Rule {
+            verbs: texts(&["create"]),
+            api_groups: texts(&[group]),
+            resources: texts(resources),
+            ..Rule::default()
+        };
+        let health = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+        let documents = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
+        vec![
+            role("system:public-info-viewer", vec![paths(&health)]),
+            role("system:discovery", vec![paths(&health), paths(&documents)]),
+            role(
+                "system:basic-user",
+                vec![
+                    create(
+                        "authorization.k8s.io",
+                        &["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+                    ),
+                    create("authentication.k8s.io", &["selfsubjectreviews"]),
+                ],
+            ),
+        ]
+    }
+}
+
 impl Rule {
     fn allows(&self, access: &Access<'_>) -> bool {
         let one_of = |list: &[String], text: &str| list.iter().any(|item| item == "*" || item == text);
@@ -133,8 +172,10 @@ pub(super) fn authorize(bindings: &[Binding], roles: &[Role], access: &Access<'_
             continue;
         };
         let in_namespace = (binding.role_kind == "Role").then_some(binding.namespace.as_deref().unwrap_or_default());
+        // What is given comes later and counts more than what every cluster has.
         let role = roles
             .iter()
+            .rev()
             .find(|role| role.name == binding.role && role.namespace.as_deref() == in_namespace);
         let allows = match role {
             Some(role) => role.rules.iter().any(|rule| rule.allows(access)),

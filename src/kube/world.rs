@@ -143,6 +143,7 @@ impl World {
         ];
         Self {
             bindings: bindings.map(|(role, group)| Binding::of_group(role, group)).into(),
+            roles: Role::of_new_cluster(),
             ..Self::default()
         }
     }

@@ -207,9 +207,9 @@ impl Controller {
                 policy.metadata.name.value == answered.policy && policy.spec.emit_warning
             });
             let refuses = |other: &Answered| other.webhook == answered.webhook && other.response.effect == Effect::Deny;
-            // An error that an enforced rule ignores has no effect; what is only reported warns where the policy asks for it.
+            // An error that an enforced rule ignores always warns; what is only reported warns where the policy asks for it.
             let warns = match (response.status, response.effect) {
-                (Status::Error, Effect::Admit) => true,
+                (Status::Error, Effect::Warn) => true,
                 (Status::Fail | Status::Error | Status::Warn, _) => emits,
                 _ => false,
             };

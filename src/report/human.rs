@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 
 use crate::{
     diagnostic::{Sources, render},
-    run::{Case, Outcome, SuiteRun},
+    run::{Answer, Case, Outcome, SuiteRun},
+    verdict::DivergenceClass,
 };
 
 /// The cases of a suite that people must look at, and with `all` the others too.
 pub fn suite(run: &SuiteRun, sources: &Sources, all: bool) -> String {
     let mut text = String::new();
-    for case in run.cases.iter().filter(|case| all || case.outcome.fails()) {
+    let seen = |case: &&Case| all || case.outcome.fails() || case.diverges();
+    for case in run.cases.iter().filter(seen) {
         let _ = writeln!(text, "{} {} :: {}", word(case), run.path, title(case));
         for line in details(case, sources).lines() {
             let _ = writeln!(text, "    {line}");
@@ -35,21 +37,30 @@ pub(super) fn details(case: &Case, sources: &Sources) -> String {
             let _ = writeln!(text, "  {word}: {line}");
         }
     }
-    if let Some(answer) = &case.kyverno
-        && case.outcome.fails()
-    {
+    let looked_at = case.outcome.fails() || case.diverges();
+    if let Some(answer) = case.kyverno.as_ref().filter(|_| looked_at) {
         if !case.expected.is_empty() {
             let _ = writeln!(text, "expected: {}", case.expected);
         }
-        let _ = writeln!(text, "kyverno:  {} ({})", answer.status, answer.effect);
-        for line in answer.message.lines() {
-            let _ = writeln!(text, "          {line}");
-        }
+        said(&mut text, "kyverno:", answer);
     }
     if let Some(divergence) = &case.divergence {
-        let _ = writeln!(text, "diverges: {}: {}", divergence.class.as_str(), divergence.cause);
+        if let Some(native) = case.vap.as_ref().filter(|_| looked_at) {
+            said(&mut text, "vap:", &native.answer);
+        }
+        let code = divergence.code.as_deref().map(|code| format!(" [{code}]"));
+        let (class, cause) = (divergence.class.as_str(), &divergence.cause);
+        let _ = writeln!(text, "diverges: {class}{}: {cause}", code.unwrap_or_default());
     }
     text
+}
+
+/// What one side answers.
+fn said(text: &mut String, who: &str, answer: &Answer) {
+    let _ = writeln!(text, "{who:<9} {} ({})", answer.status, answer.effect);
+    for line in answer.message.lines() {
+        let _ = writeln!(text, "          {line}");
+    }
 }
 
 /// The closing line.
@@ -72,6 +83,24 @@ pub fn summary(runs: &[&SuiteRun]) -> String {
             let _ = write!(text, " · {} {count}", outcome.as_str());
         }
     }
+    let cases = || runs.iter().flat_map(|run| &run.cases);
+    let diverging = cases().filter(|case| case.diverges());
+    let classes: Vec<String> = DivergenceClass::ALL
+        .into_iter()
+        .filter_map(|class| {
+            let same = |case: &&Case| case.divergence.as_ref().is_some_and(|found| found.class == class);
+            let count = diverging.clone().filter(same).count();
+            (count > 0).then(|| format!("{count} {}", class.as_str()))
+        })
+        .collect();
+    if !classes.is_empty() {
+        let _ = write!(text, " · diverge {} ({})", diverging.count(), classes.join(", "));
+    }
+    let differs = |case: &&Case| case.divergence.as_ref().is_some_and(|found| found.class.fails()) && !case.diverges();
+    let accepted = cases().filter(differs).count();
+    if accepted > 0 {
+        let _ = write!(text, " · accepted differences {accepted}");
+    }
     let broken = runs.iter().filter(|run| run.is_broken()).count();
     if broken > 0 {
         let _ = write!(text, " · broken suites {broken}");
@@ -82,6 +111,7 @@ pub fn summary(runs: &[&SuiteRun]) -> String {
 
 fn word(case: &Case) -> &'static str {
     match case.outcome {
+        Outcome::Pass if case.diverges() => "DIVERGE",
         Outcome::Pass => "PASS",
         Outcome::Fail => "FAIL",
         Outcome::Error => "ERROR",

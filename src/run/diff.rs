@@ -127,51 +127,74 @@ fn compare_policies(
         .collect();
     operations.sort();
     operations.dedup();
-    let resources: Vec<Resource> = involved().flat_map(|suite| suite.resources.iter().cloned()).collect();
+    let layers = layers(involved().flat_map(|suite| &suite.resources));
     let (Some(left), Some(right)) = (from.get_mut(first), to.get_mut(second)) else {
         return Vec::new();
     };
-    let left = answers(left, &resources, &operations, settings);
-    let right = answers(right, &resources, &operations, settings);
     let mut cases: Vec<DiffCase> = Vec::new();
-    for (key, run) in requests(&left) {
-        let (ours, operation) = verdict(&left, &key, run, from_name);
-        let (theirs, _) = verdict(&right, &key, run, to_name);
-        let unsupported = [&ours, &theirs]
-            .iter()
-            .any(|verdict| verdict.status == Status::Unsupported);
-        let case = DiffCase {
-            divergence: compare::compare(&ours, &theirs, &[]).filter(|_| !unsupported),
-            resource: key,
-            operation,
-            from: answer(ours),
-            to: answer(theirs),
-            unsupported,
-        };
-        // The suite's own operation may be one that a row names, too.
-        if !cases.contains(&case) {
-            cases.push(case);
+    for layer in layers {
+        let ours = answers(left, layer.clone(), &operations, settings);
+        let theirs = answers(right, layer, &operations, settings);
+        for (key, run) in requests(&ours) {
+            let (ours, operation) = verdict(&ours, &key, run, from_name);
+            let (theirs, _) = verdict(&theirs, &key, run, to_name);
+            let unsupported = [&ours, &theirs]
+                .iter()
+                .any(|verdict| verdict.status == Status::Unsupported);
+            let case = DiffCase {
+                divergence: compare::compare(&ours, &theirs, &[]).filter(|_| !unsupported),
+                resource: key,
+                operation,
+                from: answer(ours),
+                to: answer(theirs),
+                unsupported,
+            };
+            // The suite's own operation may be one that a row names, too.
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
         }
     }
     cases
 }
 
-/// The answers of a suite's policies about its own and other resources.
-fn answers(suite: &mut Suite, resources: &[Resource], operations: &[Operation], settings: &Settings) -> Vec<Response> {
-    let own = suite.resources.len();
-    for resource in resources {
-        let known = suite.resources.iter().any(|other| {
-            other.api_version == resource.api_version
-                && other.kind == resource.kind
-                && other.namespace == resource.namespace
-                && other.name == resource.name
-        });
-        if !known {
-            suite.resources.push(resource.clone());
+/// The resources of both sides, each once. Two of the same name that are not the same object come one after the other, so that
+/// both sides are always asked about the same objects.
+fn layers<'r>(resources: impl Iterator<Item = &'r Resource>) -> Vec<Vec<Resource>> {
+    let mut layers: Vec<Vec<Resource>> = Vec::new();
+    'next: for resource in resources {
+        for layer in &mut layers {
+            match layer.iter().find(|other| is_called_like(other, resource)) {
+                None => {
+                    layer.push(resource.clone());
+                    continue 'next;
+                }
+                Some(other) if other.object == resource.object => continue 'next,
+                Some(_) => {}
+            }
         }
+        layers.push(vec![resource.clone()]);
     }
+    layers
+}
+
+fn is_called_like(one: &Resource, other: &Resource) -> bool {
+    one.api_version == other.api_version
+        && one.kind == other.kind
+        && one.namespace == other.namespace
+        && one.name == other.name
+}
+
+/// The answers of a suite's policies about resources.
+fn answers(
+    suite: &mut Suite,
+    resources: Vec<Resource>,
+    operations: &[Operation],
+    settings: &Settings,
+) -> Vec<Response> {
+    let own = std::mem::replace(&mut suite.resources, resources);
     let responses = respond::respond_about(suite, settings, operations).list;
-    suite.resources.truncate(own);
+    suite.resources = own;
     responses
 }
 

@@ -155,7 +155,7 @@ impl Answer {
         let verdicts = || self.verdicts.iter().map(|verdict| &verdict.verdict);
         let status = verdicts()
             .map(|verdict| verdict.status)
-            .max_by_key(|&status| rank(status));
+            .max_by_key(|status| status.strength());
         let effect = verdicts().map(|verdict| verdict.effect).max();
         self.status = status.unwrap_or(Status::NoMatch);
         self.effect = effect.unwrap_or(Effect::Admit);
@@ -168,7 +168,7 @@ impl Answer {
         let effect = verdicts().map(|verdict| verdict.verdict.effect).max()?;
         let status = verdicts()
             .map(|verdict| verdict.verdict.status)
-            .max_by_key(|&status| rank(status))?;
+            .max_by_key(|status| status.strength())?;
         let of_effect = || verdicts().filter(|verdict| verdict.verdict.effect == effect);
         let first = of_effect()
             .find(|verdict| verdict.verdict.status == status)
@@ -197,19 +197,6 @@ impl Answer {
         } else {
             format!("Error from server ({}): {}", self.reason, self.message)
         })
-    }
-}
-
-/// The order of statuses, the strongest last.
-fn rank(status: Status) -> u8 {
-    match status {
-        Status::Unsupported => 0,
-        Status::NoMatch => 1,
-        Status::Skip => 2,
-        Status::Pass => 3,
-        Status::Warn => 4,
-        Status::Fail => 5,
-        Status::Error => 6,
     }
 }
 

@@ -463,27 +463,37 @@ fn enforced(mut policy: Value, row: &Value) -> Value {
     policy
 }
 
-struct Corpus {
-    discovery: Discovery,
+/// The upstream suites: their policies and resources.
+pub(crate) struct Corpus {
+    pub(crate) discovery: Discovery,
     resources: HashMap<(String, u64), Value>,
     policies: HashMap<String, Value>,
 }
 
-fn check_verdict(row: &Value, corpus: &Corpus, judge: Judge) -> Result<(), String> {
-    let policy = corpus.policies.get(text(row, "source")).ok_or("no policy")?;
-    let of = &row["resource"];
-    let place = (text(of, "file").to_owned(), of["doc"].as_u64().unwrap_or_default());
-    let mut object = match corpus.resources.get(&place) {
-        Some(object) => object.clone(),
-        None => documents(&place.0)
-            .into_iter()
-            .nth(place.1 as usize)
-            .ok_or("no resource")?,
-    };
-    let resource = resource_of_object(&corpus.discovery, &object, "").ok_or("no kind")?;
-    if resource.namespaced && text(&object["metadata"], "namespace").is_empty() {
-        object["metadata"]["namespace"] = json!("default");
+impl Corpus {
+    /// The policy and the object of a row, as they were installed and sent.
+    pub(crate) fn row(&self, row: &Value) -> Result<(Value, Value), String> {
+        let policy = self.policies.get(text(row, "source")).ok_or("no policy")?;
+        let of = &row["resource"];
+        let place = (text(of, "file").to_owned(), of["doc"].as_u64().unwrap_or_default());
+        let mut object = match self.resources.get(&place) {
+            Some(object) => object.clone(),
+            None => documents(&place.0)
+                .into_iter()
+                .nth(place.1 as usize)
+                .ok_or("no resource")?,
+        };
+        let resource = resource_of_object(&self.discovery, &object, "").ok_or("no kind")?;
+        if resource.namespaced && text(&object["metadata"], "namespace").is_empty() {
+            object["metadata"]["namespace"] = json!("default");
+        }
+        Ok((enforced(policy.clone(), row), object))
     }
+}
+
+fn check_verdict(row: &Value, corpus: &Corpus, judge: Judge) -> Result<(), String> {
+    let (policy, mut object) = corpus.row(row)?;
+    let resource = resource_of_object(&corpus.discovery, &object, "").ok_or("no kind")?;
     let operation: Operation = text(row, "operation").parse().map_err(|_| "operation")?;
     let mut request = Request::about(operation, resource, Document::from(&object));
     if operation == Operation::Update {
@@ -495,7 +505,6 @@ fn check_verdict(row: &Value, corpus: &Corpus, judge: Judge) -> Result<(), Strin
     request.user = user(&json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]}));
     let roles = world.roles(&request.user, &request.namespace);
     (request.roles, request.cluster_roles) = (roles.roles, roles.cluster_roles);
-    let policy = enforced(policy.clone(), row);
     let cluster = Cluster {
         policies: &[policy],
         exceptions: &[],
@@ -532,6 +541,18 @@ fn run_verdicts(name: &str, judge: Judge) {
         .enumerate()
         .filter(|(_, row)| row["allowed"].is_boolean() && apart.iter().all(|key| row.get(key).is_none()))
         .collect();
+    let corpus = corpus(rows.iter().map(|(_, row)| *row));
+    let gate = Gate { name, rows: 6500 };
+    rows.retain(|(_, row)| row.get("resource").is_some());
+    gate.run(
+        &rows,
+        |(line, _)| format!("line-{}", line + 1),
+        |(_, row)| check_verdict(row, &corpus, judge),
+    );
+}
+
+/// What the rows of `verdicts.jsonl` refer to.
+pub(crate) fn corpus<'r>(rows: impl Iterator<Item = &'r Value>) -> Corpus {
     let resources = shared("golden/apiserver/resources.jsonl").map(|path| jsonl::<Value>(&path));
     let table = shared("golden/apiserver/discovery.tsv").map(|path| support::read(&path));
     let mut corpus = Corpus {
@@ -556,7 +577,7 @@ fn run_verdicts(name: &str, judge: Judge) {
                 .insert(text(&row, "source").to_owned(), row["policy"].clone());
         }
     }
-    for (_, row) in &rows {
+    for row in rows {
         let source = text(row, "source");
         let Some((file, name)) = source.split_once('#') else {
             continue;
@@ -568,13 +589,7 @@ fn run_verdicts(name: &str, judge: Judge) {
             corpus.policies.extend(found.map(|policy| (source.to_owned(), policy)));
         }
     }
-    let gate = Gate { name, rows: 6500 };
-    rows.retain(|(_, row)| row.get("resource").is_some());
-    gate.run(
-        &rows,
-        |(line, _)| format!("line-{}", line + 1),
-        |(_, row)| check_verdict(row, &corpus, judge),
-    );
+    corpus
 }
 
 #[test]

@@ -110,6 +110,9 @@ impl<'a> Machine<'a> {
                 plain += 1;
             }
         }
+        if plain == attribute.qualifiers.len() {
+            return if optional { self.context.some(object) } else { object };
+        }
         for (i, qualifier) in attribute.qualifiers.iter().enumerate().skip(plain) {
             let optional_so_far = optional;
             let (found, is_optional, test_only) = match qualifier {

@@ -23,8 +23,12 @@ impl<'a> Machine<'a> {
                 let failed = (args[0].is_error() && !call.non_strict).then_some(args[0]);
                 self.call(id, call, &args, failed)
             }
-            [left, right] if call.binding != Binding::Variadic => {
-                let args = [self.eval(left), self.eval(right)];
+            [left, right] => {
+                let first = self.eval(left);
+                if call.binding == Binding::Variadic && first.is_error() && !call.non_strict {
+                    return self.stop(id, call, first);
+                }
+                let args = [first, self.eval(right)];
                 let failed = args.iter().find(|arg| arg.is_error() && !call.non_strict).copied();
                 self.call(id, call, &args, failed)
             }
@@ -49,15 +53,20 @@ impl<'a> Machine<'a> {
             if args[i].is_error() && !call.non_strict && failed.is_none() {
                 failed = Some(args[i]);
                 if stops && i + 1 < call.args.len() {
-                    self.stop_early();
-                    let value = args[i];
-                    self.charge_stopped_call(call, value);
-                    self.observe_value(id, value);
-                    return value;
+                    return self.stop(id, call, args[i]);
                 }
             }
         }
         self.call(id, call, args, failed)
+    }
+
+    /// Ends a call at the error of an argument before all of them were evaluated.
+    #[cold]
+    fn stop(&mut self, id: NodeId, call: &'a Call, error: Val<'a>) -> Val<'a> {
+        self.stop_early();
+        self.charge_stopped_call(call, error);
+        self.observe_value(id, error);
+        error
     }
 
     /// Calls and charges, all arguments being evaluated; `failed` is the first that is an error.

@@ -7,7 +7,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
     Hazard {
         code: "H40",
         name: "override-dropped",
-        direction: Direction::Weaker,
+        direction: Direction::Either,
         title: "the override of the failure action is dropped",
         explanation: "Kyverno takes the override's action in the namespaces that its selector fits; the generated \
                       binding has the action of the rule everywhere",
