@@ -6,6 +6,7 @@
 mod cel;
 mod color;
 mod completions;
+mod config;
 mod convert;
 mod crash;
 mod diff;
@@ -23,6 +24,7 @@ mod report_file;
 mod run;
 mod schema;
 mod select;
+mod show_config;
 mod suites;
 
 use std::{ffi::OsString, io, process::ExitCode};
@@ -77,6 +79,7 @@ enum Command {
     Cel(cel::Args),
     Explain(explain::Args),
     Schema(schema::Args),
+    ShowConfig(show_config::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -94,6 +97,7 @@ impl Command {
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
             Self::Schema(args) => args.run(output),
+            Self::ShowConfig(args) => args.run(output),
             Self::Completions(args) => args.run(output),
             Self::Man(args) => args.run(output),
         }
@@ -130,9 +134,17 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn run(args: &[OsString]) -> Exit {
     let mut output = Output::new(color::asked_for(args));
-    let result = match Cli::try_parse_from(args) {
-        Ok(cli) => cli.command.run(&mut output),
-        Err(error) => answer(&error, &mut output),
+    let result = match config::complete(args, &command()) {
+        Ok((args, config)) => {
+            for remark in &config.remarks {
+                output.diagnostic(remark, &config.sources);
+            }
+            match Cli::try_parse_from(args) {
+                Ok(cli) => cli.command.run(&mut output),
+                Err(error) => answer(&error, &mut output),
+            }
+        }
+        Err(failure) => Err(failure),
     };
     let exit = finish(result, &mut output);
     // What is wrong with the command line or its files is not known to the command.

@@ -51,7 +51,7 @@ fn array(value: &Value) -> &[Value] {
 #[test]
 fn every_format() {
     for format in [
-        "human", "table", "json", "yaml", "jsonl", "junit", "sarif", "github", "markdown", "tap",
+        "human", "table", "json", "yaml", "jsonl", "junit", "sarif", "github", "markdown", "tap", "html",
     ] {
         let text = written(format, &[]);
         assert!(text.ends_with('\n') && !text.contains('\u{1b}'), "{format}");
@@ -254,7 +254,7 @@ fn filters_select() {
     assert_eq!(count("result(unmatched)"), 2);
     assert_eq!(count("result(diverge)"), 4);
     assert_eq!(count("result(diverge) - result(weaker)"), 3);
-    assert_eq!(count("engine(vap)"), 7);
+    assert_eq!(count("engine(vap)"), 8);
     assert_eq!(count("tag(slow)"), 5);
     assert_eq!(count("tag(team=reports) & !tag(slow)"), 0);
     assert_eq!(selected(&["-E", "policy(owners)", "-E", "policy(labels)"]).len(), 5);
@@ -349,4 +349,65 @@ fn shards_are_the_whole() {
     let output = kyvtest(&["merge", "fixtures/report/README.md"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("KT024"));
+}
+
+#[test]
+fn the_page_is_one_file() {
+    let text = written("html", &[]);
+    for wanted in [
+        "<!DOCTYPE html>",
+        "id=\"filter\"",
+        "Diverge",
+        "&lt;owner&gt; &amp; &quot;team&quot;",
+    ] {
+        assert!(text.contains(wanted), "{wanted}");
+    }
+    for remote in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!text.contains(remote), "{remote}");
+    }
+}
+
+#[test]
+fn profiles_are_options() {
+    let file = "fixtures/report/kyvtest.toml";
+    let run = |more: &[&str]| {
+        let args = [&["run", "fixtures/report/outcomes", "--config", file][..], more].concat();
+        let output = kyvtest(&args);
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        (
+            output.status.code(),
+            stdout,
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, stdout, stderr) = run(&[]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stdout.starts_with("fixtures/report/outcomes/kyverno-test.yaml\n│"),
+        "{stdout}"
+    );
+    assert!(
+        stderr.contains("KT026") && stderr.contains("did you mean `fail-only`?"),
+        "{stderr}"
+    );
+    assert!(
+        run(&["-P", "ci"]).1.starts_with("TAP version 14\n1..2\n"),
+        "{:?}",
+        run(&["-P", "ci"])
+    );
+    assert!(run(&["-P", "ci", "-o", "json"]).1.starts_with('{'));
+    let (code, _, stderr) = run(&["-P", "cii"]);
+    assert!(code == Some(2) && stderr.contains("did you mean `ci`?"), "{stderr}");
+    let show = kyvtest(&["show-config", "--config", file, "-P", "ci"]);
+    insta::assert_snapshot!("show-config", String::from_utf8_lossy(&show.stdout));
+    let environment = [("KYVTEST_OUTPUT_FORMAT", "json"), ("KYVTEST_FAIL_ONLY", "true")];
+    let output = with(&["run", "fixtures/report/outcomes", "--config", file], &environment);
+    assert!(output.stdout.starts_with(b"{"));
+    for (name, text) in [("type", "[profile.default]\nfail-only = 1\n"), ("syntax", "[profile\n")] {
+        let path = scratch(&format!("{name}.toml"));
+        fs::write(&path, text).expect("a file");
+        let output = kyvtest(&["run", "fixtures/report", "--config", &path.display().to_string()]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("KT025"), "{name}");
+    }
 }
