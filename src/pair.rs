@@ -244,7 +244,7 @@ impl Pair {
         self.cause(kyverno, &native.verdict, request)
     }
 
-    /// The difference of two verdicts, with its first cause among the hazards of the conversion.
+    /// The difference of two verdicts on a request, with its first cause among the hazards of the conversion.
     pub fn cause(&self, kyverno: &Verdict, native: &Verdict, request: &Request) -> Option<Divergence> {
         let texts: Vec<(&Hazard, String, &str)> = self
             .conversion

@@ -4,8 +4,6 @@
 //! `startsWith`, `endsWith`, `contains`, and `matches` of anchored expressions that are wildcards. Whatever is beyond it is
 //! not read at all, and the proof says so. Errors are values: an absent field decides as it does in CEL.
 
-use std::cmp::Ordering;
-
 use crate::{
     cel::{
         ast::{Ast, Expr, ExprId, Literal},
@@ -467,7 +465,7 @@ fn method(function: &str, text: String) -> Option<Wanted> {
 }
 
 fn node(ast: &Ast, id: ExprId, depth: usize) -> Option<Node> {
-    if depth.cmp(&DEPTH) == Ordering::Greater {
+    if depth > DEPTH {
         return None;
     }
     let inner = |id: ExprId| node(ast, id, depth + 1).map(Box::new);
