@@ -388,7 +388,9 @@ impl<'p, 'u> Search<'p, 'u> {
 
     /// A region with what the hazards of the conversion say about its witness.
     fn region(&self, witness: Replayed, text: String, cells: Vec<String>) -> Region {
-        let divergence = self.pair.cause(witness.kyverno(), witness.native(), &witness.situation().request);
+        let divergence = self
+            .pair
+            .cause(witness.kyverno(), witness.native(), &witness.situation().request);
         Region {
             class: witness.class(),
             hazard: divergence.as_ref().and_then(|divergence| divergence.code.clone()),
