@@ -6,6 +6,7 @@
 mod cel;
 mod color;
 mod completions;
+mod config;
 mod convert;
 mod crash;
 mod diff;
@@ -18,10 +19,12 @@ mod list;
 mod man;
 mod merge;
 mod output;
+mod prove;
 mod report_file;
 mod run;
 mod schema;
 mod select;
+mod show_config;
 mod suites;
 
 use std::{ffi::OsString, io, process::ExitCode};
@@ -70,11 +73,13 @@ enum Command {
     List(list::Args),
     Merge(merge::Args),
     Convert(convert::Args),
+    Prove(prove::Args),
     Diff(diff::Args),
     Eval(eval::Args),
     Cel(cel::Args),
     Explain(explain::Args),
     Schema(schema::Args),
+    ShowConfig(show_config::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -86,11 +91,13 @@ impl Command {
             Self::List(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Convert(args) => args.run(output),
+            Self::Prove(args) => args.run(output),
             Self::Diff(args) => args.run(output),
             Self::Eval(args) => args.run(output),
             Self::Cel(args) => args.run(output),
             Self::Explain(args) => args.run(output),
             Self::Schema(args) => args.run(output),
+            Self::ShowConfig(args) => args.run(output),
             Self::Completions(args) => args.run(output),
             Self::Man(args) => args.run(output),
         }
@@ -127,9 +134,17 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn run(args: &[OsString]) -> Exit {
     let mut output = Output::new(color::asked_for(args));
-    let result = match Cli::try_parse_from(args) {
-        Ok(cli) => cli.command.run(&mut output),
-        Err(error) => answer(&error, &mut output),
+    let result = match config::complete(args, &command()) {
+        Ok((args, config)) => {
+            for remark in &config.remarks {
+                output.diagnostic(remark, &config.sources);
+            }
+            match Cli::try_parse_from(args) {
+                Ok(cli) => cli.command.run(&mut output),
+                Err(error) => answer(&error, &mut output),
+            }
+        }
+        Err(failure) => Err(failure),
     };
     let exit = finish(result, &mut output);
     // What is wrong with the command line or its files is not known to the command.

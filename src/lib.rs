@@ -15,6 +15,7 @@ pub mod kube;
 pub mod kyverno;
 pub mod pair;
 pub mod policy;
+pub mod prove;
 pub mod regex;
 pub mod report;
 pub mod run;

@@ -241,6 +241,11 @@ impl Pair {
                 &plain
             }
         };
+        self.cause(kyverno, &native.verdict, request)
+    }
+
+    /// The difference of two verdicts on a request, with its first cause among the hazards of the conversion.
+    pub fn cause(&self, kyverno: &Verdict, native: &Verdict, request: &Request) -> Option<Divergence> {
         let texts: Vec<(&Hazard, String, &str)> = self
             .conversion
             .report
@@ -262,7 +267,7 @@ impl Pair {
                 })
             })
             .collect();
-        compare::compare(kyverno, &native.verdict, &suspects)
+        compare::compare(kyverno, native, &suspects)
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod event;
 pub mod github;
+pub mod html;
 pub mod human;
 pub mod json;
 pub mod junit;
@@ -47,11 +48,13 @@ pub enum Format {
     Markdown,
     /// The Test Anything Protocol, version 14.
     Tap,
+    /// One page for a browser.
+    Html,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Human,
         Self::Table,
         Self::Json,
@@ -62,6 +65,7 @@ impl Format {
         Self::Github,
         Self::Markdown,
         Self::Tap,
+        Self::Html,
     ];
 
     /// The word on the command line.
@@ -77,6 +81,7 @@ impl Format {
             Self::Github => "github",
             Self::Markdown => "markdown",
             Self::Tap => "tap",
+            Self::Html => "html",
         }
     }
 
@@ -129,6 +134,7 @@ pub fn render(format: Format, view: &View<'_>) -> String {
         Format::Github => github::render(view),
         Format::Markdown => markdown::render(view),
         Format::Tap => tap::render(view),
+        Format::Html => html::render(view),
     }
 }
 

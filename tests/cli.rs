@@ -124,6 +124,37 @@ fn cel_refusals() {
 }
 
 #[test]
+fn prove() {
+    snapshot!("help-prove", "prove", "--help");
+    snapshot!("prove-proven", "prove", "fixtures/prove/proven.yaml", "--explain");
+    snapshot!("prove-refuted", "prove", "fixtures/prove/refuted.yaml");
+    snapshot!(
+        "prove-refuted-json",
+        "prove",
+        "fixtures/prove/refuted.yaml",
+        "--format",
+        "json"
+    );
+    snapshot!(
+        "prove-refuted-markdown",
+        "prove",
+        "fixtures/prove/refuted.yaml",
+        "--format",
+        "markdown"
+    );
+    snapshot!("prove-not-convertible", "prove", "fixtures/prove/not-convertible.yaml");
+    snapshot!("prove-unknown", "prove", "fixtures/prove/unknown.yaml");
+    snapshot!(
+        "prove-required",
+        "prove",
+        "fixtures/prove/unknown.yaml",
+        "--require",
+        "proven"
+    );
+    snapshot!("prove-nothing", "prove", "fixtures/cel/cli/pod.yaml");
+}
+
+#[test]
 fn convert() {
     snapshot!("help-convert", "convert", "--help");
     snapshot!("convert", "convert", "fixtures/convert/pods.yaml");

@@ -8,7 +8,9 @@ use std::{
 use rayon::prelude::*;
 
 use super::{
-    Failure, input,
+    Failure,
+    config::Source,
+    input,
     select::{Selected, Selection},
 };
 use crate::{
@@ -36,6 +38,9 @@ pub(super) struct Suites {
 
     #[command(flatten)]
     selection: Selection,
+
+    #[command(flatten)]
+    config: Source,
 
     /// CustomResourceDefinitions that the cluster has
     #[arg(long, value_name = "FILE")]

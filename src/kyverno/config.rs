@@ -8,7 +8,7 @@
 
 use super::input::Input;
 use crate::{
-    kube::{Cell, Expression, Facts, LabelSelector, Operation, Pairs},
+    kube::{Atom, Cell, Expression, Facts, LabelSelector, Operation, Pairs, Pattern, Text},
     policy::KindSelector,
     text::wildcard,
     value::{Document, List, Map, Value},
@@ -134,26 +134,50 @@ impl Config {
     /// Whether a request is judged.
     pub fn judges(&self, input: &Input<'_>) -> bool {
         let request = input.request;
-        let cell = request.cell();
-        let resource = &request.resource;
-        if NEVER.contains(&resource.kind.as_str()) || !self.calls(&cell, &mut input.facts()) {
-            return false;
-        }
         let roles = request.roles.as_deref().unwrap_or_default();
         let cluster_roles = request.cluster_roles.as_deref().unwrap_or_default();
-        let lists = |users: &Users| users.list(&request.user.username, request.user.groups(), roles, cluster_roles);
+        let wild = |users: &Users| users.list_wild_roles(roles, cluster_roles);
+        self.judges_with(&request.cell(), &mut input.facts(), wild)
+    }
+
+    /// Whether Kyverno judges the requests of a cell. Roles with wildcards are no question that facts answer: where
+    /// [`Config::has_wild_roles`] says so, this is not the whole answer.
+    pub fn judges_cell<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+        self.judges_with(cell, facts, |_| false)
+    }
+
+    /// Whether roles with wildcards are left out or let in.
+    pub fn has_wild_roles(&self) -> bool {
+        [&self.excluded, &self.included].into_iter().any(|users| {
+            let mut roles = users.roles.iter().chain(&users.cluster_roles);
+            roles.any(|role| wildcard::has_wildcard(role))
+        })
+    }
+
+    fn judges_with<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>, wild: impl Fn(&Users) -> bool) -> bool {
+        let resource = cell.resource;
+        if NEVER.contains(&resource.kind.as_str()) || !self.calls(cell, facts) {
+            return false;
+        }
+        let mut lists = |users: &'p Users| users.list(facts) || wild(users);
         if lists(&self.excluded) && !lists(&self.included) {
             return false;
         }
         let is_namespace = resource.group.is_empty() && resource.version == "v1" && resource.kind == "Namespace";
-        let name = &request.name;
+        let mut fits = |text: Text, pattern: &'p str| facts.ask(Atom::Text(text, Pattern::glob(pattern)));
+        // The request about a Namespace has its name as its namespace.
+        let namespace = if is_namespace {
+            Text::RequestName
+        } else {
+            Text::Namespace
+        };
         !self.filters.iter().any(|filter| {
             wildcard::matches(&filter.kind.group, &resource.group)
                 && wildcard::matches(&filter.kind.version, &resource.version)
                 && wildcard::matches(&filter.kind.kind, &resource.kind)
                 && wildcard::matches(&filter.kind.subresource, &resource.subresource)
-                && (wildcard::matches(&filter.namespace, &request.namespace) && wildcard::matches(&filter.name, name)
-                    || is_namespace && wildcard::matches(&filter.namespace, name))
+                && (fits(namespace, &filter.namespace) && fits(Text::RequestName, &filter.name)
+                    || is_namespace && fits(Text::RequestName, &filter.namespace))
         })
     }
 
@@ -192,15 +216,24 @@ impl Users {
         }
     }
 
-    fn list(&self, name: &str, groups: &[String], roles: &[String], cluster_roles: &[String]) -> bool {
+    fn list<'p>(&'p self, facts: &mut impl Facts<'p>) -> bool {
+        let is_plain = |role: &&String| !wildcard::has_wildcard(role);
+        let mut names = self.names.iter();
+        let mut groups = self.groups.iter();
+        let mut roles = self.roles.iter().filter(is_plain);
+        let mut cluster_roles = self.cluster_roles.iter().filter(is_plain);
+        names.any(|name| facts.ask(Atom::Text(Text::Username, Pattern::glob(name))))
+            || groups.any(|group| facts.ask(Atom::AnyGroup(Pattern::glob(group))))
+            || roles.any(|role| facts.ask(Atom::Role(role)))
+            || cluster_roles.any(|role| facts.ask(Atom::ClusterRole(role)))
+    }
+
+    fn list_wild_roles(&self, roles: &[String], cluster_roles: &[String]) -> bool {
         let any = |patterns: &[String], texts: &[String]| {
-            let mut patterns = patterns.iter();
+            let mut patterns = patterns.iter().filter(|pattern| wildcard::has_wildcard(pattern));
             patterns.any(|pattern| texts.iter().any(|text| wildcard::matches(pattern, text)))
         };
-        self.names.iter().any(|pattern| wildcard::matches(pattern, name))
-            || any(&self.groups, groups)
-            || any(&self.roles, roles)
-            || any(&self.cluster_roles, cluster_roles)
+        any(&self.roles, roles) || any(&self.cluster_roles, cluster_roles)
     }
 }
 

@@ -30,7 +30,11 @@ pub fn render(view: &View<'_>) -> String {
             for help in &found.help {
                 let _ = write!(message, "\nhelp: {help}");
             }
-            list.push(command(word, found.primary, sources, &title, &message));
+            let command = command(word, found.primary, sources, &title, &message);
+            // Suites share files, and what is wrong with these is said once.
+            if !list.contains(&command) {
+                list.push(command);
+            }
         }
         for case in &run.cases {
             let standing = Standing::of(case);
@@ -64,6 +68,8 @@ fn command(word: &str, place: Option<Span>, sources: &Sources, title: &str, mess
 }
 
 fn data(text: &str) -> String {
+    let shown = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\r'));
+    let text: String = shown.collect();
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 

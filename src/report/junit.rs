@@ -272,5 +272,6 @@ fn line(text: &str) -> String {
 /// that two characters beyond those are no part of XML.
 fn block(text: &str) -> String {
     let text = text.replace('\t', "    ").replace(['\u{fffe}', '\u{ffff}'], "");
-    XmlString::new(text).into_string()
+    // Readers of XML take blanks at the ends away; without them a report survives being read and written.
+    XmlString::new(text).as_str().trim().to_owned()
 }

@@ -23,6 +23,7 @@ mod kyverno_probes;
 mod matching;
 mod policy_validate;
 mod probes;
+mod prove;
 mod regex;
 mod run_binary;
 mod suite;

@@ -1,0 +1,297 @@
+//! `kyvtest.toml`: options of `kyvtest run`, by profile.
+//!
+//! A key is the long name of an option. What the command line says wins, then `KYVTEST_<OPTION>` of the environment, then
+//! the profile that was asked for, then the profile `default`. The options are put before those of the command line and
+//! parsed with them, so that a value has one meaning wherever it is written.
+
+use std::{
+    env,
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Arg, ArgAction, ArgMatches, parser::ValueSource};
+use toml_edit::{Document, Item, TableLike, Value};
+
+use super::{Failure, input};
+use crate::diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest};
+
+/// The name of the file.
+const FILE: &str = "kyvtest.toml";
+
+/// Where the configuration is.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Source {
+    /// The configuration; `kyvtest.toml` of this folder or one above unless given
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Read no configuration
+    #[arg(long, conflicts_with = "config")]
+    no_config: bool,
+
+    /// The profile of the configuration
+    #[arg(short = 'P', long, value_name = "NAME", default_value = "default")]
+    profile: String,
+}
+
+/// One option that is not from the command line.
+#[derive(Debug)]
+struct Setting {
+    key: String,
+    values: Vec<String>,
+    origin: String,
+}
+
+/// What is in force besides the command line.
+#[derive(Debug, Default)]
+pub(super) struct Config {
+    settings: Vec<Setting>,
+    problems: Vec<Diagnostic>,
+    /// What is odd and does no harm.
+    pub(super) remarks: Vec<Diagnostic>,
+    /// The texts that these refer to.
+    pub(super) sources: Sources,
+}
+
+/// Options about the configuration itself, and those that only end a command.
+fn is_setting(arg: &Arg) -> bool {
+    let own = ["config", "no-config", "profile", "help", "version", "color"];
+    arg.get_long().is_some_and(|long| !own.contains(&long))
+}
+
+impl Config {
+    /// Reads the file and the environment.
+    pub(super) fn read(source: &Source, run: &clap::Command) -> Result<Self, Failure> {
+        let mut config = Self::default();
+        let path = match &source.config {
+            Some(path) => Some(path.clone()),
+            None if source.no_config => None,
+            None => above(),
+        };
+        if let Some(path) = &path {
+            let file = input::read(path, &mut config.sources)?;
+            let text = config.sources.text(file).cloned().unwrap_or_default();
+            config.file(path, file, &text, &source.profile, run);
+        } else if source.profile != "default" {
+            let message = format!("there is no `{FILE}` with the profile `{}`", source.profile);
+            config.problems.push(Diagnostic::new(Code::BadConfig, message));
+        }
+        config.environment(run);
+        if config.problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(Failure::Input(config.problems, config.sources))
+        }
+    }
+
+    fn set(&mut self, key: &str, values: Vec<String>, origin: String) {
+        self.settings.retain(|setting| setting.key != key);
+        self.settings.push(Setting {
+            key: key.to_owned(),
+            values,
+            origin,
+        });
+    }
+
+    fn environment(&mut self, run: &clap::Command) {
+        for arg in run.get_arguments().filter(|arg| is_setting(arg)) {
+            let key = arg.get_long().unwrap_or_default();
+            let name = format!("KYVTEST_{}", key.to_ascii_uppercase().replace('-', "_"));
+            let Some(value) = env::var(&name).ok().filter(|value| !value.is_empty()) else {
+                continue;
+            };
+            match (takes_value(arg), value.as_str()) {
+                (true, _) => self.set(key, vec![value], name),
+                (false, "true" | "1") => self.set(key, vec!["true".to_owned()], name),
+                (false, "false" | "0") => self.set(key, vec!["false".to_owned()], name),
+                (false, _) => {
+                    let message = format!("`{name}` must be `true` or `false`");
+                    self.problems.push(Diagnostic::new(Code::BadConfig, message));
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path, file: FileId, text: &str, profile: &str, run: &clap::Command) {
+        let place = |span: Option<std::ops::Range<usize>>| {
+            let span = span.unwrap_or_default();
+            Span::new(file, span.start as u32, span.end as u32)
+        };
+        let document = match Document::parse(text) {
+            Ok(document) => document,
+            Err(error) => {
+                let problem = Diagnostic::at(Code::BadConfig, place(error.span()), error.message().trim());
+                self.problems.push(problem);
+                return;
+            }
+        };
+        let mut profiles: Vec<(&str, &dyn TableLike)> = Vec::new();
+        for (key, item) in document.as_table().iter() {
+            if key != "profile" {
+                let span = document.as_table().key(key).and_then(toml_edit::Key::span);
+                let message = format!("unknown key `{key}`");
+                let remark = Diagnostic::at(Code::UnknownSetting, place(span), message);
+                self.remarks
+                    .push(remark.with_help("options stand below `[profile.NAME]`"));
+                continue;
+            }
+            for (name, item) in item.as_table_like().into_iter().flat_map(TableLike::iter) {
+                match item.as_table_like() {
+                    Some(table) => profiles.push((name, table)),
+                    None => {
+                        let message = format!("the profile `{name}` must be a table");
+                        self.problems
+                            .push(Diagnostic::at(Code::BadConfig, place(item.span()), message));
+                    }
+                }
+            }
+        }
+        if profile != "default" && !profiles.iter().any(|(name, _)| *name == profile) {
+            let message = format!("`{}` has no profile `{profile}`", path.display());
+            let problem = Diagnostic::new(Code::BadConfig, message);
+            let near = nearest(profile, profiles.iter().map(|(name, _)| *name));
+            self.problems.push(match near.first() {
+                Some(near) => problem.with_help(format!("did you mean `{near}`?")),
+                None => problem,
+            });
+        }
+        let known: Vec<&Arg> = run.get_arguments().filter(|arg| is_setting(arg)).collect();
+        for layer in ["default", profile] {
+            let Some((name, table)) = profiles.iter().find(|(name, _)| *name == layer) else {
+                continue;
+            };
+            for (key, item) in table.iter() {
+                let span = place(table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span()));
+                let Some(arg) = known.iter().find(|arg| arg.get_long() == Some(key)) else {
+                    let remark = Diagnostic::at(Code::UnknownSetting, span, format!("unknown key `{key}`"));
+                    let near = nearest(key, known.iter().filter_map(|arg| arg.get_long()));
+                    let remark = match near.first() {
+                        Some(near) => remark.with_help(format!("did you mean `{near}`?")),
+                        None => remark,
+                    };
+                    // Both layers may be the same one.
+                    if !self.remarks.contains(&remark) {
+                        self.remarks.push(remark);
+                    }
+                    continue;
+                };
+                match words(arg, item) {
+                    Ok(values) => self.set(key, values, format!("{}, profile `{name}`", path.display())),
+                    Err(wanted) => {
+                        let problem = Diagnostic::at(Code::BadConfig, span, format!("`{key}` must be {wanted}"));
+                        if !self.problems.contains(&problem) {
+                            self.problems.push(problem);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The words that stand for what the command line leaves open.
+    fn tokens(&self, command: &clap::Command, given: &ArgMatches) -> Vec<OsString> {
+        let mut tokens = Vec::new();
+        for setting in &self.settings {
+            let mut args = command.get_arguments();
+            let Some(arg) = args.find(|arg| arg.get_long() == Some(setting.key.as_str())) else {
+                continue;
+            };
+            if given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine) {
+                continue;
+            }
+            for value in &setting.values {
+                if takes_value(arg) {
+                    tokens.push(format!("--{}={value}", setting.key).into());
+                } else if value == "true" {
+                    tokens.push(format!("--{}", setting.key).into());
+                }
+            }
+        }
+        tokens
+    }
+
+    /// What is in force, as TOML, with where it comes from.
+    pub(super) fn shown(&self) -> String {
+        let mut text = String::new();
+        for setting in &self.settings {
+            let quoted = |value: &String| match value.as_str() {
+                "true" | "false" => value.clone(),
+                number if number.parse::<u64>().is_ok() => value.clone(),
+                other => Value::from(other).to_string().trim().to_owned(),
+            };
+            let value = match &setting.values[..] {
+                [one] => quoted(one),
+                many => format!("[{}]", many.iter().map(quoted).collect::<Vec<_>>().join(", ")),
+            };
+            let _ = writeln!(text, "{} = {value} # {}", setting.key, setting.origin);
+        }
+        text
+    }
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    !matches!(
+        arg.get_action(),
+        ArgAction::SetTrue | ArgAction::SetFalse | ArgAction::Count
+    )
+}
+
+/// The values of an item as the command line would write them, or what it must be instead.
+fn words(arg: &Arg, item: &Item) -> Result<Vec<String>, &'static str> {
+    let one = |value: &Value| match value {
+        Value::String(text) => Some(text.value().clone()),
+        Value::Integer(number) => Some(number.value().to_string()),
+        _ => None,
+    };
+    match (takes_value(arg), item.as_value()) {
+        (false, Some(Value::Boolean(flag))) => Ok(vec![flag.value().to_string()]),
+        (false, _) => Err("`true` or `false`"),
+        (true, Some(Value::Array(list))) if matches!(arg.get_action(), ArgAction::Append) => {
+            let words: Option<Vec<String>> = list.iter().map(one).collect();
+            words.ok_or("a list of texts")
+        }
+        (true, Some(value)) => one(value).map(|word| vec![word]).ok_or("a text or a number"),
+        (true, None) => Err("a text or a number"),
+    }
+}
+
+/// The file of this folder, or of the nearest one above that has it.
+fn above() -> Option<PathBuf> {
+    let here = env::current_dir().ok()?;
+    let found = here
+        .ancestors()
+        .enumerate()
+        .find(|(_, folder)| fs::metadata(folder.join(FILE)).is_ok_and(|found| found.is_file()));
+    // The path as people would write it.
+    let (up, _) = found?;
+    Some(std::iter::repeat_n("..", up).collect::<PathBuf>().join(FILE))
+}
+
+/// The command line with what the configuration adds to it, and what is odd about that. A command line that cannot be
+/// parsed stays as it is: the parser says what is wrong.
+pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<OsString>, Config), Failure> {
+    let unchanged = || Ok((args.to_vec(), Config::default()));
+    let Ok(matches) = whole.clone().try_get_matches_from(args) else {
+        return unchanged();
+    };
+    let Some((name @ ("run" | "list"), given)) = matches.subcommand() else {
+        return unchanged();
+    };
+    let (Some(command), Some(run)) = (whole.find_subcommand(name), whole.find_subcommand("run")) else {
+        return unchanged();
+    };
+    let source = <Source as clap::FromArgMatches>::from_arg_matches(given)
+        .map_err(|error| Diagnostic::new(Code::CommandLine, error.to_string()))?;
+    let config = Config::read(&source, run)?;
+    let tokens = config.tokens(command, given);
+    let at = args
+        .iter()
+        .position(|word| word == name)
+        .map_or(args.len(), |at| at + 1);
+    let (before, after) = args.split_at(at);
+    let all = before.iter().chain(&tokens).chain(after).cloned().collect();
+    Ok((all, config))
+}

@@ -1,0 +1,440 @@
+//! `kyvtest prove`: is the native policy the same policy, for all requests?
+
+use std::{fmt::Write as _, io::Write as _, path::PathBuf, sync::Arc};
+
+use clap::ValueEnum;
+use serde_json::{Value as Json, json};
+
+use super::{
+    Exit, Failure,
+    color::{HEADING, LITERAL},
+    input,
+    output::Output,
+};
+use crate::{
+    convert::Exceptions,
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    kube::Request,
+    pair::Original,
+    policy::{self, Loaded, Metadata, Origin, Purpose},
+    prove::{Label, Layer, Options, Proof, Region, Target, prove},
+    value::Value,
+    verdict::Verdict,
+    yaml::{self, Limits, Mode},
+};
+
+/// Prove that a native policy is the same policy, or show a request that tells them apart
+///
+/// Compares each policy with the ValidatingAdmissionPolicy that Kyverno would generate from it, or with those given by `--to`,
+/// on every request that can occur. A label never stands alone: the line `world` says what it is relative to.
+///
+/// PROVEN: every request has the same effect. PROVEN-MATCH: both apply to the same requests, the expressions were only searched.
+/// TESTED: requests were tried. REFUTED: a request that both engines decide differently follows. NOT-CONVERTIBLE: there is no
+/// native policy. UNKNOWN: none of these.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Files with policies; `-` is standard input
+    #[arg(value_name = "POLICY", required = true)]
+    policies: Vec<PathBuf>,
+
+    /// Files with ValidatingAdmissionPolicies and their bindings to compare with
+    #[arg(long, value_name = "FILE")]
+    to: Vec<PathBuf>,
+
+    /// Files with PolicyExceptions
+    #[arg(long, value_name = "FILE")]
+    exception: Vec<PathBuf>,
+
+    /// How much of Kyverno counts: single rules, what the admission controller runs, or its configuration, too
+    #[arg(long, value_enum, default_value_t)]
+    layer: LayerWord,
+
+    /// The least label that is good enough
+    #[arg(long, value_enum, default_value_t)]
+    require: Required,
+
+    /// Say what a proof rests on
+    #[arg(long)]
+    explain: bool,
+
+    /// How to print the answers
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    /// CustomResourceDefinitions that the cluster has
+    #[arg(long, value_name = "FILE")]
+    crds: Vec<PathBuf>,
+
+    /// What the cluster serves, instead of the table of Kubernetes 1.36
+    #[arg(long, value_name = "FILE")]
+    discovery: Option<PathBuf>,
+
+    /// Kyverno's configuration at the layer `cluster`: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
+    #[arg(long, value_name = "bare|chart|FILE", default_value = "chart")]
+    kyverno_config: String,
+
+    /// The time at which exceptions may have expired, in RFC 3339
+    #[arg(long, value_name = "TIME")]
+    now: Option<String>,
+
+    /// How many paths may be followed for one policy
+    #[arg(long, value_name = "NUMBER", default_value_t = 500_000)]
+    budget: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Human,
+    Json,
+    Markdown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum LayerWord {
+    Rule,
+    #[default]
+    Policy,
+    Cluster,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Required {
+    Proven,
+    Bounded,
+    Match,
+    #[default]
+    Tested,
+}
+
+impl Required {
+    const fn strength(self) -> u8 {
+        match self {
+            Self::Proven => 4,
+            Self::Bounded => 3,
+            Self::Match => 2,
+            Self::Tested => 1,
+        }
+    }
+}
+
+/// A policy and what is known of it.
+struct Row {
+    policy: Json,
+    name: String,
+    proof: Proof,
+}
+
+/// What every proof rests on.
+const TRUST: &str = "\
+A proof rests on: the engines decide as Kyverno and the API server do; what holds in every cluster (a namespace's name label is its
+name, objects have the request's name and namespace, the items of a collection delete have no request name) holds in yours; the
+kinds are those of the world line. It says nothing about texts of messages, nor about what expressions may cost.
+";
+
+impl Args {
+    pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let discovery = input::cluster(self.discovery.as_deref(), &self.crds)?;
+        let options = Options {
+            layer: match self.layer {
+                LayerWord::Rule => Layer::Rule,
+                LayerWord::Policy => Layer::Policy,
+                LayerWord::Cluster => Layer::Cluster,
+            },
+            config: input::kyverno_config(&self.kyverno_config)?,
+            now: self.now.as_deref().map(input::time).transpose()?,
+            paths: self.budget,
+            paranoid: false,
+        };
+        let mut sources = Sources::new();
+        let loaded = load(&self.policies, &self.exception, &mut sources)?;
+        let native = load(&self.to, &[], &mut sources)?;
+        let mut exit = Exit::Success;
+        for diagnostic in loaded.diagnostics.iter().chain(&native.diagnostics) {
+            output.diagnostic(diagnostic, &sources);
+            if diagnostic.severity == Severity::Error {
+                exit = Exit::Input;
+            }
+        }
+        let target = (!self.to.is_empty()).then_some(Target {
+            policies: native.vaps,
+            bindings: native.bindings,
+        });
+        let exceptions = Exceptions {
+            classic: &loaded.exceptions,
+            cel: &loaded.cel_exceptions,
+        };
+        let rows: Vec<Row> = originals(&loaded)
+            .into_iter()
+            .map(|(original, policy)| Row {
+                name: original.name().to_owned(),
+                proof: prove(&original, exceptions, target.as_ref(), &discovery, &options),
+                policy: policy_json(&original, policy, &sources),
+            })
+            .collect();
+        if rows.is_empty() && exit == Exit::Success {
+            let help = "ClusterPolicies and ValidatingPolicies can be compared with native policies";
+            let diagnostic = Diagnostic::new(Code::NothingToConvert, "there is no policy to compare").with_help(help);
+            return Err(diagnostic.into());
+        }
+        match self.format {
+            Format::Json => {
+                let proofs: Vec<Json> = rows.iter().map(json_of).collect();
+                let text = format!("{:#}\n", json!({"version": 1, "proofs": proofs}));
+                output.artefact().write_all(text.as_bytes())?;
+            }
+            Format::Markdown => output.artefact().write_all(markdown(&rows).as_bytes())?,
+            Format::Human => {
+                for (i, row) in rows.iter().enumerate() {
+                    let gap = if i > 0 { "\n" } else { "" };
+                    output.styled(&format!("{gap}{}", human(row)))?;
+                }
+                if self.explain {
+                    output.styled(&format!("\n{TRUST}"))?;
+                }
+            }
+        }
+        let exits = rows.iter().map(|row| self.exit(&row.proof));
+        Ok(exits.fold(exit, Exit::combine))
+    }
+
+    fn exit(&self, proof: &Proof) -> Exit {
+        match (&proof.label, proof.label.strength()) {
+            (Label::Refuted(_), _) => Exit::Divergence,
+            (_, Some(strength)) if strength >= self.require.strength() => Exit::Success,
+            _ => Exit::BelowThreshold,
+        }
+    }
+}
+
+fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> Result<Loaded, Failure> {
+    let mut loaded = Loaded::default();
+    let files = policies.iter().map(|path| (path, Purpose::Policies));
+    let exceptions = exceptions.iter().map(|path| (path, Purpose::Exceptions));
+    for (path, purpose) in files.chain(exceptions) {
+        let file = input::read(path, sources)?;
+        let text = sources.text(file).cloned().unwrap_or_default();
+        let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
+        policy::load(stream, file, purpose, &mut loaded);
+    }
+    Ok(loaded)
+}
+
+/// Every policy in the order of the files.
+fn originals(loaded: &Loaded) -> Vec<(Original, Origin)> {
+    let classic = loaded.policies.iter();
+    let classic = classic.map(|policy| (Original::Policy(Arc::clone(policy)), policy.origin));
+    let validating = loaded.validating_policies.iter();
+    let validating = validating.map(|policy| (Original::ValidatingPolicy(Arc::clone(policy)), policy.origin));
+    let mut all: Vec<(Original, Origin)> = classic.chain(validating).collect();
+    all.sort_by_key(|(_, origin)| (origin.file, origin.document, origin.span.start));
+    all
+}
+
+/// The policy as `convert` tells it.
+fn policy_json(original: &Original, origin: Origin, sources: &Sources) -> Json {
+    let (api_version, metadata): (&str, &Metadata) = match original {
+        Original::Policy(policy) => (&policy.api_version, &policy.metadata),
+        Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata),
+    };
+    json!({
+        "apiVersion": api_version,
+        "kind": original.kind(),
+        "namespace": metadata.namespace.as_ref().map(|text| &text.value),
+        "name": original.name(),
+        "file": sources.name(origin.file),
+        "doc": origin.document,
+    })
+}
+
+fn request_json(request: &Request, namespace_labels: &[(String, String)]) -> Json {
+    let labels: serde_json::Map<String, Json> = namespace_labels
+        .iter()
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    let resource = &request.resource;
+    let object = |value: Value<'_>| if value.is_null() { Json::Null } else { value.to_serde() };
+    json!({
+        "operation": request.operation.as_str(),
+        "collection": request.collection,
+        "resource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
+        "subResource": resource.subresource,
+        "name": request.name,
+        "namespace": request.namespace,
+        "namespaceLabels": labels,
+        "userInfo": {"username": request.user.username, "groups": request.user.groups()},
+        "roles": request.roles.as_deref().unwrap_or_default(),
+        "clusterRoles": request.cluster_roles.as_deref().unwrap_or_default(),
+        "object": object(request.object.root()),
+        "oldObject": object(request.old_object.root()),
+    })
+}
+
+fn verdict_json(verdict: &Verdict) -> Json {
+    json!({"status": verdict.status.as_str(), "effect": verdict.effect.as_str(), "message": verdict.message})
+}
+
+fn region_json(region: &Region) -> Json {
+    let situation = region.witness.situation();
+    json!({
+        "class": region.class.as_str(),
+        "hazard": region.hazard,
+        "text": region.text,
+        "cells": region.cells,
+        "witness": {
+            "request": request_json(&situation.request, &situation.namespace_labels),
+            "kyverno": verdict_json(region.witness.kyverno()),
+            "vap": verdict_json(region.witness.native()),
+        },
+    })
+}
+
+/// The kind of difference, and the code of a refusal.
+fn details(label: &Label) -> (Option<&str>, Option<&str>) {
+    match label {
+        Label::Refuted(kind) => (Some(kind.as_str()), None),
+        Label::NotConvertible { code } => (None, Some(code)),
+        _ => (None, None),
+    }
+}
+
+fn json_of(row: &Row) -> Json {
+    let Proof {
+        label,
+        reason,
+        world,
+        regions,
+        notes,
+        stats,
+    } = &row.proof;
+    let (kind, code) = details(label);
+    json!({
+        "policy": row.policy,
+        "label": label.as_str(),
+        "kind": kind,
+        "code": code,
+        "reason": (!reason.is_empty()).then_some(reason),
+        "world": {
+            "kyverno": world.kyverno, "kube": world.kube, "discovery": world.discovery,
+            "layer": world.layer.as_str(), "data": world.data, "delete": world.delete,
+        },
+        "regions": regions.iter().map(region_json).collect::<Vec<_>>(),
+        "notes": notes,
+        "stats": {"cells": stats.cells, "paths": stats.paths, "requests": stats.requests},
+    })
+}
+
+/// What stands behind the name of a label.
+fn suffix(label: &Label) -> String {
+    match label {
+        Label::Refuted(kind) => format!("  kind={}", kind.as_str()),
+        Label::NotConvertible { code } => format!("  {code}"),
+        Label::ProvenMatch { tested } | Label::Tested { tested } => format!("  requests={tested}"),
+        Label::Proven | Label::Unknown => String::new(),
+    }
+}
+
+fn human(row: &Row) -> String {
+    let proof = &row.proof;
+    let mut text = String::new();
+    let label = proof.label.as_str();
+    let _ = writeln!(
+        text,
+        "{HEADING}{label}{HEADING:#}  {LITERAL}{}{LITERAL:#}{}",
+        row.name,
+        suffix(&proof.label)
+    );
+    let _ = writeln!(text, "  world: {}", proof.world);
+    if !proof.reason.is_empty() {
+        let _ = writeln!(text, "  why: {}", proof.reason);
+    }
+    for region in &proof.regions {
+        let hazard = region
+            .hazard
+            .as_ref()
+            .map(|code| format!(" [{code}]"))
+            .unwrap_or_default();
+        let _ = writeln!(text, "  {}{hazard}: {}", region.class, region.text);
+        if !region.cause.is_empty() {
+            let _ = writeln!(text, "    cause: {}", region.cause);
+        }
+    }
+    if let Some(region) = proof.regions.first() {
+        text.push_str(&witness(region));
+    }
+    for note in &proof.notes {
+        let _ = writeln!(text, "  note: {note}");
+    }
+    let stats = &proof.stats;
+    if stats.paths > 0 {
+        let _ = writeln!(
+            text,
+            "  {} cells, {} paths, {} requests replayed",
+            stats.cells, stats.paths, stats.requests
+        );
+    }
+    text
+}
+
+/// The request of a region, and what both engines say to it.
+fn witness(region: &Region) -> String {
+    let situation = region.witness.situation();
+    let request = &situation.request;
+    let (kyverno, native) = (region.witness.kyverno(), region.witness.native());
+    let mut text = String::new();
+    let mode = if request.collection {
+        " (of a collection delete)"
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        text,
+        "  request: {}{mode} {} by user {} in groups [{}]",
+        request.operation.as_str(),
+        request.resource.name(),
+        request.user.username,
+        request.user.groups().join(", ")
+    );
+    let _ = writeln!(
+        text,
+        "    Kyverno: {} ({}), native policy: {} ({})",
+        kyverno.effect, kyverno.status, native.effect, native.status
+    );
+    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
+        if document.root().is_null() {
+            continue;
+        }
+        let _ = writeln!(text, "    {name}:");
+        for line in document.root().to_yaml().lines() {
+            let _ = writeln!(text, "      {line}");
+        }
+    }
+    let labels: Vec<String> = situation
+        .namespace_labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    if !labels.is_empty() {
+        let _ = writeln!(text, "    namespace labels: {}", labels.join(", "));
+    }
+    text
+}
+
+fn markdown(rows: &[Row]) -> String {
+    let mut text = String::from("| policy | label | why |\n|---|---|---|\n");
+    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+    for row in rows {
+        let proof = &row.proof;
+        let first = proof.regions.first().map(|region| region.text.as_str());
+        let why = first.unwrap_or(&proof.reason);
+        let label = format!("{}{}", proof.label.as_str(), suffix(&proof.label));
+        let _ = writeln!(text, "| {} | {} | {} |", cell(&row.name), cell(&label), cell(why));
+    }
+    for row in rows {
+        let _ = writeln!(text, "\n{}: world `{}`", cell(&row.name), row.proof.world);
+        if let Some(region) = row.proof.regions.first() {
+            let _ = write!(text, "\n```\n{}```\n", witness(region));
+        }
+    }
+    text
+}

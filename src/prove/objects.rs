@@ -1,0 +1,250 @@
+//! Objects to try: what a body reads, filled with the constants that it compares with.
+//!
+//! This is search, not proof: it looks for an object to which the side that applies objects, so that a difference is shown
+//! as a decision and not only as a matter of reports.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value as Json, json};
+
+use super::sides::Body;
+use crate::{
+    cel::{
+        ast::{Ast, Expr, ExprId, Literal},
+        profile::Profile,
+        syntax::parse,
+    },
+    kube::Resource,
+};
+
+/// One step into an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Field(String),
+    Item,
+}
+
+type Steps = Vec<Step>;
+
+/// How many objects are tried.
+const LIMIT: usize = 400;
+
+/// How deep expressions are followed.
+const DEPTH: usize = 100;
+
+/// The least object of a kind that a cluster would take, without metadata.
+fn least(resource: &Resource) -> Json {
+    let pod = json!({"containers": [{"name": "c", "image": "nginx"}]});
+    let template = json!({"metadata": {"labels": {"app": "sample"}}, "spec": pod});
+    if !resource.subresource.is_empty()
+        && resource.subresource != "ephemeralcontainers"
+        && resource.subresource != "status"
+    {
+        return json!({});
+    }
+    match resource.kind.as_str() {
+        "Pod" => json!({"spec": pod}),
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" | "ReplicationController" => {
+            json!({"spec": {"template": template}})
+        }
+        "CronJob" => json!({"spec": {"jobTemplate": {"spec": {"template": template}}}}),
+        _ => json!({}),
+    }
+}
+
+/// Objects without metadata, the least one first: new ones and old ones may be any of them.
+pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> {
+    let least = least(resource);
+    let mut all = vec![least.clone()];
+    let Some(body) = body else { return all };
+    let mut reading = Reading::default();
+    for (name, text) in &body.variables {
+        if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
+            let steps = reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
+            reading.variables.insert(name.clone(), steps);
+            reading.literals(&ast);
+        }
+    }
+    for text in body.conditions.iter().chain(&body.validations) {
+        if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
+            reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
+            reading.literals(&ast);
+        }
+    }
+    let metadata = Step::Field("metadata".to_owned());
+    let fixed = |steps: &Steps| {
+        let second = steps.get(1);
+        steps.first() == Some(&metadata)
+            && !matches!(second, Some(Step::Field(name)) if !matches!(name.as_str(), "name" | "namespace" | "labels" | "annotations"))
+    };
+    let found: Vec<Steps> = reading
+        .found
+        .iter()
+        .filter(|steps| !steps.is_empty() && !fixed(steps))
+        .cloned()
+        .collect();
+    let mut values: Vec<Json> = vec![
+        json!(true),
+        json!(false),
+        json!("x"),
+        json!(1),
+        json!(0),
+        json!(""),
+        json!([]),
+        json!({}),
+    ];
+    values.extend(reading.constants.iter().flat_map(|constant| match constant {
+        Constant::Text(text) => vec![
+            json!(text),
+            json!(format!("{text}x")),
+            json!(format!("x{text}")),
+            json!([text]),
+        ],
+        Constant::Int(number) => vec![
+            json!(number),
+            json!(number.saturating_add(1)),
+            json!(number.saturating_sub(1)),
+        ],
+    }));
+    // Everything at once, then one field at a time.
+    for value in [json!(true), json!("x"), json!(100_000)] {
+        let mut object = least.clone();
+        for steps in &found {
+            set(&mut object, steps, &value);
+        }
+        all.push(object);
+    }
+    for value in &values {
+        for steps in &found {
+            let mut object = least.clone();
+            set(&mut object, steps, value);
+            if all.len() < LIMIT && !all.contains(&object) {
+                all.push(object);
+            }
+        }
+    }
+    all
+}
+
+fn set(object: &mut Json, steps: &[Step], value: &Json) {
+    match steps.split_first() {
+        None => {
+            // A list or map that was filled by a longer path stays.
+            if !object.is_array() && !object.is_object() || object.as_object().is_some_and(serde_json::Map::is_empty) {
+                *object = value.clone();
+            }
+        }
+        Some((Step::Field(name), rest)) => {
+            if !object.is_object() {
+                *object = json!({});
+            }
+            if let Some(map) = object.as_object_mut() {
+                let inner = map.entry(name.clone()).or_insert(Json::Null);
+                set(inner, rest, value);
+            }
+        }
+        Some((Step::Item, rest)) => {
+            if !object.is_array() {
+                *object = json!([Json::Null]);
+            }
+            if let Some(first) = object.as_array_mut().and_then(|list| list.first_mut()) {
+                set(first, rest, value);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Constant {
+    Text(String),
+    Int(i64),
+}
+
+/// What expressions read.
+#[derive(Default)]
+struct Reading {
+    found: BTreeSet<Steps>,
+    constants: BTreeSet<Constant>,
+    variables: BTreeMap<String, Vec<Steps>>,
+}
+
+impl Reading {
+    fn literals(&mut self, ast: &Ast) {
+        for id in (0..ast.len() as u32).map(ExprId) {
+            match ast.expr(id) {
+                Expr::Literal(Literal::String(text)) => {
+                    self.constants.insert(Constant::Text(text.to_string()));
+                }
+                Expr::Literal(Literal::Int(number)) => {
+                    self.constants.insert(Constant::Int(*number));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The places that an expression may stand for; all places on the way are noted.
+    fn paths(&mut self, ast: &Ast, id: ExprId, bound: &BTreeMap<String, Vec<Steps>>, depth: usize) -> Vec<Steps> {
+        if depth > DEPTH {
+            return Vec::new();
+        }
+        match ast.expr(id) {
+            Expr::Ident(name) => match &**name {
+                "object" | "oldObject" => vec![Steps::new()],
+                name => bound.get(name).cloned().unwrap_or_default(),
+            },
+            Expr::Select { operand, field, .. } => {
+                if matches!(ast.expr(*operand), Expr::Ident(name) if &**name == "variables") {
+                    return self.variables.get(&**field).cloned().unwrap_or_default();
+                }
+                let of = self.paths(ast, *operand, bound, depth + 1);
+                self.extend(of, &Step::Field(field.to_string()))
+            }
+            Expr::Call { function, target, args } => {
+                if let ("_[_]" | "_?._" | "_[?_]", [operand, key]) = (&**function, args.as_slice()) {
+                    let of = self.paths(ast, *operand, bound, depth + 1);
+                    let step = match ast.expr(*key) {
+                        Expr::Literal(Literal::String(text)) => Step::Field(text.to_string()),
+                        _ => Step::Item,
+                    };
+                    return self.extend(of, &step);
+                }
+                let mut all = Vec::new();
+                for part in target.iter().chain(args) {
+                    all.extend(self.paths(ast, *part, bound, depth + 1));
+                }
+                if matches!(&**function, "_+_" | "orValue" | "or" | "_?_:_" | "dyn") {
+                    all
+                } else {
+                    Vec::new()
+                }
+            }
+            Expr::List { elements, .. } => {
+                for element in elements {
+                    self.paths(ast, *element, bound, depth + 1);
+                }
+                Vec::new()
+            }
+            Expr::Comprehension(parts) => {
+                let range = self.paths(ast, parts.iter_range, bound, depth + 1);
+                let items = self.extend(range.clone(), &Step::Item);
+                let mut bound = bound.clone();
+                bound.insert(parts.iter_var.to_string(), items);
+                self.paths(ast, parts.loop_step, &bound, depth + 1);
+                // `filter` and `map` give items of the same list.
+                range
+            }
+            Expr::Literal(_) | Expr::Map(_) | Expr::Struct { .. } => Vec::new(),
+        }
+    }
+
+    fn extend(&mut self, mut of: Vec<Steps>, step: &Step) -> Vec<Steps> {
+        for steps in &mut of {
+            steps.push(step.clone());
+            if steps.len() < 12 {
+                self.found.insert(steps.clone());
+            }
+        }
+        of
+    }
+}

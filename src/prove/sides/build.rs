@@ -1,0 +1,315 @@
+//! Reads both sides from policies.
+
+use std::collections::BTreeMap;
+
+use super::{Asked, Body, ClassicRule, Kyverno, Native, Variant};
+use crate::{
+    convert::Exceptions,
+    kyverno::{autogen, exception::CompiledException, failure_action::Actions},
+    policy::{
+        ApplyRules, FailurePolicy, MatchCondition, MatchResources, Policy, PolicyKind, Rule,
+        ValidatingAdmissionPolicyBinding, ValidatingPolicy, ValidationAction, validate_exception,
+    },
+    prove::{
+        Target,
+        condition::{Condition, Reader},
+    },
+    text::wildcard,
+    verdict::Effect,
+};
+
+fn text_of(conditions: &[MatchCondition]) -> Vec<String> {
+    let texts = conditions.iter().map(|condition| condition.expression.text().trim());
+    texts.map(str::to_owned).collect()
+}
+
+fn effect_of(actions: impl IntoIterator<Item = ValidationAction>) -> Effect {
+    let effects = actions.into_iter().map(|action| match action {
+        ValidationAction::Deny => Effect::Deny,
+        ValidationAction::Audit => Effect::Audit,
+        ValidationAction::Warn => Effect::Warn,
+    });
+    effects.max().unwrap_or(Effect::Admit)
+}
+
+/// All expressions, each once.
+#[derive(Default)]
+pub(super) struct Bodies(pub(super) Vec<Body>);
+
+impl Bodies {
+    fn number(&mut self, body: Body) -> usize {
+        if let Some(at) = self.0.iter().position(|other| *other == body) {
+            return at;
+        }
+        self.0.push(body);
+        self.0.len() - 1
+    }
+}
+
+fn classic_body(rule: &Rule) -> Body {
+    let Some(cel) = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref()) else {
+        return Body {
+            opaque: Some("a rule without `validate.cel`"),
+            ..Body::default()
+        };
+    };
+    let text = |text: &str| text.trim().to_owned();
+    Body {
+        conditions: Vec::new(),
+        variables: cel
+            .variables
+            .iter()
+            .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
+            .collect(),
+        validations: cel
+            .expressions
+            .iter()
+            .map(|part| text(part.expression.text()))
+            .collect(),
+        annotations: cel
+            .audit_annotations
+            .iter()
+            .map(|part| (part.key.value.clone(), text(part.value_expression.text())))
+            .collect(),
+        params: cel
+            .param_kind
+            .as_ref()
+            .map(|kind| format!("{}/{}", kind.api_version, kind.kind)),
+        opaque: if rule.preconditions.is_some() || rule.context.is_some() {
+            Some("`preconditions` or `context`")
+        } else {
+            None
+        },
+    }
+}
+
+pub(super) fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
+    let bindings_of = |name: &str| {
+        let own = target
+            .bindings
+            .iter()
+            .filter(|binding| binding.policy_name.value == name);
+        own.map(|binding| (binding.match_resources.clone(), binding_effect(binding)))
+            .collect()
+    };
+    let text = |text: &str| text.trim().to_owned();
+    let policies = target.policies.iter();
+    policies
+        .map(|policy| Native {
+            constraints: policy.match_constraints.clone(),
+            bindings: bindings_of(&policy.metadata.name.value),
+            texts: text_of(&policy.match_conditions),
+            asked: Asked {
+                conditions: Vec::new(),
+                ignores_errors: policy
+                    .failure_policy
+                    .as_ref()
+                    .is_some_and(|word| word.value == "Ignore"),
+            },
+            body: bodies.number(Body {
+                conditions: Vec::new(),
+                variables: policy
+                    .variables
+                    .iter()
+                    .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
+                    .collect(),
+                validations: policy
+                    .validations
+                    .iter()
+                    .map(|part| text(part.expression.text()))
+                    .collect(),
+                annotations: policy
+                    .audit_annotations
+                    .iter()
+                    .map(|part| (part.key.value.clone(), text(part.value_expression.text())))
+                    .collect(),
+                params: policy
+                    .param_kind
+                    .as_ref()
+                    .map(|kind| format!("{}/{}", kind.api_version, kind.kind)),
+                opaque: None,
+            }),
+        })
+        .collect()
+}
+
+fn binding_effect(binding: &ValidatingAdmissionPolicyBinding) -> Effect {
+    let actions = binding.validation_actions.iter();
+    effect_of(actions.filter_map(|action| ValidationAction::from_text(&action.value)))
+}
+
+pub(super) fn classic(
+    policy: &Policy,
+    exceptions: Exceptions<'_>,
+    bodies: &mut Bodies,
+    inexact: &mut Vec<String>,
+) -> Kyverno {
+    let usable = exceptions
+        .classic
+        .iter()
+        .filter(|exception| validate_exception(exception).is_none());
+    let compiled: Vec<(CompiledException, bool)> = usable
+        .map(|exception| (CompiledException::new(exception), exception.conditions.is_some()))
+        .collect();
+    let key = policy.key();
+    let webhook = policy.spec.webhook.as_ref();
+    let conditions = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
+    let fails = webhook
+        .and_then(|webhook| webhook.failure_policy.as_ref())
+        .or(policy.spec.failure_policy.as_ref());
+    if !conditions.is_empty() && fails.is_some_and(|word| word.value == FailurePolicy::Ignore) {
+        inexact.push("errors in match conditions of the webhook are ignored".to_owned());
+    }
+    let mut make = |rule: &Rule| {
+        let blocks = [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten();
+        if blocks.clone().any(is_random) {
+            inexact.push("labels with wildcards that stand for the same key: Kyverno's answer is random".to_owned());
+        }
+        let own = compiled
+            .iter()
+            .filter(|(exception, _)| exception.names(&key, &rule.name.value));
+        if own.clone().any(|(_, conditional)| *conditional) {
+            inexact.push("an exception has conditions".to_owned());
+        }
+        let mut texts = text_of(conditions);
+        texts.extend(text_of(&rule.cel_preconditions));
+        ClassicRule {
+            matches: rule.matches.clone(),
+            exclude: rule.exclude.clone(),
+            exceptions: own.map(|(exception, _)| exception.matches().clone()).collect(),
+            actions: Actions::new(policy, rule.validate.as_ref()),
+            texts,
+            asked: Asked::default(),
+            body: bodies.number(classic_body(rule)),
+        }
+    };
+    let mut rules = BTreeMap::new();
+    for kind in autogen::controllers(policy) {
+        let own = autogen::rules_for(policy, &kind);
+        rules.insert(kind, own.iter().map(|rule| make(rule)).collect::<Vec<_>>());
+    }
+    rules.insert(String::new(), policy.spec.rules.iter().map(&mut make).collect());
+    let own = policy
+        .metadata
+        .namespace
+        .as_ref()
+        .map(|namespace| namespace.value.clone());
+    let apply = policy.spec.apply_rules.as_ref();
+    let only_one = apply.is_some_and(|apply| apply.value == ApplyRules::One);
+    if only_one && policy.spec.rules.len() > 1 {
+        inexact.push("`applyRules: One` with several rules".to_owned());
+    }
+    Kyverno::Classic {
+        rules,
+        policy_namespace: own.clone().unwrap_or_default(),
+        namespace: (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or_else(|| "default".to_owned())),
+        only_one,
+    }
+}
+
+/// Whether a wildcard of a selector may find a key that another pair of it names: which of the two is asked then depends on
+/// the order of a Go map (`pkg/engine/wildcards` upstream).
+fn is_random(block: &MatchResources) -> bool {
+    let filters = std::iter::once(&block.inline).chain(&block.any).chain(&block.all);
+    let mut selectors = filters
+        .flat_map(|filter| {
+            [
+                filter.resources.selector.as_deref(),
+                filter.resources.namespace_selector.as_deref(),
+            ]
+        })
+        .flatten();
+    selectors.any(|selector| {
+        let pairs: Vec<&str> = selector
+            .requirements()
+            .iter()
+            .filter(|requirement| requirement.is_pair)
+            .map(|requirement| requirement.key.as_str())
+            .collect();
+        let wild = pairs.iter().filter(|key| wildcard::has_wildcard(key));
+        let several = wild.clone().count() > 1;
+        let meets = |wild: &&str| pairs.iter().any(|key| key != wild && wildcard::matches(wild, key));
+        several || wild.clone().any(meets)
+    })
+}
+
+pub(super) fn validating(
+    policy: &ValidatingPolicy,
+    exceptions: Exceptions<'_>,
+    bodies: &mut Bodies,
+    inexact: &mut Vec<String>,
+) -> Kyverno {
+    let own = exceptions.cel.iter().filter(|exception| {
+        let mut refs = exception.policy_refs.iter();
+        refs.any(|named| named.name.value == policy.metadata.name.value && named.kind.value == policy.kind())
+    });
+    let mut lifting: Vec<Vec<Condition>> = Vec::new();
+    for exception in own {
+        if !exception.images.is_empty() || !exception.allowed_values.is_empty() || exception.expires_at.is_some() {
+            inexact.push("an exception is for some values or for some time only".to_owned());
+        }
+        let texts = text_of(&exception.match_conditions);
+        let conditions: Vec<Condition> = texts
+            .iter()
+            .filter_map(|text| Condition::read(text, Reader::Validating))
+            .collect();
+        if conditions.len() < texts.len() {
+            inexact.push("a condition of an exception is beyond the fragment that is decided".to_owned());
+        }
+        lifting.push(conditions);
+    }
+    let generated = autogen::variants(policy);
+    let all = std::iter::once(policy).chain(generated.iter().map(|variant| &variant.policy));
+    let text = |text: &str| text.trim().to_owned();
+    let variants = all
+        .map(|policy| {
+            let spec = &policy.spec;
+            let actions = spec.validation_actions.as_ref();
+            Variant {
+                constraints: spec.match_constraints.clone(),
+                effect: actions.map_or(Effect::Deny, |list| effect_of(list.iter().map(|action| action.value))),
+                texts: text_of(&spec.match_conditions),
+                asked: Asked {
+                    conditions: Vec::new(),
+                    ignores_errors: ignores(policy),
+                },
+                exceptions: lifting.clone(),
+                body: bodies.number(Body {
+                    conditions: Vec::new(),
+                    variables: spec
+                        .variables
+                        .iter()
+                        .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
+                        .collect(),
+                    validations: spec
+                        .validations
+                        .iter()
+                        .map(|part| text(part.expression.text()))
+                        .collect(),
+                    annotations: spec
+                        .audit_annotations
+                        .iter()
+                        .map(|part| (part.key.value.clone(), text(part.value_expression.text())))
+                        .collect(),
+                    params: None,
+                    opaque: None,
+                }),
+            }
+        })
+        .collect();
+    let own = policy
+        .metadata
+        .namespace
+        .as_ref()
+        .map(|namespace| namespace.value.clone());
+    Kyverno::Validating {
+        variants,
+        namespace: own.filter(|_| policy.namespaced),
+    }
+}
+
+/// Whether a ValidatingPolicy ignores errors.
+pub(in crate::prove) fn ignores(policy: &ValidatingPolicy) -> bool {
+    let word = policy.spec.failure_policy.as_ref();
+    word.is_some_and(|word| word.value == FailurePolicy::Ignore)
+}

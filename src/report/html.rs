@@ -1,0 +1,143 @@
+//! One HTML file that asks for nothing else: counts, a box to filter by, and each case with both answers side by side.
+
+use std::fmt::Write as _;
+
+use super::{Run, Standing, View, human, one_line, standing::reason};
+use crate::{
+    diagnostic::{Severity, Sources, Span, render as written},
+    run::{Answer, Case, places},
+};
+
+/// The page.
+pub fn render(view: &View<'_>) -> String {
+    let mut body = String::new();
+    totals(view, &mut body);
+    for run in view.runs {
+        suite(run, view, &mut body);
+    }
+    let style = include_str!("html/style.css");
+    let script = include_str!("html/script.js");
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>kyvtest</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<style>\n{style}</style>\n</head>\n<body>\n{body}<script>\n{script}</script>\n\
+         </body>\n</html>\n"
+    )
+}
+
+fn totals(view: &View<'_>, body: &mut String) {
+    let summary = view.summary;
+    body.push_str("<header>\n<h1>kyvtest</h1>\n<ul class=\"totals\">\n");
+    for (name, count, class) in [
+        ("suites", summary.suites, ""),
+        ("cases", summary.cases, ""),
+        ("pass", summary.pass.saturating_sub(summary.diverging), "good"),
+        ("fail", summary.fail, "bad"),
+        ("error", summary.error, "bad"),
+        ("unmatched", summary.unmatched, "bad"),
+        ("diverge", summary.diverging, "bad"),
+        ("unsupported", summary.unsupported, "odd"),
+        ("broken suites", summary.broken, "bad"),
+    ] {
+        if count > 0 || matches!(name, "suites" | "cases" | "pass") {
+            let _ = writeln!(body, "<li class=\"{class}\"><b>{count}</b> {name}</li>");
+        }
+    }
+    body.push_str(
+        "</ul>\n<p><label>Filter <input id=\"filter\" type=\"search\" autocomplete=\"off\"></label>\n\
+         <label><input id=\"problems\" type=\"checkbox\"> only what is not well</label>\n\
+         <output id=\"shown\"></output></p>\n</header>\n",
+    );
+}
+
+fn suite((run, sources): &Run<'_>, view: &View<'_>, body: &mut String) {
+    let _ = writeln!(body, "<section>\n<h2>{}</h2>", escaped(&run.path));
+    for found in run
+        .diagnostics
+        .iter()
+        .filter(|found| found.severity >= Severity::Warning)
+    {
+        let class = if found.severity == Severity::Error {
+            "bad"
+        } else {
+            "odd"
+        };
+        let text = escaped(&written::full(found, sources, false));
+        let _ = writeln!(body, "<pre class=\"{class}\">{}</pre>", text.trim_end());
+    }
+    for case in &run.cases {
+        let standing = Standing::of(case);
+        let class = match standing {
+            Standing::Pass => "good",
+            Standing::Fail | Standing::Error | Standing::Unmatched | Standing::Diverge => "bad",
+            Standing::Unsupported | Standing::Skip => "odd",
+        };
+        let _ = writeln!(
+            body,
+            "<details class=\"case {class}\" id=\"{}\"><summary><b>{}</b> {} <span>{}</span></summary>",
+            places::id(run, case),
+            standing.column(view.compat),
+            escaped(&one_line(&human::title(case))),
+            escaped(&reason(case)),
+        );
+        answers(case, body);
+        let details = human::details(case, sources);
+        if !details.trim().is_empty() {
+            let _ = writeln!(body, "<pre>{}</pre>", escaped(details.trim_end()));
+        }
+        for (name, span) in [
+            ("expectation", case.place),
+            ("policy", run.places.policy(case)),
+            ("resource", run.places.resource(case)),
+        ] {
+            place(name, span, sources, body);
+        }
+        body.push_str("</details>\n");
+    }
+    body.push_str("</section>\n");
+}
+
+/// What was expected and what both engines say, side by side.
+fn answers(case: &Case, body: &mut String) {
+    let cell = |answer: Option<&Answer>| match answer {
+        Some(answer) => format!(
+            "<td>{} ({})<br>{}</td>",
+            answer.status,
+            answer.effect,
+            escaped(&answer.message)
+        ),
+        None => "<td>–</td>".to_owned(),
+    };
+    let native = case.vap.as_ref().map(|native| &native.answer);
+    let _ = writeln!(
+        body,
+        "<table><tr><th>expected</th><th>Kyverno</th><th>native policy</th></tr><tr><td>{}</td>{}{}</tr></table>",
+        if case.expected.is_empty() { "–" } else { case.expected },
+        cell(case.kyverno.as_ref()),
+        cell(native),
+    );
+}
+
+fn place(name: &str, span: Option<Span>, sources: &Sources, body: &mut String) {
+    if let (Some(file), Some(line), _) = super::place(span, sources) {
+        let _ = writeln!(body, "<p class=\"place\">{name}: {}:{line}</p>", escaped(file));
+    }
+}
+
+/// Text that is nothing but text.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
