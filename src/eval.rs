@@ -457,7 +457,7 @@ fn text<'v>(value: Value<'v>, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn group<'v>(object: Value<'v>) -> &'v str {
+fn group(object: Value<'_>) -> &str {
     text(object, "apiVersion")
         .split_once('/')
         .map_or("", |(group, _)| group)
