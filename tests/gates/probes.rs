@@ -267,7 +267,7 @@ fn probes_of_the_command_line() {
     let rows = all(&base);
     Gate {
         name: "kyverno-probes",
-        rows: 30,
+        rows: 64,
     }
     .run(&rows, |probe| probe.id.clone(), |probe| check(&base, probe));
 }
