@@ -199,9 +199,18 @@ impl<'p, 'u> Search<'p, 'u> {
                 proof.label = Label::ProvenMatch { tested: self.requests };
             }
             proof.reason = format!("the sides see differently: {about}");
+        } else if self.is_idle() {
+            // True, and worth nothing: most likely the kind is one that this world does not have.
+            "neither side applies to anything that the cluster serves".clone_into(&mut proof.reason);
         } else {
             proof.label = Label::Proven;
         }
+    }
+
+    /// Whether no side ever applies.
+    fn is_idle(&self) -> bool {
+        let mut paths = self.explored.iter().flat_map(|(_, paths)| paths);
+        paths.all(|path| path.outcome.kyverno.is_empty() && path.outcome.native.is_empty())
     }
 
     /// Finds the regions in which the match parts differ; the answer is one that no request shows.
@@ -388,7 +397,9 @@ impl<'p, 'u> Search<'p, 'u> {
 
     /// A region with what the hazards of the conversion say about its witness.
     fn region(&self, witness: Replayed, text: String, cells: Vec<String>) -> Region {
-        let divergence = self.pair.cause(witness.kyverno(), witness.native(), &witness.situation().request);
+        let divergence = self
+            .pair
+            .cause(witness.kyverno(), witness.native(), &witness.situation().request);
         Region {
             class: witness.class(),
             hazard: divergence.as_ref().and_then(|divergence| divergence.code.clone()),
