@@ -107,7 +107,7 @@ impl Reads {
         if self.params {
             return Some(("D15", "parameters"));
         }
-        if self.annotations && classic {
+        if self.annotations {
             return Some(("D6", "audit annotations that may err"));
         }
         if has("authorizer") {

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     kube::{Cell, Concrete, Discovery, Resource},
     pair::{Original, Pair},
+    policy::MatchConstraints,
     verdict::Effect,
 };
 
@@ -47,6 +48,8 @@ pub(super) struct Search<'p, 'u> {
     discovery: &'u Discovery,
     pair: &'p Pair,
     ignores_errors: bool,
+    /// Whether the native policies list nothing that the cluster serves.
+    is_idle: bool,
     explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
     requests: u64,
     strays: u64,
@@ -97,7 +100,21 @@ impl<'p, 'u> Search<'p, 'u> {
             let word = policy.failure_policy.as_ref();
             word.is_some_and(|word| word.value != "Fail")
         });
+        let cells = universe::cells(discovery);
+        let lists = |constraints: &MatchConstraints| {
+            let rules = &constraints.resource_rules;
+            rules.is_empty()
+                || rules
+                    .iter()
+                    .any(|rule| cells.iter().any(|cell| rule.rule.matches(cell)))
+        };
+        let mut constraints = target
+            .policies
+            .iter()
+            .filter_map(|policy| policy.match_constraints.as_ref());
+        let is_idle = !constraints.any(lists);
         Self {
+            is_idle,
             original,
             sides,
             engines,
@@ -199,6 +216,9 @@ impl<'p, 'u> Search<'p, 'u> {
                 proof.label = Label::ProvenMatch { tested: self.requests };
             }
             proof.reason = format!("the sides see differently: {about}");
+        } else if self.is_idle {
+            // True, and worth nothing: most likely the kind is one that this world does not have.
+            "the native policy lists nothing that the cluster serves".clone_into(&mut proof.reason);
         } else {
             proof.label = Label::Proven;
         }

@@ -7,7 +7,7 @@ use crate::{
     convert::Exceptions,
     kyverno::{autogen, exception::CompiledException, failure_action::Actions},
     policy::{
-        ApplyRules, FailurePolicy, MatchCondition, MatchResources, Policy, PolicyKind, Rule,
+        ApplyRules, FailurePolicy, MatchCondition, MatchResources, Mode, Policy, PolicyKind, Rule,
         ValidatingAdmissionPolicyBinding, ValidatingPolicy, ValidationAction, validate_exception,
     },
     prove::{
@@ -257,6 +257,17 @@ pub(super) fn validating(
             inexact.push("a condition of an exception is beyond the fragment that is decided".to_owned());
         }
         lifting.push(conditions);
+    }
+    match policy.spec.evaluation.mode {
+        Mode::Kubernetes => {}
+        // Such a policy is never asked about a request.
+        Mode::Json => {
+            return Kyverno::Validating {
+                variants: Vec::new(),
+                namespace: None,
+            };
+        }
+        Mode::Http | Mode::Envoy | Mode::Other(_) => inexact.push("a policy for other input than requests".to_owned()),
     }
     let generated = autogen::variants(policy);
     let all = std::iter::once(policy).chain(generated.iter().map(|variant| &variant.policy));
