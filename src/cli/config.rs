@@ -129,7 +129,7 @@ impl Config {
             }
         };
         let mut profiles: Vec<(&str, &dyn TableLike)> = Vec::new();
-        for (key, item) in document.as_table().iter() {
+        for (key, item) in document.as_table() {
             if key != "profile" {
                 let span = document.as_table().key(key).and_then(toml_edit::Key::span);
                 let message = format!("unknown key `{key}`");

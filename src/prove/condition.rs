@@ -326,7 +326,7 @@ fn object(ast: &Ast, id: ExprId) -> Option<Object> {
 }
 
 /// A field of a chain of fields; optional ones count like others where `optional` is asked for.
-fn field<'a>(ast: &'a Ast, id: ExprId) -> Option<(ExprId, &'a str, bool)> {
+fn field(ast: &Ast, id: ExprId) -> Option<(ExprId, &str, bool)> {
     match ast.expr(id) {
         Expr::Select {
             operand,

@@ -370,12 +370,12 @@ mod tests {
         let mut seed = 7;
         for round in 0..1500 {
             let mut globs = Vec::new();
-            for _ in 0..1 + next(&mut seed) % 4 {
+            for _ in 0..=(next(&mut seed) % 4) {
                 let length = next(&mut seed) % 4;
                 let glob: String = (0..length)
                     .map(|_| ['a', 'b', '*', '?', '-', '*'][next(&mut seed) % 6])
                     .collect();
-                globs.push((glob, next(&mut seed) % 2 == 0));
+                globs.push((glob, next(&mut seed).is_multiple_of(2)));
             }
             let of = |wanted: bool| -> Vec<Pattern<'_>> {
                 let globs = globs.iter().filter(|(_, positive)| *positive == wanted);

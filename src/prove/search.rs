@@ -241,7 +241,7 @@ impl<'p, 'u> Search<'p, 'u> {
             }
         }
         // The best known cells first.
-        let mut groups: Vec<((Way, String), Vec<(usize, usize)>)> = groups.into_iter().collect();
+        let mut groups: Vec<(_, Vec<(usize, usize)>)> = groups.into_iter().collect();
         groups.sort_by_key(|(key, places)| (places.first().copied(), key.clone()));
         let mut unshown = None;
         let total = groups.len();

@@ -308,7 +308,7 @@ impl Sides {
                         continue;
                     };
                     match constraints::applies(constraints, cell, facts) {
-                        Ok(false) => continue,
+                        Ok(false) => {}
                         Err(_) => said.push((BROKEN, variant.effect)),
                         Ok(true) => match variant.asked.hold(cell, facts) {
                             Tri::False => {}

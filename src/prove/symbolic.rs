@@ -157,7 +157,7 @@ impl Variables {
         }
     }
 
-    fn canonical_text<'p>(self, text: Text, pattern: Pattern<'p>) -> Canonical<'p> {
+    fn canonical_text(self, text: Text, pattern: Pattern<'_>) -> Canonical<'_> {
         let connects = self.operation == Operation::Connect;
         let empty = || Canonical::Known(pattern.matches(""));
         match text {
@@ -171,7 +171,7 @@ impl Variables {
         }
     }
 
-    fn canonical<'p>(self, atom: Atom<'p>) -> Canonical<'p> {
+    fn canonical(self, atom: Atom<'_>) -> Canonical<'_> {
         match atom {
             Atom::Text(text, pattern) => self.canonical_text(text, pattern),
             Atom::Has(pairs, key) => {

@@ -99,7 +99,9 @@ pub(super) fn cells(case: &Case, compat: bool, detailed: bool) -> Vec<String> {
         let message = case.kyverno.as_ref().map_or(&case.reason, |answer| &answer.message);
         cells.push(message.clone());
     }
-    cells.iter_mut().for_each(|cell| *cell = super::one_line(cell));
+    for cell in &mut cells {
+        *cell = super::one_line(cell);
+    }
     cells
 }
 

@@ -217,7 +217,8 @@ fn check(base: &Path, probe: &Probe) -> Result<(), String> {
     // The row's text is printed, the namespace of its policy included.
     for line in &mut theirs {
         if let Some((_, name)) = line[0].rsplit_once('/') {
-            line[0] = name.to_owned();
+            let name = name.to_owned();
+            line[0] = name;
         }
     }
     for lines in [&mut ours, &mut theirs] {

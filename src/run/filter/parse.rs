@@ -191,11 +191,7 @@ impl<'t> Parser<'t> {
         }
         let words = subject.words();
         let known = |word: &&str| word.eq_ignore_ascii_case(&text);
-        if kind != Some('~')
-            && !words.is_empty()
-            && !wildcard::has_wildcard(&text)
-            && !words.iter().any(|word| known(&word))
-        {
+        if kind != Some('~') && !words.is_empty() && !wildcard::has_wildcard(&text) && !words.iter().any(known) {
             let message = format!("`{text}` is never the case");
             let help = format!("there are {}", listed(words.into_iter()));
             return Err(Diagnostic::at(Code::BadFilter, self.span(start, end), message).with_help(help));
