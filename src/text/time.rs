@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: Go's `time` package as cel-go's `common/types/timestamp.go` uses it: `time.Parse` with the layout
 //! RFC3339 (lenient where that is lenient), RFC3339Nano for printing, `time.LoadLocation` for zones. Other layouts:
-//! [`super::time_layout`].
+//! `time_layout` beside it.
 //! Deviations: the zone `Local` is UTC, and names of files that are no zones (`zone.tab`, directories) are unknown zones.
 
 use std::fmt;

@@ -90,7 +90,7 @@ pub fn matches<'p, 'u>(
     matches_as(Reading::API_SERVER, constraints, cell, equivalents, facts)
 }
 
-/// [`matches`] with the differences of a reader.
+/// [`matches()`] with the differences of a reader.
 ///
 /// # Errors
 /// If everything else selects the request and a selector is invalid.

@@ -3,8 +3,8 @@
 //! Upstream counterpart: `pkg/admissionpolicy/validate.go` (Kyverno 1.19) as `processor/policy_processor.go` calls it. The same
 //! validator runs, in Kyverno's environment; what is different, by name:
 //!
-//! - a policy without a binding is asked ([`Matcher::Definition`]); with bindings its own `matchConstraints` do not count
-//!   ([`Matcher::BindingOnly`]), except with a fake cluster ([`Matcher::Server`]);
+//! - a policy without a binding is asked (`Matcher::Definition`); with bindings its own `matchConstraints` do not count
+//!   (`Matcher::BindingOnly`), except with a fake cluster (`Matcher::Server`);
 //! - blocks are read as Kyverno reads them ([`Reading::KYVERNO`]), except with a fake cluster;
 //! - the request is always the creation of the object, by a user whose empty fields are filled;
 //! - numbers of the object are doubles, and there is no authorizer;
