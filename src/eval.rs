@@ -388,7 +388,7 @@ impl Cluster {
                 let native = NativeVerdict::of(answer.clone());
                 compare(&whole(review), &native.verdict, &[])
             }
-            (Some(review), _) => self.first_difference(request, review),
+            (Some(review), _) => self.first_difference(request, review, vap.as_ref()),
             (None, _) => None,
         };
         Answers {
@@ -399,8 +399,8 @@ impl Cluster {
         }
     }
 
-    /// The first difference of a policy and its twin.
-    fn first_difference(&self, request: &Request, review: &Review) -> Option<Divergence> {
+    /// The first difference of a policy and its twin. The only twin has said all of the answer.
+    fn first_difference(&self, request: &Request, review: &Review, answer: Option<&vap::Answer>) -> Option<Divergence> {
         let Self {
             world,
             discovery,
@@ -408,7 +408,10 @@ impl Cluster {
             ..
         } = self;
         let divergences = self.pairs.iter().filter_map(|pair| {
-            let native = pair.native(request, world, discovery, mocks);
+            let native = match (&self.pairs[..], answer) {
+                ([_], Some(answer)) => Some(NativeVerdict::of(answer.clone())),
+                _ => pair.native(request, world, discovery, mocks),
+            };
             let kyverno = review.of_policy(pair.original().name(), true);
             pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks)
         });

@@ -246,12 +246,14 @@ impl Pair {
 
     /// The difference of two verdicts on a request, with its first cause among the hazards of the conversion.
     pub fn cause(&self, kyverno: &Verdict, native: &Verdict, request: &Request) -> Option<Divergence> {
+        // Most cases are equal and need no causes.
+        compare::class(kyverno, native)?;
         let texts: Vec<(&Hazard, String, &str)> = self
             .conversion
             .report
             .iter()
             .filter_map(|item| {
-                let hazard = item.hazard.filter(|hazard| concerns(hazard, request))?;
+                let hazard = item.hazard.filter(|hazard| hazard.concerns(request))?;
                 let text = format!("{}; {}", hazard.title, hazard.advice);
                 Some((hazard, text, item.path.as_str()))
             })
@@ -268,20 +270,6 @@ impl Pair {
             })
             .collect();
         compare::compare(kyverno, native, &suspects)
-    }
-}
-
-/// Whether a hazard can be the cause on this request: some are about few requests only.
-fn concerns(hazard: &Hazard, request: &Request) -> bool {
-    let gvr = request.resource.gvr();
-    let is_core = |resource: &str| gvr.group.is_empty() && gvr.resource == resource;
-    match hazard.code {
-        // A subresource, a collection, Namespaces, controllers of pods.
-        "H19" => !request.resource.subresource.is_empty(),
-        "H23" => request.collection,
-        "H59" => is_core("namespaces"),
-        "H27" => !is_core("pods"),
-        _ => true,
     }
 }
 

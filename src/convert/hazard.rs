@@ -11,6 +11,8 @@ mod matching;
 mod runtime;
 mod validating;
 
+use crate::kube::Request;
+
 /// Which way the two sides differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
@@ -60,6 +62,22 @@ pub struct Hazard {
     pub explanation: &'static str,
     /// What to write instead.
     pub advice: &'static str,
+}
+
+impl Hazard {
+    /// Whether it can show on a request: some are about few requests only.
+    pub fn concerns(&self, request: &Request) -> bool {
+        let gvr = request.resource.gvr();
+        let is_core = |resource: &str| gvr.group.is_empty() && gvr.resource == resource;
+        match self.code {
+            // A subresource, a collection, Namespaces, controllers of pods.
+            "H19" => !request.resource.subresource.is_empty(),
+            "H23" => request.collection,
+            "H59" => is_core("namespaces"),
+            "H27" => !is_core("pods"),
+            _ => true,
+        }
+    }
 }
 
 /// Every entry, in the order of the codes.

@@ -8,6 +8,7 @@ use crate::text::{
     label::{Wording, key_problems, value_problems},
     quote::{go_json, quote},
 };
+use crate::value::{Map, Value};
 
 /// How a requirement relates a key and its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,12 +143,32 @@ impl LabelSelector {
         self.requirements.iter().find_map(Requirement::error)
     }
 
+    /// Whether the labels of an object that is no part of the request meet all requirements.
+    pub fn selects(&self, object: Value<'_>) -> bool {
+        let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
+        self.matches(Some(Pairs::NewLabels), &mut Labels(labels))
+    }
+
     /// Whether labels meet all requirements, as Kubernetes reads them; `None` stands for no labels at all. An invalid
     /// selector must be refused before.
     pub fn matches<'p>(&'p self, pairs: Option<Pairs>, facts: &mut impl Facts<'p>) -> bool {
         self.requirements
             .iter()
             .all(|requirement| requirement.holds(pairs, facts))
+    }
+}
+
+/// Answers about the labels of one object.
+struct Labels<'v>(Option<Map<'v>>);
+
+impl<'p> Facts<'p> for Labels<'_> {
+    fn ask(&mut self, atom: Atom<'p>) -> bool {
+        let value = |key: &str| self.0.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+        match atom {
+            Atom::Has(_, key) => value(key).is_some(),
+            Atom::Value(_, key, pattern) => value(key).is_some_and(|value| pattern.matches(value)),
+            _ => false,
+        }
     }
 }
 

@@ -5,9 +5,9 @@
 
 use super::input::Input;
 use crate::{
-    kube::{self, Atom, Facts, Pairs, Resource, parse_api_version},
+    kube::{self, Resource, parse_api_version},
     policy::{LabelSelector, ParamKind, ParamRef, Text},
-    value::{Document, Map, Value},
+    value::{Document, Value},
 };
 
 /// Which parameters a rule wants.
@@ -75,7 +75,7 @@ impl Params {
                 if let Some(error) = selector.error() {
                     return Err(error.to_owned());
                 }
-                found.retain(|object| selected(selector, object));
+                found.retain(|object| selector.selects(object.root()));
             }
             None => found.clear(),
         }
@@ -110,24 +110,4 @@ fn metadata<'d>(object: &'d Document, field: &str) -> &'d str {
 fn not_found(resource: &Resource, name: &str) -> String {
     let dot = if resource.group.is_empty() { "" } else { "." };
     format!("{}{dot}{} \"{name}\" not found", resource.plural, resource.group)
-}
-
-/// Whether the labels of a parameter meet a selector.
-fn selected(selector: &kube::LabelSelector, object: &Document) -> bool {
-    let labels = object.root().at(&["metadata", "labels"]).and_then(Value::as_map);
-    selector.matches(Some(Pairs::NewLabels), &mut Labels(labels))
-}
-
-/// Answers about the labels of an object that is no part of the request.
-struct Labels<'v>(Option<Map<'v>>);
-
-impl<'p> Facts<'p> for Labels<'_> {
-    fn ask(&mut self, atom: Atom<'p>) -> bool {
-        let value = |key: &str| self.0.and_then(|labels| labels.get(key)).and_then(Value::as_str);
-        match atom {
-            Atom::Has(_, key) => value(key).is_some(),
-            Atom::Value(_, key, pattern) => value(key).is_some_and(|value| pattern.matches(value)),
-            _ => false,
-        }
-    }
 }

@@ -14,7 +14,7 @@
 
 use super::{
     matching::{Match, Reading, matches_as},
-    params::{metadata, selected},
+    params::metadata,
     policy::{Binding, CompiledPolicy, Failure, ParamRef},
 };
 use crate::{
@@ -170,7 +170,7 @@ fn namespace(request: &Request, world: &World, matcher: Matcher) -> Option<Names
 fn given_params(reference: &ParamRef, world: &World) -> Document {
     let mut params = world.params.iter();
     if let Some(selector) = &reference.selector {
-        let found: Vec<&Document> = params.filter(|object| selected(selector, object)).collect();
+        let found: Vec<&Document> = params.filter(|object| selector.selects(object.root())).collect();
         return if found.is_empty() {
             Document::null()
         } else {
@@ -204,7 +204,7 @@ fn stored_params(policy: &CompiledPolicy, reference: &ParamRef, world: &World) -
         return named.cloned();
     }
     let selector = reference.selector.as_ref()?;
-    let found: Vec<&Document> = of_kind.filter(|object| selected(selector, object)).collect();
+    let found: Vec<&Document> = of_kind.filter(|object| selector.selects(object.root())).collect();
     match found[..] {
         [] => None,
         [one] => Some(one.clone()),

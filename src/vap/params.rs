@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use super::{convert::convert, input::Input, policy::ParamRef};
 use crate::{
-    kube::{Atom, Discovery, Facts, LabelSelector, Pairs, Resource, parse_api_version},
+    kube::{Discovery, Resource, parse_api_version},
     policy::ParamKind,
-    value::{Document, Map, Value},
+    value::{Document, Value},
 };
 
 /// What the parameters of a policy are served as.
@@ -73,7 +73,7 @@ pub(super) fn collect(
             if let Some(error) = selector.error() {
                 return fail(error);
             }
-            found.retain(|object| selected(selector, object));
+            found.retain(|object| selector.selects(object.root()));
         }
         (_, Some(_)) => return fail("paramRef.name and paramRef.selector are mutually exclusive"),
         (name, None) => found.retain(|object| metadata(object, "name") == name),
@@ -113,24 +113,4 @@ fn candidates(resource: &Resource, namespace: &str, input: &Input<'_>) -> Vec<Do
 pub(super) fn metadata<'d>(object: &'d Document, field: &str) -> &'d str {
     let text = object.root().at(&["metadata", field]).and_then(Value::as_str);
     text.unwrap_or_default()
-}
-
-/// Whether the labels of a parameter meet a selector.
-pub(super) fn selected(selector: &LabelSelector, object: &Document) -> bool {
-    let labels = object.root().at(&["metadata", "labels"]).and_then(Value::as_map);
-    selector.matches(Some(Pairs::NewLabels), &mut Labels(labels))
-}
-
-/// Answers about the labels of an object that is no part of the request.
-struct Labels<'v>(Option<Map<'v>>);
-
-impl<'p> Facts<'p> for Labels<'_> {
-    fn ask(&mut self, atom: Atom<'p>) -> bool {
-        let value = |key: &str| self.0.and_then(|labels| labels.get(key)).and_then(Value::as_str);
-        match atom {
-            Atom::Has(_, key) => value(key).is_some(),
-            Atom::Value(_, key, pattern) => value(key).is_some_and(|value| pattern.matches(value)),
-            _ => false,
-        }
-    }
 }

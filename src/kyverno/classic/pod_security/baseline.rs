@@ -400,17 +400,7 @@ pub(super) fn windows_host_process(pod: &Pod) -> Finding {
         let field = format!("{place}.securityContext.windowsOptions.hostProcess");
         set.then(|| FieldError::forbidden(field, BadValue::Bool(true)))
     };
-    let mut setters = Gathered::default();
-    if let Some(error) = error(&pod.spec, "spec") {
-        setters.add("pod", [error]);
-    }
-    let mut containers = Gathered::default();
-    for (place, container) in pod.containers() {
-        if let Some(error) = error(container, &place) {
-            containers.add(name(container), [error]);
-        }
-    }
-    setters.add_containers(containers);
+    let setters = Gathered::of_pod_and_containers(pod, error);
     if setters.is_empty() {
         return None;
     }

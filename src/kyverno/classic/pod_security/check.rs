@@ -5,6 +5,7 @@
 //! applies to versions before it, too. Relaxation for user namespaces is off.
 
 use super::{Level, Version, baseline, pod::Pod, restricted, seccomp};
+use crate::value::Data;
 
 /// What is wrong with a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,6 +227,22 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
+    /// What a check finds at the pod itself and at its containers.
+    pub(super) fn of_pod_and_containers(pod: &Pod, error: impl Fn(&Data, &str) -> Option<FieldError>) -> Self {
+        let mut setters = Self::default();
+        if let Some(error) = error(&pod.spec, "spec") {
+            setters.add("pod", [error]);
+        }
+        let mut containers = Self::default();
+        for (place, container) in pod.containers() {
+            if let Some(error) = error(container, &place) {
+                containers.add(baseline::name(container), [error]);
+            }
+        }
+        setters.add_containers(containers);
+        setters
+    }
+
     pub(super) fn add(&mut self, name: impl Into<String>, errors: impl IntoIterator<Item = FieldError>) {
         self.names.push(name.into());
         self.errors.extend(errors);

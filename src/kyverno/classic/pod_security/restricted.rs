@@ -215,17 +215,7 @@ pub(super) fn run_as_user(pod: &Pod) -> Finding {
         let field = format!("{place}.securityContext.runAsUser");
         root.then(|| FieldError::forbidden(field, BadValue::Int(0)))
     };
-    let mut setters = Gathered::default();
-    if let Some(error) = error(&pod.spec, "spec") {
-        setters.add("pod", [error]);
-    }
-    let mut containers = Gathered::default();
-    for (place, container) in pod.containers() {
-        if let Some(error) = error(container, &place) {
-            containers.add(name(container), [error]);
-        }
-    }
-    setters.add_containers(containers);
+    let setters = Gathered::of_pod_and_containers(pod, error);
     if setters.is_empty() {
         return None;
     }
