@@ -20,7 +20,10 @@ pub mod symbolic;
 pub mod universe;
 pub mod witness;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use self::{
     replay::{Engines, Replayed},
@@ -235,7 +238,7 @@ pub struct Target {
 
 /// How to prove.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct Options<'a> {
     /// How much of Kyverno counts.
     pub layer: Layer,
     /// Kyverno's configuration at the layer `cluster`.
@@ -246,9 +249,11 @@ pub struct Options {
     pub paths: u64,
     /// Whether every path is checked with a request of its own.
     pub paranoid: bool,
+    /// Set by somebody who does not want to wait any longer.
+    pub stop: Option<&'a AtomicBool>,
 }
 
-impl Default for Options {
+impl Default for Options<'_> {
     fn default() -> Self {
         Self {
             layer: Layer::default(),
@@ -256,6 +261,7 @@ impl Default for Options {
             now: None,
             paths: 500_000,
             paranoid: false,
+            stop: None,
         }
     }
 }
@@ -266,7 +272,7 @@ pub fn prove(
     exceptions: Exceptions<'_>,
     target: Option<&Target>,
     discovery: &Discovery,
-    options: &Options,
+    options: &Options<'_>,
 ) -> Proof {
     let mut proof = Proof {
         label: Label::Unknown,
@@ -334,7 +340,10 @@ pub fn prove(
             .push("Kyverno's configuration has roles with wildcards".to_owned());
     }
     let mut solver = Solver::default();
-    let mut budget = Budget { paths: options.paths };
+    let mut budget = Budget {
+        paths: options.paths,
+        stop: options.stop,
+    };
     let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair);
     let explored = search.explore(&mut solver, &mut budget, options.paranoid);
     match explored {
@@ -342,6 +351,7 @@ pub fn prove(
         Err(GaveUp::Budget) => {
             proof.reason = format!("there are more than {} paths", options.paths);
         }
+        Err(GaveUp::Stopped) => "the proof was interrupted".clone_into(&mut proof.reason),
         Err(GaveUp::Solver) => {
             "a question about the match part could not be decided".clone_into(&mut proof.reason);
         }

@@ -1,6 +1,11 @@
 //! `kyvtest prove`: is the native policy the same policy, for all requests?
 
-use std::{fmt::Write as _, io::Write as _, path::PathBuf, sync::Arc};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
 
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
@@ -8,8 +13,9 @@ use serde_json::{Value as Json, json};
 use super::{
     Exit, Failure,
     color::{HEADING, LITERAL},
-    input,
+    input, interrupt,
     output::Output,
+    progress::Progress,
 };
 use crate::{
     convert::Exceptions,
@@ -145,6 +151,7 @@ impl Args {
             now: self.now.as_deref().map(input::time).transpose()?,
             paths: self.budget,
             paranoid: false,
+            stop: Some(interrupt::flag()),
         };
         let mut sources = Sources::new();
         let loaded = load(&self.policies, &self.exception, &mut sources)?;
@@ -164,14 +171,24 @@ impl Args {
             classic: &loaded.exceptions,
             cel: &loaded.cel_exceptions,
         };
-        let rows: Vec<Row> = originals(&loaded)
+        let originals = originals(&loaded);
+        let progress = Progress::new(originals.len(), true);
+        let rows: Vec<Row> = originals
             .into_iter()
-            .map(|(original, policy)| Row {
-                name: original.name().to_owned(),
-                proof: prove(&original, exceptions, target.as_ref(), &discovery, &options),
-                policy: policy_json(&original, policy, &sources),
+            .map(|(original, policy)| {
+                let proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
+                progress.step();
+                Row {
+                    name: original.name().to_owned(),
+                    proof,
+                    policy: policy_json(&original, policy, &sources),
+                }
             })
             .collect();
+        drop(progress);
+        if interrupt::flag().load(Ordering::Relaxed) {
+            exit = exit.combine(Exit::Interrupted);
+        }
         if rows.is_empty() && exit == Exit::Success {
             let help = "ClusterPolicies and ValidatingPolicies can be compared with native policies";
             let diagnostic = Diagnostic::new(Code::NothingToConvert, "there is no policy to compare").with_help(help);

@@ -134,7 +134,7 @@ impl<'p, 'u> Search<'p, 'u> {
     pub(super) fn explore(
         &mut self,
         solver: &mut Solver<'p>,
-        budget: &mut Budget,
+        budget: &mut Budget<'_>,
         paranoid: bool,
     ) -> Result<(), GaveUp> {
         for cell in universe::cells(self.discovery) {

@@ -13,6 +13,8 @@
 //!   (`apiserver/pkg/admission/plugin/webhook/predicates/namespace/matcher.go`);
 //! - the items of a collection delete have no name in their requests (`apiserver/pkg/registry/generic/registry/store.go`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -23,9 +25,21 @@ use crate::kube::{Atom, Cell, Facts, NAME_LABEL, Operation, Pairs, Pattern, Text
 
 /// How much a proof may do.
 #[derive(Debug, Clone, Copy)]
-pub struct Budget {
+pub struct Budget<'a> {
     /// How many paths are left.
     pub paths: u64,
+    /// Set by somebody who does not want to wait any longer.
+    pub stop: Option<&'a AtomicBool>,
+}
+
+impl Budget<'_> {
+    fn spend(&mut self) -> Result<(), GaveUp> {
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(GaveUp::Stopped);
+        }
+        self.paths = self.paths.checked_sub(1).ok_or(GaveUp::Budget)?;
+        Ok(())
+    }
 }
 
 /// Why an exploration is not complete.
@@ -35,6 +49,8 @@ pub enum GaveUp {
     Budget,
     /// A question could not be decided.
     Solver,
+    /// Somebody asked to stop.
+    Stopped,
 }
 
 /// One sequence of answers and what came of it.
@@ -318,7 +334,7 @@ impl<'p> Facts<'p> for Symbolic<'_, 'p> {
 /// If not every path could be followed.
 pub fn explore<'p, T>(
     solver: &mut Solver<'p>,
-    budget: &mut Budget,
+    budget: &mut Budget<'_>,
     cell: &Cell<'_>,
     mut run: impl FnMut(&mut Symbolic<'_, 'p>) -> T,
 ) -> Result<Vec<Path<'p, T>>, GaveUp> {
@@ -326,7 +342,7 @@ pub fn explore<'p, T>(
     let mut paths = Vec::new();
     let mut script = Vec::new();
     loop {
-        budget.paths = budget.paths.checked_sub(1).ok_or(GaveUp::Budget)?;
+        budget.spend()?;
         let mut facts = Symbolic {
             solver,
             variables,

@@ -1,0 +1,51 @@
+//! The progress bar: on standard error, on a terminal only, and only for work that takes longer than a blink.
+
+use std::{
+    io::{IsTerminal as _, stderr},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Work that is done sooner shows no bar.
+const PATIENCE: Duration = Duration::from_millis(150);
+
+/// How far the work is. May be told from several threads.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    begin: Instant,
+    wanted: bool,
+}
+
+impl Progress {
+    /// Work of so many pieces; nobody is told if `wanted` is false or standard error is not a terminal.
+    pub(super) fn new(pieces: usize, wanted: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(pieces as u64), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}") {
+            bar.set_style(style);
+        }
+        Self {
+            bar,
+            begin: Instant::now(),
+            wanted: wanted && stderr().is_terminal(),
+        }
+    }
+
+    /// Another piece is done.
+    pub(super) fn step(&self) {
+        if !self.wanted {
+            return;
+        }
+        if self.bar.is_hidden() && self.begin.elapsed() >= PATIENCE {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.inc(1);
+    }
+}
+
+impl Drop for Progress {
+    /// The bar makes room for the result.
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
