@@ -18,6 +18,8 @@ mod surroundings;
 mod twins;
 mod values;
 
+use std::time::Duration;
+
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Severity, Span},
@@ -27,7 +29,7 @@ use crate::{
     verdict::{Effect, Status},
 };
 
-pub use crate::{compare::Divergence, verdict::DivergenceClass};
+pub use crate::{compare::Divergence, pair::Note, verdict::DivergenceClass};
 pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
@@ -44,6 +46,8 @@ pub struct Settings {
     pub now: Option<Timestamp>,
     /// Which requests Kyverno judges; `kyverno test` judges all of them.
     pub config: Config,
+    /// The watch by which cases are timed: a time that only grows. Nothing else depends on it.
+    pub watch: Option<fn() -> Duration>,
 }
 
 impl Settings {
@@ -54,6 +58,7 @@ impl Settings {
             discovery: Discovery::kubernetes(),
             now: None,
             config: Config::bare(),
+            watch: None,
         }
     }
 }
@@ -77,6 +82,8 @@ pub struct SuiteRun {
     pub places: Places,
     /// The labels of the suite: `key`, and `key=value` where there is one.
     pub tags: Vec<String>,
+    /// What is to be known about the comparison of policies with their twins, by name of the policy.
+    pub notes: Vec<(String, Note)>,
 }
 
 impl SuiteRun {
@@ -106,6 +113,7 @@ impl SuiteRun {
             responses: Vec::new(),
             places: Places::default(),
             tags: Vec::new(),
+            notes: Vec::new(),
         }
     }
 }
@@ -139,6 +147,10 @@ pub struct Case {
     pub divergence: Option<Divergence>,
     /// The difference that the suite accepts, see [`expect::settle`].
     pub expected_divergence: Option<ExpectedDivergence>,
+    /// Why somebody else than the suite accepts the difference, see [`Case::accept`].
+    pub accepted: Option<String>,
+    /// How long it took to decide it on both sides, where that was measured.
+    pub elapsed: Option<Duration>,
     /// Where the expectation stands.
     pub place: Option<Span>,
     /// Which expectations are not met, and why.
@@ -253,6 +265,7 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         responses: responses.list,
         places: Places::of(suite),
         tags: tags(suite),
+        notes: responses.notes,
     }
 }
 

@@ -143,6 +143,8 @@ fn judge_key(
         vap: None,
         divergence: None,
         expected_divergence: None,
+        accepted: None,
+        elapsed: None,
         place: Some(row.span),
         findings: Vec::new(),
     };

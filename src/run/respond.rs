@@ -1,9 +1,9 @@
 //! Asks every policy of a suite about every resource.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Settings,
+    Note, Settings,
     edit::edited,
     native::{self, Natives},
     question::{Asker, Question},
@@ -86,6 +86,8 @@ pub struct Response {
     pub rules: Vec<RuleResponse>,
     /// What the native policy says that stands for the policy; `None` where nobody asked it.
     pub twin: Option<Arc<Twin>>,
+    /// How long both took, where that was measured.
+    pub elapsed: Option<Duration>,
 }
 
 /// All answers of a suite.
@@ -107,6 +109,8 @@ pub struct Responses {
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
+    /// What is to be known about the comparison with native twins, by name of the policy.
+    pub notes: Vec<(String, Note)>,
 }
 
 impl Responses {
@@ -247,6 +251,9 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     let surroundings = Surroundings::new(suite, settings);
     let policies = compile(suite, settings, &surroundings, &mut responses);
     let twins = Twins::new(suite, settings, &surroundings);
+    responses.notes = twins.notes();
+    let time = || settings.watch.map(|watch| watch());
+    let since = |begin: Option<Duration>| Some(time()?.saturating_sub(begin?));
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let asking = Asking {
         suite,
@@ -263,7 +270,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         let judged = settings.compat || settings.config.judges(&asking.input(&request));
         let key = Key::of(resource);
         let before = responses.list.len();
-        let mut answer = |policy: &str, kind, scored, has_rules, rules| {
+        let mut answer = |policy: &str, kind, scored, has_rules, rules, elapsed| {
             responses.list.push(Response {
                 run,
                 asker: asked.asker,
@@ -275,19 +282,22 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 has_rules,
                 rules,
                 twin: None,
+                elapsed,
             });
         };
         for (compiled, webhook) in &policies.classic {
             let policy = compiled.policy();
+            let begin = time();
             let rules = if judged {
                 asking.classic(compiled, webhook, &request, resource)
             } else {
                 Vec::new()
             };
             let name = policy.metadata.name.value.as_str();
-            answer(name, policy.kind.name(), compiled.is_scored(), true, rules);
+            answer(name, policy.kind.name(), compiled.is_scored(), true, rules, since(begin));
         }
         for policy in &policies.validating {
+            let begin = time();
             let rules = if judged {
                 asking.validating(policy, &request, resource)
             } else {
@@ -295,14 +305,15 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             };
             let compiled = &policy.compiled;
             if let Some(rules) = rules {
-                answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules);
+                answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules, since(begin));
             }
         }
+        let begin = time();
         for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings) {
-            answer(name, native::KIND, true, false, rules);
+            answer(name, native::KIND, true, false, rules, since(begin));
         }
         if judged {
-            twins.ask(&request, &surroundings, &mut responses.list[before..]);
+            twins.ask(&request, &surroundings, &mut responses.list[before..], settings.watch);
         }
     }
     for payload in &suite.json_payloads {
@@ -315,6 +326,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             if *compiled.mode() != Mode::Json {
                 continue;
             }
+            let begin = time();
             let rule = compiled.decide_payload(payload.document.root(), &surroundings.mocks);
             responses.list.push(Response {
                 run: None,
@@ -327,6 +339,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 has_rules: false,
                 rules: vec![rule],
                 twin: None,
+                elapsed: since(begin),
             });
         }
     }

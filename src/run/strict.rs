@@ -1,5 +1,7 @@
 //! The default lens: a row must be met by an answer, not by silence.
 
+use std::time::Duration;
+
 use super::{
     Answer, Case, Key, Outcome, Response, Responses, compat,
     expect::{Wanted, settle},
@@ -57,6 +59,8 @@ impl Judge<'_> {
             vap: None,
             divergence: None,
             expected_divergence: None,
+            accepted: None,
+            elapsed: None,
             place: Some(question.span),
             findings: Vec::new(),
         }
@@ -146,8 +150,10 @@ impl Judge<'_> {
             cases.push(self.silent(key, &answers, &wanted));
         }
         wanted.judge(&mut cases[before..], matched);
+        let elapsed = answers.iter().map(|response| response.elapsed).sum::<Option<Duration>>();
         let twin = answers.iter().find_map(|response| response.twin.as_deref());
         for case in &mut cases[before..] {
+            case.elapsed = elapsed.filter(|_| !answers.is_empty());
             if let Some(twin) = twin {
                 case.vap.clone_from(&twin.native);
                 case.divergence.clone_from(&twin.divergence);

@@ -1,8 +1,8 @@
 //! The native twins of a suite's policies, asked beside them in the default lens.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use super::{Answer, Divergence, NativeAnswer, Response, Settings, surroundings::Surroundings};
+use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, surroundings::Surroundings};
 use crate::{
     convert::Exceptions,
     kube::Request,
@@ -49,8 +49,23 @@ impl Twins {
         }
     }
 
+    /// What is to be known about the comparisons.
+    pub(super) fn notes(&self) -> Vec<(String, Note)> {
+        let of = |pair: &Pair| {
+            let name = pair.original().name().to_owned();
+            pair.notes().into_iter().map(move |note| (name.clone(), note))
+        };
+        self.pairs.iter().flat_map(of).collect()
+    }
+
     /// Asks the twins of the policies that answered a request, and puts what they say beside the answers.
-    pub(super) fn ask(&self, request: &Request, surroundings: &Surroundings, answers: &mut [Response]) {
+    pub(super) fn ask(
+        &self,
+        request: &Request,
+        surroundings: &Surroundings,
+        answers: &mut [Response],
+        watch: Option<fn() -> Duration>,
+    ) {
         let Surroundings {
             world,
             discovery,
@@ -67,6 +82,7 @@ impl Twins {
             if !answers.iter().any(own) || verdicts.iter().any(|verdict| verdict.status == Status::Unsupported) {
                 continue;
             }
+            let begin = watch.map(|watch| watch());
             let kyverno = Verdict::strongest(verdicts);
             let native = pair.native(request, world, discovery, mocks);
             let divergence = pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks);
@@ -82,8 +98,11 @@ impl Twins {
                     binding: binding.to_owned(),
                 });
             let twin = Arc::new(Twin { native, divergence });
+            let mut took = watch.map(|watch| watch()).zip(begin).map(|(end, begin)| end.saturating_sub(begin));
             for response in answers.iter_mut().filter(|response| own(response)) {
                 response.twin = Some(Arc::clone(&twin));
+                // Of several variants of a policy, the first has the time.
+                response.elapsed = response.elapsed.map(|elapsed| elapsed + took.take().unwrap_or_default());
             }
         }
     }
