@@ -132,6 +132,14 @@ impl Args {
             Format::Human => human(&answers),
         };
         output.artefact().write_all(text.as_bytes())?;
+        if answers.generated && self.format == Format::Human {
+            for pair in cluster.pairs() {
+                for note in pair.notes() {
+                    let name = pair.original().name();
+                    output.remark(&format!("note: policy `{name}`: {}: {}\n", note.as_str(), note.text()));
+                }
+            }
+        }
         let exit = match &answers.divergence {
             Some(divergence) if divergence.class.fails() => Exit::Divergence,
             _ => Exit::Success,

@@ -10,8 +10,6 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
 
-use serde_json::Value;
-
 use super::{
     Exit, Failure, github,
     output::Output,
@@ -23,6 +21,7 @@ use crate::{
     diagnostic::{Code, Diagnostic, Sources},
     report::{self, Format, Level, Per, Run, Standing, Summary, View, human},
     run::SuiteRun,
+    value::{Document, diff},
 };
 
 /// Run kyverno-test.yaml suites
@@ -227,10 +226,12 @@ impl Args {
             report::json::render(&view)
         };
         let (first, second) = (text(first), text(&second));
-        let Some(place) = difference(&first, &second) else {
+        if first == second {
             return Ok(Exit::Success);
-        };
-        let message = format!("a second run comes to something else at `{place}` of the JSON report");
+        }
+        let changes = diff(Document::from(&first).root(), Document::from(&second).root());
+        let place = changes.first().map_or("", |change| change.path.as_str());
+        let message = format!("a second run comes to something else: `{place}` of the JSON report");
         let diagnostic = Diagnostic::new(Code::NotDeterministic, message);
         output.diagnostic(&diagnostic, &Sources::new());
         Ok(Exit::Internal)
@@ -350,40 +351,4 @@ fn exit_of(run: &SuiteRun) -> Exit {
         }
     });
     broken.into_iter().chain(cases).collect()
-}
-
-/// Where two reports differ first.
-fn difference(a: &Value, b: &Value) -> Option<String> {
-    let key = |name: &str| name.replace('~', "~0").replace('/', "~1");
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
-            let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
-            names.into_iter().find_map(|name| {
-                let place = difference(a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null))?;
-                Some(format!("/{}{place}", key(name)))
-            })
-        }
-        (Value::Array(a), Value::Array(b)) => (0..a.len().max(b.len())).find_map(|number| {
-            let item = |list: &Vec<Value>| list.get(number).cloned().unwrap_or_default();
-            Some(format!("/{number}{}", difference(&item(a), &item(b))?))
-        }),
-        _ => (a != b).then(String::new),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::difference;
-
-    #[test]
-    fn the_first_difference_has_a_place() {
-        let a = json!({"a": [1, {"b/c": 2}], "d": null});
-        assert_eq!(difference(&a, &a), None);
-        let b = json!({"a": [1, {"b/c": 3}], "d": null});
-        assert_eq!(difference(&a, &b).as_deref(), Some("/a/1/b~1c"));
-        let c = json!({"a": [1], "d": null});
-        assert_eq!(difference(&a, &c).as_deref(), Some("/a/1"));
-    }
 }
