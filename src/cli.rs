@@ -8,6 +8,7 @@ mod color;
 mod completions;
 mod config;
 mod convert;
+mod cover;
 mod crash;
 mod diff;
 mod eval;
@@ -73,6 +74,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     List(list::Args),
+    Cover(cover::Args),
     Merge(merge::Args),
     Convert(convert::Args),
     Prove(prove::Args),
@@ -91,6 +93,7 @@ impl Command {
         match self {
             Self::Run(args) => args.run(output),
             Self::List(args) => args.run(output),
+            Self::Cover(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Convert(args) => args.run(output),
             Self::Prove(args) => args.run(output),

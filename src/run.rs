@@ -4,6 +4,7 @@
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
 pub mod compat;
+pub mod coverage;
 pub mod diff;
 mod edit;
 pub mod expect;
@@ -28,6 +29,7 @@ use crate::{
 };
 
 pub use crate::{compare::Divergence, verdict::DivergenceClass};
+pub use coverage::Coverage;
 pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
@@ -44,6 +46,15 @@ pub struct Settings {
     pub now: Option<Timestamp>,
     /// Which requests Kyverno judges; `kyverno test` judges all of them.
     pub config: Config,
+    /// What is to be found out besides.
+    pub extras: Extras,
+}
+
+/// What a run may find out besides what becomes of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extras {
+    /// What the suites try of their policies.
+    pub coverage: bool,
 }
 
 impl Settings {
@@ -54,6 +65,7 @@ impl Settings {
             discovery: Discovery::kubernetes(),
             now: None,
             config: Config::bare(),
+            extras: Extras::default(),
         }
     }
 }
@@ -77,6 +89,8 @@ pub struct SuiteRun {
     pub places: Places,
     /// The labels of the suite: `key`, and `key=value` where there is one.
     pub tags: Vec<String>,
+    /// What the suite tries of its policies, where somebody asked.
+    pub coverage: Option<Coverage>,
 }
 
 impl SuiteRun {
@@ -106,6 +120,7 @@ impl SuiteRun {
             responses: Vec::new(),
             places: Places::default(),
             tags: Vec::new(),
+            coverage: None,
         }
     }
 }
@@ -253,6 +268,7 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         responses: responses.list,
         places: Places::of(suite),
         tags: tags(suite),
+        coverage: responses.coverage,
     }
 }
 

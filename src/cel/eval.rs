@@ -22,6 +22,7 @@ use super::{
     cost,
     host::Host,
     ops,
+    observe::Observer,
     program::*,
     trace::Trace,
     val::{NO_SUCH_OVERLOAD, Val},
@@ -84,7 +85,10 @@ pub fn evaluate<'a>(
         final_cost: 0,
         stopped_early: false,
         trace: None,
+        observer: host.observer(),
+        detour: false,
     };
+    machine.detour = machine.observer.is_some();
     let outer = scratch.account(0);
     let mut value = machine.eval(program.root);
     if machine.stopped_early && machine.counting && program.has_fold {
@@ -125,6 +129,10 @@ pub(super) struct Machine<'a> {
     /// Whether a call or literal stopped at an argument's error before all its arguments were evaluated.
     stopped_early: bool,
     pub(super) trace: Option<Box<Trace<'a>>>,
+    /// Who looks on.
+    observer: Option<&'a Observer>,
+    /// Whether nodes are evaluated in [`Machine::eval_detour`]: somebody looks on, or the limit was exceeded.
+    detour: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -132,6 +140,7 @@ impl<'a> Machine<'a> {
     fn restart(&mut self) {
         self.cost = 0;
         self.cancelled = false;
+        self.detour = self.observer.is_some();
         self.slots.fill(None);
         self.trace = Some(Box::default());
     }
@@ -157,15 +166,34 @@ impl<'a> Machine<'a> {
             self.cost = self.final_cost;
         } else {
             self.cancelled = true;
+            self.detour = true;
             self.final_cost = self.cost;
         }
     }
 
+    #[inline]
     pub(super) fn eval(&mut self, id: NodeId) -> Val<'a> {
+        if self.detour {
+            return self.eval_detour(id);
+        }
+        self.eval_node(id)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn eval_detour(&mut self, id: NodeId) -> Val<'a> {
         // Upstream unwinds from where the limit was exceeded.
         if self.cancelled {
             return Val::Error(COST_LIMIT_EXCEEDED);
         }
+        let value = self.eval_node(id);
+        if let Some(observer) = self.observer {
+            observer.value(self.program, id, &value);
+        }
+        value
+    }
+
+    fn eval_node(&mut self, id: NodeId) -> Val<'a> {
         let program = self.program;
         match &program.nodes[id.0 as usize] {
             Node::Constant(constant) => {

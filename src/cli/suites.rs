@@ -17,7 +17,7 @@ use crate::{
     cel::time::Timestamp,
     diagnostic::{Diagnostic, Sources},
     report::Times,
-    run::{self, Settings, SuiteRun},
+    run::{self, Extras, Settings, SuiteRun},
     suite::{self, BuiltInScopes, Disk, Options, Suite},
 };
 
@@ -63,6 +63,10 @@ pub(super) struct Suites {
     /// How many threads to use; as many as there are cores unless given
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+
+    /// What is to be found out besides; set by the command.
+    #[arg(skip)]
+    pub(super) extras: Extras,
 }
 
 /// What came of the suites.
@@ -166,6 +170,7 @@ impl Suites {
             compat: self.compat,
             discovery: input::cluster(self.discovery.as_deref(), &self.crds)?,
             now: self.now.as_deref().map(input::time).transpose()?,
+            extras: self.extras,
         })
     }
 }

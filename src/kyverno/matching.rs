@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     kube::{Atom, Cell, Facts, Pattern, Resource, Text},
-    policy::{KindSelector, MatchResources},
+    policy::{KindSelector, MatchResources, ResourceFilter},
     text::wildcard,
 };
 
@@ -96,6 +96,17 @@ pub fn exempts<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut imp
     } else {
         false
     }
+}
+
+/// Whether one filter of a `match` block selects the requests of a cell, or one of an `exclude` block.
+pub fn filter_selects<'p>(
+    filter: &'p ResourceFilter,
+    of_exclude: bool,
+    cell: &Cell<'_>,
+    facts: &mut impl Facts<'p>,
+) -> bool {
+    let block = if of_exclude { Block::Exclude } else { Block::Match };
+    filter_applies(filter, block, cell, facts, &mut Quiet)
 }
 
 /// Whether a kind selector means a resource. With `ephemeral` a selector of core Pods also means their ephemeral

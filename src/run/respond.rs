@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     Settings,
+    coverage::{self, Coverage},
     edit::edited,
     native::{self, Natives},
     question::{Asker, Question},
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Severity},
+    cel::host::Host,
     kube::{LabelSelector, Operation, Request},
     kyverno::{
         autogen,
@@ -107,6 +109,8 @@ pub struct Responses {
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
+    /// What was tried, where somebody asked.
+    pub coverage: Option<Coverage>,
 }
 
 impl Responses {
@@ -134,38 +138,41 @@ impl Responses {
 }
 
 /// One request that policies are asked about.
-struct Asked<'s> {
-    run: Option<Operation>,
-    asker: Option<Asker>,
-    resource: &'s Resource,
-    old: Option<Document>,
+pub(super) struct Asked<'s> {
+    pub(super) run: Option<Operation>,
+    pub(super) asker: Option<Asker>,
+    pub(super) resource: &'s Resource,
+    pub(super) old: Option<Document>,
 }
 
-struct Policies {
-    classic: Vec<(CompiledPolicy, Webhook)>,
+pub(super) struct Policies {
+    pub(super) classic: Vec<(CompiledPolicy, Webhook)>,
     exceptions: Vec<CompiledException>,
-    validating: Vec<Validating>,
-    native: Natives,
+    pub(super) validating: Vec<Validating>,
+    pub(super) native: Natives,
 }
 
 /// A CEL policy, or what autogen made of one, with the webhook of the policy as it is written.
-struct Validating {
-    compiled: CompiledValidatingPolicy,
-    kind: &'static str,
-    webhook: Arc<Webhook>,
+pub(super) struct Validating {
+    pub(super) compiled: CompiledValidatingPolicy,
+    pub(super) kind: &'static str,
+    pub(super) webhook: Arc<Webhook>,
 }
 
 /// Asks the policies about one request.
-struct Asking<'s> {
-    suite: &'s Suite,
-    settings: &'s Settings,
-    surroundings: &'s Surroundings,
-    policies: &'s Policies,
-    lens: Lens,
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'s> {
+    pub(super) suite: &'s Suite,
+    pub(super) settings: &'s Settings,
+    pub(super) surroundings: &'s Surroundings,
+    pub(super) policies: &'s Policies,
+    pub(super) lens: Lens,
+    /// Who answers for the world outside.
+    pub(super) host: &'s dyn Host,
 }
 
 impl Asking<'_> {
-    fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
+    pub(super) fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
         Input::new(
             request,
             &self.surroundings.world,
@@ -175,7 +182,7 @@ impl Asking<'_> {
     }
 
     /// The request as a webhook hands it to Kyverno; `None` where it does not. `kyverno test` has no webhooks.
-    fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
+    pub(super) fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
         let mut delivered = request.clone();
         if !self.settings.compat {
             let input = self.input(request);
@@ -185,7 +192,7 @@ impl Asking<'_> {
         Some(delivered)
     }
 
-    fn classic(
+    pub(super) fn classic(
         &self,
         compiled: &CompiledPolicy,
         webhook: &Webhook,
@@ -204,29 +211,27 @@ impl Asking<'_> {
             operation: request.operation,
         };
         let input = self.input(&request).with_values(&values);
-        let mocks = &self.surroundings.mocks;
         if !self.settings.compat
-            && let Call::Refused(error) = webhook.call(&input, mocks)
+            && let Call::Refused(error) = webhook.call(&input, self.host)
         {
             let rules = policy.spec.rules.iter();
             let refused = |rule: &Rule| RuleResponse::refused_by_condition(&rule.name.value, &error);
             return rules.map(refused).collect();
         }
-        compiled.decide(&input, &self.policies.exceptions, mocks).rules
+        compiled.decide(&input, &self.policies.exceptions, self.host).rules
     }
 
     /// The answer of a CEL policy; `None` where upstream has none.
-    fn validating(&self, policy: &Validating, request: &Request, resource: &Resource) -> Option<Vec<RuleResponse>> {
+    pub(super) fn validating(&self, policy: &Validating, request: &Request, resource: &Resource) -> Option<Vec<RuleResponse>> {
         let compiled = &policy.compiled;
-        let mocks = &self.surroundings.mocks;
         if *compiled.mode() == Mode::Json {
-            return Some(vec![compiled.decide_payload(resource.object.root(), mocks)]);
+            return Some(vec![compiled.decide_payload(resource.object.root(), self.host)]);
         }
         let Some(delivered) = self.delivered(&policy.webhook, request) else {
             return Some(Vec::new());
         };
         let input = self.input(&delivered).converted_from(Arc::clone(&request.resource));
-        match compiled.decide(&input, mocks) {
+        match compiled.decide(&input, self.host) {
             Answer::Rule(rule) => Some(vec![rule]),
             // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not
             // show (`processor/policy_processor.go` `hasSelector`).
@@ -254,6 +259,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         surroundings: &surroundings,
         policies: &policies,
         lens,
+        host: &surroundings.mocks,
     };
     responses.keys = keys(suite);
     for asked in requests(suite, settings, operations) {
@@ -298,7 +304,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules);
             }
         }
-        for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings) {
+        for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings, asking.host) {
             answer(name, native::KIND, true, false, rules);
         }
         if judged {
@@ -330,12 +336,15 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             });
         }
     }
+    if settings.extras.coverage {
+        responses.coverage = Some(coverage::observe(asking));
+    }
     responses
 }
 
 /// Every resource in every run, and then what rows and cases with an old object of their own ask. `kyverno test` knows
 /// nothing of the latter.
-fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<Asked<'s>> {
+pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<Asked<'s>> {
     let questions: Vec<Question<'s>> = Question::all(suite)
         .filter(|question| !settings.compat || question.row().is_some())
         .collect();
@@ -522,7 +531,7 @@ fn is_plain(constraints: &MatchConstraints) -> bool {
 }
 
 /// The operation that the values ask for, else CREATE.
-fn default_operation(suite: &Suite, resource: &Resource) -> Operation {
+pub(super) fn default_operation(suite: &Suite, resource: &Resource) -> Operation {
     let operation = |values: &[Named]| {
         let value = values.iter().rev().find(|(name, _)| name.value == "request.operation");
         value
