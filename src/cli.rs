@@ -9,6 +9,7 @@ mod color;
 mod completions;
 mod config;
 mod convert;
+mod cover;
 mod crash;
 mod diff;
 mod eval;
@@ -76,6 +77,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     List(list::Args),
+    Cover(cover::Args),
     Merge(merge::Args),
     Convert(convert::Args),
     Prove(prove::Args),
@@ -94,6 +96,7 @@ impl Command {
         match self {
             Self::Run(args) => args.run(output),
             Self::List(args) => args.run(output),
+            Self::Cover(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Convert(args) => args.run(output),
             Self::Prove(args) => args.run(output),

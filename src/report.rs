@@ -3,6 +3,7 @@
 //! What all of them share: [`Summary`] counts, [`Standing`] says in which light a case is shown, and [`event`] gives the
 //! run as the line of events that `jsonl` writes.
 
+pub mod coverage;
 pub mod event;
 pub mod github;
 pub mod html;

@@ -4,6 +4,7 @@
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
 pub mod compat;
+pub mod coverage;
 pub mod diff;
 mod edit;
 pub mod expect;
@@ -15,6 +16,7 @@ mod respond;
 pub mod selector;
 pub mod strict;
 mod surroundings;
+mod told;
 mod twins;
 mod values;
 
@@ -30,9 +32,11 @@ use crate::{
 };
 
 pub use crate::{compare::Divergence, pair::Note, verdict::DivergenceClass};
+pub use coverage::Coverage;
 pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
+pub use told::Told;
 pub use twins::Twin;
 
 /// How suites are run.
@@ -46,8 +50,19 @@ pub struct Settings {
     pub now: Option<Timestamp>,
     /// Which requests Kyverno judges; `kyverno test` judges all of them.
     pub config: Config,
+    /// Whether it is told how the engines come to their answers.
+    pub trace: bool,
     /// The watch by which cases are timed: a time that only grows. Nothing else depends on it.
     pub watch: Option<fn() -> Duration>,
+    /// What is to be found out besides.
+    pub extras: Extras,
+}
+
+/// What a run may find out besides what becomes of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extras {
+    /// What the suites try of their policies.
+    pub coverage: bool,
 }
 
 impl Settings {
@@ -58,7 +73,9 @@ impl Settings {
             discovery: Discovery::kubernetes(),
             now: None,
             config: Config::bare(),
+            trace: false,
             watch: None,
+            extras: Extras::default(),
         }
     }
 }
@@ -84,6 +101,8 @@ pub struct SuiteRun {
     pub tags: Vec<String>,
     /// What is to be known about the comparison of policies with their twins, by name of the policy.
     pub notes: Vec<(String, Note)>,
+    /// What the suite tries of its policies, where somebody asked.
+    pub coverage: Option<Coverage>,
 }
 
 impl SuiteRun {
@@ -114,6 +133,7 @@ impl SuiteRun {
             places: Places::default(),
             tags: Vec::new(),
             notes: Vec::new(),
+            coverage: None,
         }
     }
 }
@@ -151,6 +171,8 @@ pub struct Case {
     pub accepted: Option<String>,
     /// How long it took to decide it on both sides, where that was measured.
     pub elapsed: Option<Duration>,
+    /// How the engines came to their answers, where that is told.
+    pub told: Told,
     /// Where the expectation stands.
     pub place: Option<Span>,
     /// Which expectations are not met, and why.
@@ -266,6 +288,7 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         places: Places::of(suite),
         tags: tags(suite),
         notes: responses.notes,
+        coverage: responses.coverage,
     }
 }
 

@@ -14,7 +14,9 @@ fn chromium() -> Option<PathBuf> {
     }
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH")?).collect();
-    let candidates = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    let candidates = names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
     candidates.into_iter().find(|path| path.is_file())
 }
 
@@ -57,7 +59,9 @@ fn shown(browser: &Path, page: &Path, fragment: &str) -> (String, Vec<String>) {
 /// How many cases are to be seen.
 fn visible(dom: &str) -> usize {
     let cases = dom.split("<details ").skip(1);
-    cases.filter(|case| !case.split('>').next().unwrap_or_default().contains("hidden")).count()
+    cases
+        .filter(|case| !case.split('>').next().unwrap_or_default().contains("hidden"))
+        .count()
 }
 
 #[test]
@@ -82,7 +86,11 @@ fn the_page_works_in_a_browser() {
     assert_eq!(count("#q=no-host-network%20deployment"), 2);
     assert_eq!(count("#q=no-host-network&problems"), 2);
     assert_eq!(count("#q=there-is-no-such-case"), 0);
-    let id = dom.split("<details ").nth(1).and_then(|case| case.split("id=\"").nth(1)).expect("an id");
+    let id = dom
+        .split("<details ")
+        .nth(1)
+        .and_then(|case| case.split("id=\"").nth(1))
+        .expect("an id");
     let id = id.split('"').next().expect("an id");
     let (opened, _) = shown(&browser, &page, &format!("#{id}"));
     assert!(opened.contains(&format!("id=\"{id}\" open")), "{id}");

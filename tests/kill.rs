@@ -95,8 +95,15 @@ fn a_full_disk_behind_a_report() {
     let output = command_of("sh").args(["-c", &script]).output().expect("a shell");
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("KT010"), "{}", stderr(&output));
-    assert_eq!(fs::read_to_string(&page).expect("the old file"), "what was there before");
-    assert!(fs::read_to_string(&list).expect("the other report").contains("strict-but"));
+    assert_eq!(
+        fs::read_to_string(&page).expect("the old file"),
+        "what was there before"
+    );
+    assert!(
+        fs::read_to_string(&list)
+            .expect("the other report")
+            .contains("strict-but")
+    );
     assert_eq!(names(&folder), ["list.txt", "page.html"]);
 }
 
@@ -132,7 +139,11 @@ fn a_tiny_disk_behind_a_report() {
     let unmounted = command_of("umount").arg(&folder).output();
     assert!(unmounted.is_ok_and(|output| output.status.success()));
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("page.html`: no space left"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("page.html`: no space left"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(left, ["list.txt"]);
     assert!(whole.is_ok_and(|text| text.starts_with("::") && text.ends_with('\n')));
 }
@@ -144,7 +155,11 @@ fn reports_that_cannot_be_written() {
     fs::create_dir(&locked).expect("a folder");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).expect("permissions");
     let good = folder.join("good.json");
-    let mut paths = vec![folder.join("absent/report.xml"), folder.clone(), "/proc/kyvtest.xml".into()];
+    let mut paths = vec![
+        folder.join("absent/report.xml"),
+        folder.clone(),
+        "/proc/kyvtest.xml".into(),
+    ];
     // Whoever may do everything may write here, too.
     if fs::write(locked.join("probe"), "").is_err() {
         paths.push(locked.join("report.xml"));
@@ -157,9 +172,16 @@ fn reports_that_cannot_be_written() {
             .expect("it starts");
         assert_eq!(output.status.code(), Some(2), "{}", path.display());
         let text = stderr(&output);
-        assert!(text.contains("KT010") && text.contains(&path.display().to_string()), "{text}");
+        assert!(
+            text.contains("KT010") && text.contains(&path.display().to_string()),
+            "{text}"
+        );
         check_json(&good);
-        assert!(output.stdout.starts_with(b"run 9"), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(
+            output.stdout.starts_with(b"run 9"),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
         fs::remove_file(&good).expect("the report");
         assert_eq!(names(&folder), ["locked"]);
     }
@@ -238,7 +260,10 @@ fn interrupted_in_the_middle() {
         stdout.read_to_string(&mut text).expect("the rest");
         assert_eq!(child.wait().expect("it ends").code(), Some(130), "{text}");
         let last = text.lines().last().unwrap_or_default();
-        assert!(last.starts_with("interrupted: ") && last.ends_with(" test files were not run"), "{last}");
+        assert!(
+            last.starts_with("interrupted: ") && last.ends_with(" test files were not run"),
+            "{last}"
+        );
         let whole = check_json(&json);
         assert_eq!(whole["stopped"], "interrupted");
         let cases = whole["summary"]["cases"].as_u64().expect("a number");
@@ -255,7 +280,11 @@ fn a_limit_of_time() {
     long_suites(&suites);
     let one = suites.join("suite-000");
     let run = |limit: &str| {
-        let output = command().arg("run").arg(&one).args(["-o", "json", "--timeout", limit]).output();
+        let output = command()
+            .arg("run")
+            .arg(&one)
+            .args(["-o", "json", "--timeout", limit])
+            .output();
         let output = output.expect("it starts");
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         (output.status.code(), report)

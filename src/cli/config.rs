@@ -313,9 +313,7 @@ pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<
     let source = <Source as clap::FromArgMatches>::from_arg_matches(given)
         .map_err(|error| Diagnostic::new(Code::CommandLine, error.to_string()))?;
     let mut config = Config::read(&source, run)?;
-    if given.try_contains_id("timeout").is_ok()
-        && given.value_source("timeout") == Some(ValueSource::CommandLine)
-    {
+    if given.try_contains_id("timeout").is_ok() && given.value_source("timeout") == Some(ValueSource::CommandLine) {
         for entry in &mut config.overrides {
             entry.forget_timeout();
         }

@@ -9,7 +9,7 @@ use super::{
     Exit, Failure,
     output::Output,
     overrides::Override,
-    suites::{Event, Order, Stop, Suites},
+    suites::{Stop, Suites},
 };
 use crate::{
     diagnostic::{Code, Diagnostic},
@@ -57,13 +57,10 @@ impl Args {
             let diagnostic = Diagnostic::new(Code::CommandLine, message);
             return Err(diagnostic.with_help("`kyvtest list .` looks in this folder").into());
         }
-        let mut listen = |event: Event<'_>| {
-            if let Event::Remark(remark, sources) = event {
-                output.diagnostic(remark, sources);
-            }
-            true
-        };
-        let executed = self.suites.execute(Order::Sorted, &mut listen)?;
+        let executed = self.suites.execute()?;
+        for remark in &executed.remarks.0 {
+            output.diagnostic(remark, &executed.remarks.1);
+        }
         let mut exit = match executed.stopped {
             Some(Stop::Interrupted(_)) => Exit::Interrupted,
             Some(Stop::MaxFail | Stop::Unread) | None => Exit::Success,

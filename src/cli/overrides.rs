@@ -47,7 +47,11 @@ impl Overrides {
         }
         let mut cases = std::mem::take(&mut run.cases);
         for case in &mut cases {
-            let entries: Vec<&Override> = self.entries.iter().filter(|entry| entry.filter.case(run, case)).collect();
+            let entries: Vec<&Override> = self
+                .entries
+                .iter()
+                .filter(|entry| entry.filter.case(run, case))
+                .collect();
             let timeout = entries.iter().find_map(|entry| entry.timeout).or(self.timeout);
             if let Some(accepting) = entries.iter().find(|entry| !entry.accept.is_empty()) {
                 case.accept(&accepting.accept, &accepting.reason);
@@ -172,7 +176,10 @@ impl Reader<'_> {
                     });
                     match names.flatten() {
                         Some(names) => accept.extend(names),
-                        None => self.wrong(item, "`accept-divergence` must be classes or codes, such as `[\"message\", \"H27\"]`"),
+                        None => self.wrong(
+                            item,
+                            "`accept-divergence` must be classes or codes, such as `[\"message\", \"H27\"]`",
+                        ),
                     }
                 }
                 (key, _) if KEYS.contains(&key) => self.wrong(item, format!("`{key}` must be a text")),

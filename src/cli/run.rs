@@ -13,8 +13,8 @@ use clap::{
 use super::{
     Exit, Failure, github,
     output::Output,
-    report_file::ReportFile,
     overrides::Override,
+    report_file::ReportFile,
     suites::{Event, Executed, Order, Stop, Suites, Timed},
 };
 use crate::{
@@ -152,6 +152,7 @@ impl Args {
             // The clock is no part of what must be the same.
             self.suites.forget_timeouts();
         }
+        self.suites.trace = self.verbose;
         let replay = self.suites.replay();
         let look = self.look(&replay, output.is_colored());
         let live = self.format == Format::Human;
@@ -174,7 +175,7 @@ impl Args {
                 unwritten.is_none() || !self.report.is_empty()
             }
         };
-        let mut executed = self.suites.execute(Order::Sorted, &mut listen)?;
+        let mut executed = self.suites.execute_with(Order::Sorted, &mut listen)?;
         let mut exit = Exit::Success;
         if self.check_determinism && executed.stopped.is_none() {
             exit = exit.combine(self.again(&executed, look, output)?);
@@ -184,7 +185,7 @@ impl Args {
             exit = exit.combine(Exit::Interrupted);
         }
         // Kyverno forgives a selector that it cannot read, unless there is nothing else to say.
-        let nothing = executed.found == 0 && (self.require_tests || executed.remarked);
+        let nothing = executed.found == 0 && (self.require_tests || !executed.remarks.0.is_empty());
         if compat && nothing {
             return Ok(Exit::Mismatch);
         }
@@ -212,7 +213,7 @@ impl Args {
 
     /// Runs everything once more, in another order and on another number of threads: nothing may be different.
     fn again(&self, first: &Executed, look: human::Look<'_>, output: &mut Output) -> Result<Exit, Failure> {
-        let second = self.suites.execute(Order::Shuffled, &mut |_| true)?;
+        let second = self.suites.execute_with(Order::Shuffled, &mut |_| true)?;
         if second.stopped.is_some() {
             return Ok(Exit::Success);
         }

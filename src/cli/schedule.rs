@@ -99,8 +99,18 @@ mod tests {
                 *work
             };
             let mut taken = Vec::new();
-            in_order(&works, &order, threads, &|| stop.load(Ordering::Relaxed), &one, |index, _| taken.push(index));
-            assert!(taken.is_sorted() && taken.contains(&20) && taken.len() < 99, "{taken:?}");
+            in_order(
+                &works,
+                &order,
+                threads,
+                &|| stop.load(Ordering::Relaxed),
+                &one,
+                |index, _| taken.push(index),
+            );
+            assert!(
+                taken.is_sorted() && taken.contains(&20) && taken.len() < 99,
+                "{taken:?}"
+            );
         }
     }
 }

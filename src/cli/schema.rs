@@ -53,7 +53,10 @@ fn config(whole: &clap::Command) -> Value {
             properties.insert(name.to_owned(), option(arg));
         }
     }
-    properties.insert("overrides".to_owned(), json!({"type": "array", "items": {"$ref": "#/$defs/override"}}));
+    properties.insert(
+        "overrides".to_owned(),
+        json!({"type": "array", "items": {"$ref": "#/$defs/override"}}),
+    );
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "https://kyvtest.dev/schemas/config.json",

@@ -23,7 +23,7 @@ use crate::{
     cel::time::Timestamp,
     diagnostic::{Diagnostic, Sources},
     report::{Run, Times},
-    run::{self, Settings, SuiteRun, places},
+    run::{self, Extras, Settings, SuiteRun, places},
     suite::{self, BuiltInScopes, Disk, Options, Suite},
     text::shell::quoted,
 };
@@ -73,6 +73,14 @@ pub(super) struct Suites {
     /// What the configuration says of single cases.
     #[arg(skip)]
     pub(super) overrides: Vec<Override>,
+
+    /// Whether it is told how the engines come to their answers; set by the command.
+    #[arg(skip)]
+    pub(super) trace: bool,
+
+    /// What is to be found out besides; set by the command.
+    #[arg(skip)]
+    pub(super) extras: Extras,
 }
 
 /// What came of the suites.
@@ -83,8 +91,8 @@ pub(super) struct Executed {
     pub(super) found: usize,
     /// Why the run ended before its end.
     pub(super) stopped: Option<Stop>,
-    /// Whether something was wrong with the selection that did not stop the run.
-    pub(super) remarked: bool,
+    /// What was wrong with the selection and did not stop the run.
+    pub(super) remarks: (Vec<Diagnostic>, Sources),
     times: Times,
     elapsed: Option<Duration>,
 }
@@ -167,9 +175,14 @@ impl Executed {
 }
 
 impl Suites {
+    /// Finds and runs the suites.
+    pub(super) fn execute(&self) -> Result<Executed, Failure> {
+        self.execute_with(Order::Sorted, &mut |_| true)
+    }
+
     /// Finds and runs the suites. Whoever listens says after each event whether to go on. The result does not depend on the
     /// number of threads, nor on the order in which they work.
-    pub(super) fn execute(
+    pub(super) fn execute_with(
         &self,
         order: Order,
         listen: &mut dyn FnMut(Event<'_>) -> bool,
@@ -220,30 +233,37 @@ impl Suites {
         let mut stopped = None;
         let mut left = selected.max_fail;
         let mut done = 0;
-        schedule::in_order(&works, &order_of_works, threads, &stop, &one, |index, found: Vec<Timed>| {
-            done += 1;
-            progress.step();
-            let mut found = found.into_iter().peekable();
-            while let Some(mut timed) = found.next() {
-                // What comes after the last problem is left out, whether it was run or not.
-                if enough.load(Ordering::Relaxed) {
-                    return;
-                }
-                let cut = left.as_mut().is_some_and(|left| timed.cut(left));
-                let last = left == Some(0);
-                let go_on = progress.aside(|| listen(Event::Decided(&timed)));
-                runs.push(timed);
-                if last {
-                    enough.store(true, Ordering::Relaxed);
-                    if cut || found.peek().is_some() || index + 1 < works.len() {
-                        stopped = Some(Stop::MaxFail);
+        schedule::in_order(
+            &works,
+            &order_of_works,
+            threads,
+            &stop,
+            &one,
+            |index, found: Vec<Timed>| {
+                done += 1;
+                progress.step();
+                let mut found = found.into_iter().peekable();
+                while let Some(mut timed) = found.next() {
+                    // What comes after the last problem is left out, whether it was run or not.
+                    if enough.load(Ordering::Relaxed) {
+                        return;
                     }
-                } else if !go_on {
-                    enough.store(true, Ordering::Relaxed);
-                    stopped = Some(Stop::Unread);
+                    let cut = left.as_mut().is_some_and(|left| timed.cut(left));
+                    let last = left == Some(0);
+                    let go_on = progress.aside(|| listen(Event::Decided(&timed)));
+                    runs.push(timed);
+                    if last {
+                        enough.store(true, Ordering::Relaxed);
+                        if cut || found.peek().is_some() || index + 1 < works.len() {
+                            stopped = Some(Stop::MaxFail);
+                        }
+                    } else if !go_on {
+                        enough.store(true, Ordering::Relaxed);
+                        stopped = Some(Stop::Unread);
+                    }
                 }
-            }
-        });
+            },
+        );
         if interrupted.load(Ordering::Relaxed) {
             stopped = Some(Stop::Interrupted(works.len() - done));
         }
@@ -258,7 +278,7 @@ impl Suites {
             runs,
             found,
             stopped,
-            remarked: !remarks.0.is_empty(),
+            remarks,
         })
     }
 
@@ -301,6 +321,8 @@ impl Suites {
             config: self.kyverno_config.read("bare")?,
             discovery: self.cluster.discovery()?,
             now: self.cluster.now()?,
+            extras: self.extras,
+            trace: self.trace,
             ..Settings::new(self.compat)
         })
     }

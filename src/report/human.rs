@@ -32,7 +32,14 @@ pub struct Look<'l> {
 pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
     let mut text = String::new();
     for (policy, note) in run.notes.iter().filter(|_| look.verbose) {
-        let _ = writeln!(text, "note: {} :: {}: {}: {}", visible(&run.path), visible(policy), note.as_str(), note.text());
+        let _ = writeln!(
+            text,
+            "note: {} :: {}: {}: {}",
+            visible(&run.path),
+            visible(policy),
+            note.as_str(),
+            note.text()
+        );
     }
     for case in run.cases.iter().filter(|case| look.level.shows(case)) {
         let _ = writeln!(text, "{}", line(run, case));
@@ -53,6 +60,14 @@ pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
         }
         let mut more = String::new();
         answers(case, &mut more);
+        for (engine, lines) in [("kyverno", &case.told.kyverno), ("vap", &case.told.vap)] {
+            if !lines.is_empty() && look.verbose {
+                let _ = writeln!(more, "how {engine} came to it:");
+                for line in lines.iter().flat_map(|line| line.lines()) {
+                    let _ = writeln!(more, "  {line}");
+                }
+            }
+        }
         if Level::Diverge.shows(case) || look.verbose {
             where_from(run, case, sources, look, &mut more);
         }
@@ -196,8 +211,7 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
         if standing == Standing::Diverge {
             let classes = DivergenceClass::ALL.into_iter().filter_map(|class| {
                 let same = |(standing, case): &&(Standing, &Case)| {
-                    *standing == Standing::Diverge
-                        && case.divergence.as_ref().is_some_and(|found| found.class == class)
+                    *standing == Standing::Diverge && case.divergence.as_ref().is_some_and(|found| found.class == class)
                 };
                 let count = cases.iter().filter(same).count();
                 (count > 0).then(|| format!("{} {}", grouped(count), class.as_str()))
@@ -265,7 +279,13 @@ fn word(case: &Case) -> (&'static str, Style) {
 
 /// A line without characters that control a terminal.
 fn visible(line: &str) -> String {
-    let clean = |c: char| if c != '\t' && render::misleading(c) { '\u{fffd}' } else { c };
+    let clean = |c: char| {
+        if c != '\t' && render::misleading(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
     line.chars().map(clean).collect()
 }
 

@@ -23,14 +23,7 @@ pub enum Level {
 
 impl Level {
     /// All of them, the least first.
-    pub const ALL: [Self; 6] = [
-        Self::None,
-        Self::Fail,
-        Self::Diverge,
-        Self::Skip,
-        Self::Pass,
-        Self::All,
-    ];
+    pub const ALL: [Self; 6] = [Self::None, Self::Fail, Self::Diverge, Self::Skip, Self::Pass, Self::All];
 
     /// The word on the command line.
     pub const fn name(self) -> &'static str {

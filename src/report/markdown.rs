@@ -109,7 +109,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>, most: usize, text: &mut Stri
 }
 
 /// Text that Markdown shows as it is.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in one_line(text).chars() {
         match c {

@@ -1,22 +1,29 @@
 //! Asks every policy of a suite about every resource.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
 
 use super::{
     Note, Settings,
+    coverage::{self, Coverage},
     edit::edited,
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
+    told,
     twins::{Twin, Twins},
     values::SuiteValues,
 };
 use crate::{
+    cel::{
+        host::{Host, Observed},
+        observe::Observer,
+    },
     diagnostic::{Code, Diagnostic, Severity},
     kube::{LabelSelector, Operation, Request},
     kyverno::{
         autogen,
         classic_policy::CompiledPolicy,
+        constraints,
         exception::CompiledException,
         input::Input,
         lens::Lens,
@@ -88,6 +95,8 @@ pub struct Response {
     pub twin: Option<Arc<Twin>>,
     /// How long both took, where that was measured.
     pub elapsed: Option<Duration>,
+    /// How the rules came to their answers, where that is told.
+    pub told: Vec<String>,
 }
 
 /// All answers of a suite.
@@ -111,6 +120,8 @@ pub struct Responses {
     pub diagnostics: Vec<Diagnostic>,
     /// What is to be known about the comparison with native twins, by name of the policy.
     pub notes: Vec<(String, Note)>,
+    /// What was tried, where somebody asked.
+    pub coverage: Option<Coverage>,
 }
 
 impl Responses {
@@ -137,39 +148,47 @@ impl Responses {
     }
 }
 
+/// What is told of a request that Kyverno never sees.
+const UNDELIVERED: &str = "no webhook hands the request to Kyverno";
+
 /// One request that policies are asked about.
-struct Asked<'s> {
-    run: Option<Operation>,
-    asker: Option<Asker>,
-    resource: &'s Resource,
-    old: Option<Document>,
+pub(super) struct Asked<'s> {
+    pub(super) run: Option<Operation>,
+    pub(super) asker: Option<Asker>,
+    pub(super) resource: &'s Resource,
+    pub(super) old: Option<Document>,
 }
 
-struct Policies {
-    classic: Vec<(CompiledPolicy, Webhook)>,
+pub(super) struct Policies {
+    pub(super) classic: Vec<(CompiledPolicy, Webhook)>,
     exceptions: Vec<CompiledException>,
-    validating: Vec<Validating>,
-    native: Natives,
+    pub(super) validating: Vec<Validating>,
+    pub(super) native: Natives,
 }
 
 /// A CEL policy, or what autogen made of one, with the webhook of the policy as it is written.
-struct Validating {
-    compiled: CompiledValidatingPolicy,
-    kind: &'static str,
-    webhook: Arc<Webhook>,
+pub(super) struct Validating {
+    pub(super) compiled: CompiledValidatingPolicy,
+    pub(super) kind: &'static str,
+    pub(super) webhook: Arc<Webhook>,
 }
 
 /// Asks the policies about one request.
-struct Asking<'s> {
-    suite: &'s Suite,
-    settings: &'s Settings,
-    surroundings: &'s Surroundings,
-    policies: &'s Policies,
-    lens: Lens,
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'s> {
+    pub(super) suite: &'s Suite,
+    pub(super) settings: &'s Settings,
+    pub(super) surroundings: &'s Surroundings,
+    pub(super) policies: &'s Policies,
+    pub(super) lens: Lens,
+    /// Who answers for the world outside.
+    pub(super) host: &'s dyn Host,
+    /// Where it is noted how answers come about, if anybody is told.
+    pub(super) told: Option<&'s RefCell<Vec<String>>>,
 }
 
 impl Asking<'_> {
-    fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
+    pub(super) fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
         Input::new(
             request,
             &self.surroundings.world,
@@ -179,7 +198,7 @@ impl Asking<'_> {
     }
 
     /// The request as a webhook hands it to Kyverno; `None` where it does not. `kyverno test` has no webhooks.
-    fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
+    pub(super) fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
         let mut delivered = request.clone();
         if !self.settings.compat {
             let input = self.input(request);
@@ -189,7 +208,7 @@ impl Asking<'_> {
         Some(delivered)
     }
 
-    fn classic(
+    pub(super) fn classic(
         &self,
         compiled: &CompiledPolicy,
         webhook: &Webhook,
@@ -200,6 +219,7 @@ impl Asking<'_> {
         let edited = edited(self.suite, &policy.metadata.name.value, resource, request);
         let request = edited.as_ref().unwrap_or(request);
         let Some(request) = self.delivered(webhook, request) else {
+            self.tell(|| vec![UNDELIVERED.to_owned()]);
             return Vec::new();
         };
         let values = SuiteValues {
@@ -208,29 +228,63 @@ impl Asking<'_> {
             operation: request.operation,
         };
         let input = self.input(&request).with_values(&values);
-        let mocks = &self.surroundings.mocks;
+        self.tell(|| compiled.explain(&input));
         if !self.settings.compat
-            && let Call::Refused(error) = webhook.call(&input, mocks)
+            && let Call::Refused(error) = webhook.call(&input, self.host)
         {
             let rules = policy.spec.rules.iter();
             let refused = |rule: &Rule| RuleResponse::refused_by_condition(&rule.name.value, &error);
             return rules.map(refused).collect();
         }
-        compiled.decide(&input, &self.policies.exceptions, mocks).rules
+        compiled.decide(&input, &self.policies.exceptions, self.host).rules
+    }
+
+    /// Notes lines, if anybody is told.
+    fn tell(&self, lines: impl FnOnce() -> Vec<String>) {
+        if let Some(mut told) = self.told.and_then(|told| told.try_borrow_mut().ok()) {
+            told.extend(lines());
+        }
+    }
+
+    /// What was told since the last time about answers.
+    fn told(&self, rules: &[RuleResponse]) -> Vec<String> {
+        let Some(mut lines) = self
+            .told
+            .and_then(|told| told.try_borrow_mut().ok())
+            .map(|mut told| std::mem::take(&mut *told))
+        else {
+            return Vec::new();
+        };
+        if let Some(story) = self.host.observer().and_then(Observer::story) {
+            lines.extend(told::evaluations(story.take()));
+        }
+        lines.extend(told::rules(rules));
+        lines
     }
 
     /// The answer of a CEL policy; `None` where upstream has none.
-    fn validating(&self, policy: &Validating, request: &Request, resource: &Resource) -> Option<Vec<RuleResponse>> {
+    pub(super) fn validating(
+        &self,
+        policy: &Validating,
+        request: &Request,
+        resource: &Resource,
+    ) -> Option<Vec<RuleResponse>> {
         let compiled = &policy.compiled;
-        let mocks = &self.surroundings.mocks;
         if *compiled.mode() == Mode::Json {
-            return Some(vec![compiled.decide_payload(resource.object.root(), mocks)]);
+            return Some(vec![compiled.decide_payload(resource.object.root(), self.host)]);
         }
         let Some(delivered) = self.delivered(&policy.webhook, request) else {
+            self.tell(|| vec![UNDELIVERED.to_owned()]);
             return Some(Vec::new());
         };
         let input = self.input(&delivered).converted_from(Arc::clone(&request.resource));
-        match compiled.decide(&input, mocks) {
+        self.tell(|| {
+            let constraints = compiled.constraints().into_iter();
+            constraints
+                .map(|block| constraints::explain(block, &input.request.cell(), &mut input.facts()))
+                .collect()
+        });
+        match compiled.decide(&input, self.host) {
             Answer::Rule(rule) => Some(vec![rule]),
             // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not
             // show (`processor/policy_processor.go` `hasSelector`).
@@ -255,12 +309,20 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     let time = || settings.watch.map(|watch| watch());
     let since = |begin: Option<Duration>| Some(time()?.saturating_sub(begin?));
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
+    let observer = Observer::with_story();
+    let observed = Observed {
+        host: &surroundings.mocks,
+        observer: &observer,
+    };
+    let told = RefCell::default();
     let asking = Asking {
         suite,
         settings,
         surroundings: &surroundings,
         policies: &policies,
         lens,
+        host: if settings.trace { &observed } else { &surroundings.mocks },
+        told: settings.trace.then_some(&told),
     };
     responses.keys = keys(suite);
     for asked in requests(suite, settings, operations) {
@@ -270,7 +332,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         let judged = settings.compat || settings.config.judges(&asking.input(&request));
         let key = Key::of(resource);
         let before = responses.list.len();
-        let mut answer = |policy: &str, kind, scored, has_rules, rules, elapsed| {
+        let mut answer = |policy: &str, kind, scored, has_rules, rules, elapsed, told| {
             responses.list.push(Response {
                 run,
                 asker: asked.asker,
@@ -283,6 +345,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 rules,
                 twin: None,
                 elapsed,
+                told,
             });
         };
         for (compiled, webhook) in &policies.classic {
@@ -294,7 +357,16 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 Vec::new()
             };
             let name = policy.metadata.name.value.as_str();
-            answer(name, policy.kind.name(), compiled.is_scored(), true, rules, since(begin));
+            let (elapsed, told) = (since(begin), asking.told(&rules));
+            answer(
+                name,
+                policy.kind.name(),
+                compiled.is_scored(),
+                true,
+                rules,
+                elapsed,
+                told,
+            );
         }
         for policy in &policies.validating {
             let begin = time();
@@ -305,15 +377,34 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             };
             let compiled = &policy.compiled;
             if let Some(rules) = rules {
-                answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules, since(begin));
+                let (elapsed, told) = (since(begin), asking.told(&rules));
+                answer(
+                    compiled.name(),
+                    policy.kind,
+                    compiled.is_scored(),
+                    false,
+                    rules,
+                    elapsed,
+                    told,
+                );
             }
         }
         let begin = time();
-        for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings) {
-            answer(name, native::KIND, true, false, rules, since(begin));
+        for (name, rules) in policies
+            .native
+            .answers(suite, resource, &request, &surroundings, asking.host)
+        {
+            let (elapsed, told) = (since(begin), asking.told(&rules));
+            answer(name, native::KIND, true, false, rules, elapsed, told);
         }
         if judged {
-            twins.ask(&request, &surroundings, &mut responses.list[before..], settings.watch);
+            twins.ask(
+                &request,
+                &surroundings,
+                asking.host,
+                &mut responses.list[before..],
+                settings.watch,
+            );
         }
     }
     for payload in &suite.json_payloads {
@@ -337,18 +428,22 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 policy_kind: policy.kind,
                 scored: compiled.is_scored(),
                 has_rules: false,
+                told: asking.told(std::slice::from_ref(&rule)),
                 rules: vec![rule],
                 twin: None,
                 elapsed: since(begin),
             });
         }
     }
+    if settings.extras.coverage {
+        responses.coverage = Some(coverage::observe(asking));
+    }
     responses
 }
 
 /// Every resource in every run, and then what rows and cases with an old object of their own ask. `kyverno test` knows
 /// nothing of the latter.
-fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<Asked<'s>> {
+pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<Asked<'s>> {
     let questions: Vec<Question<'s>> = Question::all(suite)
         .filter(|question| !settings.compat || question.row().is_some())
         .collect();
@@ -535,7 +630,7 @@ fn is_plain(constraints: &MatchConstraints) -> bool {
 }
 
 /// The operation that the values ask for, else CREATE.
-fn default_operation(suite: &Suite, resource: &Resource) -> Operation {
+pub(super) fn default_operation(suite: &Suite, resource: &Resource) -> Operation {
     let operation = |values: &[Named]| {
         let value = values.iter().rev().find(|(name, _)| name.value == "request.operation");
         value

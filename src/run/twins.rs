@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, surroundings::Surroundings};
+use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, surroundings::Surroundings, told};
 use crate::{
+    cel::{host::Host, observe::Observer},
     convert::Exceptions,
     kube::Request,
     pair::{Original, Pair},
@@ -18,6 +19,8 @@ pub struct Twin {
     pub native: Option<NativeAnswer>,
     /// How the two differ.
     pub divergence: Option<Divergence>,
+    /// How it came to what it says, where that is told.
+    pub told: Vec<String>,
 }
 
 /// The policies of a suite with their twins.
@@ -63,15 +66,11 @@ impl Twins {
         &self,
         request: &Request,
         surroundings: &Surroundings,
+        host: &dyn Host,
         answers: &mut [Response],
         watch: Option<fn() -> Duration>,
     ) {
-        let Surroundings {
-            world,
-            discovery,
-            mocks,
-            ..
-        } = surroundings;
+        let Surroundings { world, discovery, .. } = surroundings;
         for pair in &self.pairs {
             let name = pair.original().name();
             let own = |response: &Response| response.policy == name && response.policy_kind == pair.original().kind();
@@ -84,8 +83,13 @@ impl Twins {
             }
             let begin = watch.map(|watch| watch());
             let kyverno = Verdict::strongest(verdicts);
-            let native = pair.native(request, world, discovery, mocks);
-            let divergence = pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks);
+            let native = pair.native(request, world, discovery, host);
+            let mut lines = Vec::new();
+            if let (Some(story), Some(native)) = (host.observer().and_then(Observer::story), &native) {
+                lines.extend(told::evaluations(story.take()));
+                lines.extend(told::bindings(&native.answer));
+            }
+            let divergence = pair.compare(&kyverno, native.as_ref(), request, world, discovery, host);
             let native = native
                 .zip(pair.names())
                 .map(|(native, (policy, binding))| NativeAnswer {
@@ -97,12 +101,21 @@ impl Twins {
                     policy: policy.to_owned(),
                     binding: binding.to_owned(),
                 });
-            let twin = Arc::new(Twin { native, divergence });
-            let mut took = watch.map(|watch| watch()).zip(begin).map(|(end, begin)| end.saturating_sub(begin));
+            let twin = Arc::new(Twin {
+                native,
+                divergence,
+                told: lines,
+            });
+            let mut took = watch
+                .map(|watch| watch())
+                .zip(begin)
+                .map(|(end, begin)| end.saturating_sub(begin));
             for response in answers.iter_mut().filter(|response| own(response)) {
                 response.twin = Some(Arc::clone(&twin));
                 // Of several variants of a policy, the first has the time.
-                response.elapsed = response.elapsed.map(|elapsed| elapsed + took.take().unwrap_or_default());
+                response.elapsed = response
+                    .elapsed
+                    .map(|elapsed| elapsed + took.take().unwrap_or_default());
             }
         }
     }
