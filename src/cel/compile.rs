@@ -75,7 +75,5 @@ pub fn analyse(text: &str, env: &Env) -> Result<Checked, CompileError> {
 /// # Errors
 /// As [`analyse`], and where a constant part of it fails.
 pub fn compile(text: &str, env: &Env) -> Result<Program, CompileError> {
-    let mut program = plan(&analyse(text, env)?, env)?;
-    program.source = text.into();
-    Ok(program)
+    Ok(plan(&analyse(text, env)?, env)?)
 }
