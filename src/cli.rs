@@ -15,6 +15,7 @@ mod diff;
 mod eval;
 mod exit;
 mod explain;
+mod fix;
 mod github;
 pub mod input;
 mod interrupt;
@@ -79,6 +80,7 @@ enum Command {
     List(list::Args),
     Cover(cover::Args),
     Merge(merge::Args),
+    Fix(fix::Args),
     Convert(convert::Args),
     Prove(prove::Args),
     Diff(diff::Args),
@@ -98,6 +100,7 @@ impl Command {
             Self::List(args) => args.run(output),
             Self::Cover(args) => args.run(output),
             Self::Merge(args) => args.run(output),
+            Self::Fix(args) => args.run(output),
             Self::Convert(args) => args.run(output),
             Self::Prove(args) => args.run(output),
             Self::Diff(args) => args.run(output),
