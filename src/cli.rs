@@ -14,6 +14,7 @@ mod diff;
 mod eval;
 mod exit;
 mod explain;
+mod fill;
 mod github;
 pub mod input;
 mod interrupt;
@@ -75,6 +76,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Cover(cover::Args),
+    Fill(fill::Args),
     Merge(merge::Args),
     Convert(convert::Args),
     Prove(prove::Args),
@@ -94,6 +96,7 @@ impl Command {
             Self::Run(args) => args.run(output),
             Self::List(args) => args.run(output),
             Self::Cover(args) => args.run(output),
+            Self::Fill(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Convert(args) => args.run(output),
             Self::Prove(args) => args.run(output),

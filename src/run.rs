@@ -8,7 +8,9 @@ pub mod coverage;
 pub mod diff;
 mod edit;
 pub mod expect;
+pub mod fill;
 pub mod filter;
+pub mod found;
 mod native;
 pub mod places;
 mod question;
@@ -24,12 +26,14 @@ use crate::{
     diagnostic::{Code, Diagnostic, Severity, Span},
     kube::{Discovery, Operation},
     kyverno::config::Config,
+    prove::behaviour::Behaviours,
     suite::{ExpectedDivergence, Suite},
     verdict::{Effect, Status},
 };
 
 pub use crate::{compare::Divergence, verdict::DivergenceClass};
 pub use coverage::Coverage;
+pub use found::{Found, Proof};
 pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
@@ -55,6 +59,10 @@ pub struct Settings {
 pub struct Extras {
     /// What the suites try of their policies.
     pub coverage: bool,
+    /// Which behaviours of their policies they exercise.
+    pub behaviours: bool,
+    /// The label of a proof for each policy.
+    pub proofs: bool,
 }
 
 impl Settings {
@@ -91,6 +99,10 @@ pub struct SuiteRun {
     pub tags: Vec<String>,
     /// What the suite tries of its policies, where somebody asked.
     pub coverage: Option<Coverage>,
+    /// The behaviours of its policies, where somebody asked.
+    pub behaviours: Vec<Found<Behaviours>>,
+    /// What is proven of its policies, where somebody asked.
+    pub proofs: Vec<Found<Proof>>,
 }
 
 impl SuiteRun {
@@ -121,6 +133,8 @@ impl SuiteRun {
             places: Places::default(),
             tags: Vec::new(),
             coverage: None,
+            behaviours: Vec::new(),
+            proofs: Vec::new(),
         }
     }
 }
@@ -269,6 +283,8 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         places: Places::of(suite),
         tags: tags(suite),
         coverage: responses.coverage,
+        behaviours: responses.behaviours,
+        proofs: responses.proofs,
     }
 }
 

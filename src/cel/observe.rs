@@ -207,10 +207,7 @@ impl Fork {
 }
 
 fn is_quantifier(kind: &FoldKind) -> bool {
-    matches!(
-        kind,
-        FoldKind::All(_) | FoldKind::Exists(_) | FoldKind::ExistsOne(_)
-    )
+    matches!(kind, FoldKind::All(_) | FoldKind::Exists(_) | FoldKind::ExistsOne(_))
 }
 
 /// A part of an expression that can come to one thing or another.

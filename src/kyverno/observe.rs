@@ -64,7 +64,8 @@ pub struct Selected {
 pub fn filters<'p>(block: &'p MatchResources, name: &str) -> Vec<(String, &'p ResourceFilter)> {
     let list = |word: &str, list: &'p [ResourceFilter]| -> Vec<(String, &'p ResourceFilter)> {
         let list = list.iter().enumerate();
-        list.map(|(i, filter)| (format!("{name}.{word}[{i}]"), filter)).collect()
+        list.map(|(i, filter)| (format!("{name}.{word}[{i}]"), filter))
+            .collect()
     };
     match (block.any.is_empty(), block.all.is_empty()) {
         (false, true) => list("any", &block.any),

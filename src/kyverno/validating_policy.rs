@@ -132,7 +132,11 @@ impl CompiledValidatingPolicy {
         let annotations = self.audit_annotations.iter().enumerate();
         let annotations = annotations.map(|(i, (_, program))| (Place::Annotation(i), program));
         let variables = self.composite.places();
-        variables.chain(conditions).chain(validations).chain(annotations).collect()
+        variables
+            .chain(conditions)
+            .chain(validations)
+            .chain(annotations)
+            .collect()
     }
 
     /// Answers a request.

@@ -116,7 +116,9 @@ fn subject(item: &Item) -> String {
             Some(rule) => format!("rule `{rule}`"),
             None => "the policy".to_owned(),
         },
-        ItemKind::Branch(fork) if fork.is_quantifier() || fork.as_str() == "has" => format!("`{}`", shortened(&item.text)),
+        ItemKind::Branch(fork) if fork.is_quantifier() || fork.as_str() == "has" => {
+            format!("`{}`", shortened(&item.text))
+        }
         ItemKind::Branch(fork) => format!("{} `{}`", fork.as_str().replace('-', " "), shortened(&item.text)),
         kind => format!("{} `{}`", kind.as_str().replace('-', " "), item.path),
     }
@@ -136,7 +138,10 @@ fn shortened(text: &str) -> String {
 
 /// What is missing at an item, in words; `None` where nothing is.
 pub fn missing(item: &Item) -> Option<String> {
-    let missing: Vec<String> = item.missing().map(|outcome| format!("never {}", outcome.name)).collect();
+    let missing: Vec<String> = item
+        .missing()
+        .map(|outcome| format!("never {}", outcome.name))
+        .collect();
     if missing.is_empty() {
         return None;
     }
@@ -151,16 +156,28 @@ pub fn missing(item: &Item) -> Option<String> {
 /// What is missing at an item, with its place; `None` where nothing is.
 fn finding(item: &Item, sources: &Sources) -> Option<Diagnostic> {
     let message = missing(item)?;
-    Some(Diagnostic::at(Code::NotCovered, first_line(item.span, sources), message))
+    Some(Diagnostic::at(
+        Code::NotCovered,
+        first_line(item.span, sources),
+        message,
+    ))
 }
 
 /// The part of a place that is in its first line: excerpts of whole blocks say no more than that.
 fn first_line(span: Span, sources: &Sources) -> Span {
     let (start, end) = (span.start as usize, span.end as usize);
     let text = sources.text(span.file).and_then(|text| text.get(start..end));
-    let length = text.and_then(|text| text.find('\n')).unwrap_or(end.saturating_sub(start));
-    let length = text.and_then(|text| text.get(..length)).map_or(length, |line| line.trim_end().len());
-    Span::new(span.file, span.start, span.start + u32::try_from(length).unwrap_or_default())
+    let length = text
+        .and_then(|text| text.find('\n'))
+        .unwrap_or(end.saturating_sub(start));
+    let length = text
+        .and_then(|text| text.get(..length))
+        .map_or(length, |line| line.trim_end().len());
+    Span::new(
+        span.file,
+        span.start,
+        span.start + u32::try_from(length).unwrap_or_default(),
+    )
 }
 
 /// What is missing, and a line of counts for every policy. Items inside of one that was never reached are not told apart.
@@ -205,7 +222,11 @@ fn told(policy: &PolicyCoverage) -> impl Iterator<Item = &Item> {
         .items
         .iter()
         .filter(|item| item.kind == ItemKind::Rule)
-        .filter(|item| item.outcomes.iter().all(|outcome| outcome.count == 0 || outcome.name == "no match"))
+        .filter(|item| {
+            item.outcomes
+                .iter()
+                .all(|outcome| outcome.count == 0 || outcome.name == "no match")
+        })
         .map(|item| &item.rule)
         .collect();
     let dead: Vec<(&Option<String>, &str)> = policy
@@ -217,9 +238,7 @@ fn told(policy: &PolicyCoverage) -> impl Iterator<Item = &Item> {
         .collect();
     policy.items.iter().filter(move |item| match item.kind {
         ItemKind::Rule | ItemKind::Filter => true,
-        ItemKind::Branch(_) => {
-            !dead_rules.contains(&&item.rule) && !dead.contains(&(&item.rule, item.path.as_str()))
-        }
+        ItemKind::Branch(_) => !dead_rules.contains(&&item.rule) && !dead.contains(&(&item.rule, item.path.as_str())),
         _ => !dead_rules.contains(&&item.rule),
     })
 }

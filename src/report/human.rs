@@ -18,6 +18,7 @@ pub fn suite(run: &SuiteRun, sources: &Sources, all: bool) -> String {
             let _ = writeln!(text, "    {line}");
         }
     }
+    text.push_str(&super::found::proofs_human(run));
     text
 }
 

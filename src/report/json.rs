@@ -33,6 +33,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>) -> Value {
         "diagnostics": run.all_diagnostics().map(|found| diagnostic(found, sources)).collect::<Vec<_>>(),
         "cases": run.cases.iter().map(|found| case(found, run, sources, view.compat)).collect::<Vec<_>>(),
         "responses": responses,
+        "proofs": super::found::proofs_json(run, sources),
     })
 }
 

@@ -73,7 +73,10 @@ fn coverage_reports(reports: &[&str]) -> Result<String, (usize, String)> {
     let mut suites = Vec::new();
     for (number, text) in reports.iter().enumerate() {
         let mut report: Value = serde_json::from_str(text).map_err(|error| (number, error.to_string()))?;
-        match (report["kind"] == coverage::KIND && report["version"] == 1, report["suites"].take()) {
+        match (
+            report["kind"] == coverage::KIND && report["version"] == 1,
+            report["suites"].take(),
+        ) {
             (true, Value::Array(found)) => suites.extend(found),
             _ => return Err((number, "it is no report of coverage of version 1".to_owned())),
         }

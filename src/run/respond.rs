@@ -6,6 +6,7 @@ use super::{
     Settings,
     coverage::{self, Coverage},
     edit::edited,
+    found::{self, Found, Proof},
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
@@ -13,8 +14,8 @@ use super::{
     values::SuiteValues,
 };
 use crate::{
-    diagnostic::{Code, Diagnostic, Severity},
     cel::host::Host,
+    diagnostic::{Code, Diagnostic, Severity},
     kube::{LabelSelector, Operation, Request},
     kyverno::{
         autogen,
@@ -27,6 +28,7 @@ use crate::{
         webhook::{Call, Webhook},
     },
     policy::{MatchConstraints, Mode, Rule, Spanned, validate, validate_exception, validate_in_cluster},
+    prove::behaviour::Behaviours,
     suite::{Named, OldObject, Resource, Suite},
     value::Document,
 };
@@ -111,6 +113,10 @@ pub struct Responses {
     pub diagnostics: Vec<Diagnostic>,
     /// What was tried, where somebody asked.
     pub coverage: Option<Coverage>,
+    /// The behaviours of the policies, where somebody asked.
+    pub behaviours: Vec<Found<Behaviours>>,
+    /// What is proven of them, where somebody asked.
+    pub proofs: Vec<Found<Proof>>,
 }
 
 impl Responses {
@@ -222,7 +228,12 @@ impl Asking<'_> {
     }
 
     /// The answer of a CEL policy; `None` where upstream has none.
-    pub(super) fn validating(&self, policy: &Validating, request: &Request, resource: &Resource) -> Option<Vec<RuleResponse>> {
+    pub(super) fn validating(
+        &self,
+        policy: &Validating,
+        request: &Request,
+        resource: &Resource,
+    ) -> Option<Vec<RuleResponse>> {
         let compiled = &policy.compiled;
         if *compiled.mode() == Mode::Json {
             return Some(vec![compiled.decide_payload(resource.object.root(), self.host)]);
@@ -304,7 +315,10 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules);
             }
         }
-        for (name, rules) in policies.native.answers(suite, resource, &request, &surroundings, asking.host) {
+        for (name, rules) in policies
+            .native
+            .answers(suite, resource, &request, &surroundings, asking.host)
+        {
             answer(name, native::KIND, true, false, rules);
         }
         if judged {
@@ -338,6 +352,12 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     }
     if settings.extras.coverage {
         responses.coverage = Some(coverage::observe(asking));
+    }
+    if settings.extras.behaviours {
+        responses.behaviours = found::all_behaviours(asking);
+    }
+    if settings.extras.proofs {
+        responses.proofs = found::proofs(asking);
     }
     responses
 }

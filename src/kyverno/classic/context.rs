@@ -17,7 +17,10 @@ use loader::{Load, Loader};
 
 use super::images::images;
 use crate::{
-    cel::{host::{Host, NoHost}, observe::Observer},
+    cel::{
+        host::{Host, NoHost},
+        observe::Observer,
+    },
     jmespath::{self, Expression},
     value::Data,
 };

@@ -125,7 +125,11 @@ impl<'p> Texts<'p> {
         let same = |place: &Place| {
             let place = place.clone();
             let lists = generated.iter();
-            lists.filter_map(move |list| list.iter().find(|(other, _)| *other == place).map(|(_, program)| *program))
+            lists.filter_map(move |list| {
+                list.iter()
+                    .find(|(other, _)| *other == place)
+                    .map(|(_, program)| *program)
+            })
         };
         let whole = |place: &Place, program: &Program| {
             let mut ways = observer.whole(program);
@@ -290,7 +294,7 @@ impl Watch<'_> {
             path,
             text: String::new(),
             span,
-            outcomes: vec![wanted("matched", yes), wanted("not matched", no)],
+            outcomes: vec![wanted("matched", yes), wanted("passed over", no)],
         }
     }
 
@@ -393,7 +397,7 @@ fn parts(rule: &Rule, variants: &[&WatchedRule<'_>]) -> Vec<Item> {
             span: locate(&rule.source, &part.path).unwrap_or(rule.name.span),
             outcomes: match part.kind {
                 PartKind::Condition => truth(ways, ("true", "false")),
-                PartKind::Pattern => truth(ways, ("matched", "not matched")),
+                PartKind::Pattern => truth(ways, ("matched", "failed")),
                 PartKind::Loop => {
                     let mut outcomes = vec![wanted("no elements", ways.empties)];
                     outcomes.extend(truth(ways, ("passed", "failed")));

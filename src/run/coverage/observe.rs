@@ -13,7 +13,9 @@ use crate::{
     kyverno::{constraints, observe::Selected},
     policy::{MatchConstraints, Mode},
     run::{
-        Key, edit::edited, native,
+        Key,
+        edit::edited,
+        native,
         respond::{Asked, Asking, default_operation, requests},
     },
     vap::matching::{Match, matches},
@@ -42,9 +44,10 @@ pub(in crate::run) fn observe(plain: Asking<'_>) -> Coverage {
     let policies = asking.policies;
     let classic = policies.classic.iter().map(|(compiled, _)| watch.classic(compiled));
     let validating = suite.policies.validating_policies.iter().filter_map(|policy| {
-        let own = policies.validating.iter().filter(|other| {
-            other.kind == policy.kind() && other.compiled.name() == policy.metadata.name.value
-        });
+        let own = policies
+            .validating
+            .iter()
+            .filter(|other| other.kind == policy.kind() && other.compiled.name() == policy.metadata.name.value);
         let programs: Vec<Programs<'_>> = own.map(|other| other.compiled.programs()).collect();
         (!programs.is_empty()).then(|| watch.validating(policy, &programs))
     });
@@ -79,7 +82,8 @@ fn validating(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request:
     let policies = &asking.policies.validating;
     for (number, policy) in policies.iter().enumerate() {
         let name = policy.compiled.name();
-        let same = |other: &&super::super::respond::Validating| other.kind == policy.kind && other.compiled.name() == name;
+        let same =
+            |other: &&super::super::respond::Validating| other.kind == policy.kind && other.compiled.name() == name;
         let is_first = policies.iter().position(|other| same(&other)) == Some(number);
         if !is_first || !watch.is_asked(name, asked) {
             continue;
@@ -87,7 +91,10 @@ fn validating(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request:
         let (mut answers, mut found): (Vec<_>, Vec<Selected>) = (Vec::new(), Vec::new());
         for variant in policies.iter().filter(same) {
             answers.extend(asking.validating(variant, request, asked.resource).unwrap_or_default());
-            let Some(constraints) = variant.compiled.constraints().filter(|_| *variant.compiled.mode() != Mode::Json)
+            let Some(constraints) = variant
+                .compiled
+                .constraints()
+                .filter(|_| *variant.compiled.mode() != Mode::Json)
             else {
                 continue;
             };
@@ -114,14 +121,23 @@ fn natives(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request: &R
             watch.answers(native::KIND, name, std::iter::once(""), &answers);
         }
     }
-    for policy in natives.policies.iter().filter(|policy| watch.is_asked(policy.name(), asked)) {
-        let Some(constraints) = policy.constraints() else { continue };
+    for policy in natives
+        .policies
+        .iter()
+        .filter(|policy| watch.is_asked(policy.name(), asked))
+    {
+        let Some(constraints) = policy.constraints() else {
+            continue;
+        };
         let input = asking.input(request);
         let cell = request.cell();
         let discovery = &asking.surroundings.discovery;
         let equivalents: Vec<_> = discovery.equivalents(&request.resource).map(|found| &**found).collect();
         let found = constraints_select(constraints, |part| {
-            matches!(matches(part, &cell, &equivalents, &mut input.facts()), Ok(Match::Yes(_)) | Err(_))
+            matches!(
+                matches(part, &cell, &equivalents, &mut input.facts()),
+                Ok(Match::Yes(_)) | Err(_)
+            )
         });
         watch.selected(native::KIND, policy.name(), &found);
     }
@@ -142,4 +158,3 @@ fn payloads(asking: Asking<'_>, watch: &Watch<'_>) {
         }
     }
 }
-
