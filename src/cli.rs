@@ -15,6 +15,7 @@ mod diff;
 mod eval;
 mod exit;
 mod explain;
+mod fill;
 mod fix;
 mod github;
 pub mod input;
@@ -79,6 +80,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Cover(cover::Args),
+    Fill(fill::Args),
     Merge(merge::Args),
     Fix(fix::Args),
     Convert(convert::Args),
@@ -99,6 +101,7 @@ impl Command {
             Self::Run(args) => args.run(output),
             Self::List(args) => args.run(output),
             Self::Cover(args) => args.run(output),
+            Self::Fill(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Fix(args) => args.run(output),
             Self::Convert(args) => args.run(output),

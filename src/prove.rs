@@ -7,6 +7,7 @@
 //!
 //! Known limits: expressions that differ are searched and not proven; what they cost is not compared.
 
+pub mod behaviour;
 pub mod condition;
 mod explain;
 pub mod guards;

@@ -5,6 +5,7 @@
 
 pub mod coverage;
 pub mod event;
+pub mod found;
 pub mod github;
 pub mod html;
 pub mod human;

@@ -8,7 +8,9 @@ pub mod coverage;
 pub mod diff;
 mod edit;
 pub mod expect;
+pub mod fill;
 pub mod filter;
+pub mod found;
 mod native;
 pub mod places;
 mod question;
@@ -27,12 +29,14 @@ use crate::{
     diagnostic::{Code, Diagnostic, Severity, Span},
     kube::{Discovery, Operation},
     kyverno::config::Config,
+    prove::behaviour::Behaviours,
     suite::{ExpectedDivergence, Suite},
     verdict::{Effect, Status},
 };
 
 pub use crate::{compare::Divergence, pair::Note, verdict::DivergenceClass};
 pub use coverage::Coverage;
+pub use found::{Found, Proof};
 pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
@@ -63,6 +67,10 @@ pub struct Settings {
 pub struct Extras {
     /// What the suites try of their policies.
     pub coverage: bool,
+    /// Which behaviours of their policies they exercise.
+    pub behaviours: bool,
+    /// The label of a proof for each policy.
+    pub proofs: bool,
 }
 
 impl Settings {
@@ -103,6 +111,10 @@ pub struct SuiteRun {
     pub notes: Vec<(String, Note)>,
     /// What the suite tries of its policies, where somebody asked.
     pub coverage: Option<Coverage>,
+    /// The behaviours of its policies, where somebody asked.
+    pub behaviours: Vec<Found<Behaviours>>,
+    /// What is proven of its policies, where somebody asked.
+    pub proofs: Vec<Found<Proof>>,
 }
 
 impl SuiteRun {
@@ -134,6 +146,8 @@ impl SuiteRun {
             tags: Vec::new(),
             notes: Vec::new(),
             coverage: None,
+            behaviours: Vec::new(),
+            proofs: Vec::new(),
         }
     }
 }
@@ -289,6 +303,8 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         tags: tags(suite),
         notes: responses.notes,
         coverage: responses.coverage,
+        behaviours: responses.behaviours,
+        proofs: responses.proofs,
     }
 }
 

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::{Exit, Failure, output::Output, suites::Suites};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
-    report::{Run, coverage},
+    report::{Run, coverage, found},
     run::Extras,
 };
 
@@ -20,6 +20,12 @@ use crate::{
 pub(super) struct Args {
     #[command(flatten)]
     suites: Suites,
+
+    /// Sort all requests by what the policies make of them, and show which of these behaviours no row exercises
+    ///
+    /// Each missing one comes with a request that belongs to it; `kyvtest fill` writes it as a case.
+    #[arg(long)]
+    behaviours: bool,
 
     /// End with 5 if less than so many percent were tried
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
@@ -54,7 +60,11 @@ impl Args {
             let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
             return Err(diagnostic.with_help("`kyvtest cover .` looks in this folder").into());
         }
-        self.suites.extras = Extras { coverage: true };
+        self.suites.extras = Extras {
+            coverage: !self.behaviours,
+            behaviours: self.behaviours,
+            proofs: false,
+        };
         let executed = self.suites.execute()?;
         for remark in &executed.remarks.0 {
             output.diagnostic(remark, &executed.remarks.1);
@@ -74,6 +84,16 @@ impl Args {
             exit = exit.combine(Exit::NoTests);
         }
         match self.format {
+            Format::Human if self.behaviours => output.styled(&found::behaviours_human(&runs))?,
+            Format::Json if self.behaviours => {
+                let text = format!("{}\n", found::behaviours_json(&runs));
+                output.artefact().write_all(text.as_bytes())?;
+            }
+            Format::Markdown if self.behaviours => {
+                output
+                    .artefact()
+                    .write_all(found::behaviours_markdown(&runs).as_bytes())?;
+            }
             Format::Human => {
                 let text = coverage::human(&runs, true);
                 output.styled(&text)?;
@@ -109,10 +129,14 @@ impl Args {
     }
 
     fn check_minimum(&self, runs: &[Run<'_>], output: &mut Output) -> Exit {
-        let score = coverage::total(runs);
+        let (what, score) = if self.behaviours {
+            ("coverage of behaviours", found::exercised(runs))
+        } else {
+            ("coverage", coverage::total(runs))
+        };
         match self.min {
             Some(min) if score.seen * 100 < u64::from(min) * score.total => {
-                let message = format!("coverage is {} %, less than {min} %", score.percent());
+                let message = format!("{what} is {} %, less than {min} %", score.percent());
                 output.diagnostic(&Diagnostic::new(Code::BelowMinimum, message), &Sources::new());
                 Exit::BelowThreshold
             }

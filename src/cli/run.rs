@@ -20,7 +20,7 @@ use super::{
 use crate::{
     diagnostic::{Code, Diagnostic, Sources},
     report::{self, Format, Level, Per, Run, Standing, Summary, View, human},
-    run::SuiteRun,
+    run::{Extras, SuiteRun},
     value::{Document, diff},
 };
 
@@ -79,6 +79,14 @@ pub(super) struct Args {
     /// List only what is not well; counts are still those of the whole run
     #[arg(long)]
     fail_only: bool,
+
+    /// Say of each policy whether its native twin is the same for all requests, as `kyvtest prove` does
+    #[arg(long)]
+    prove: bool,
+
+    /// Show what the suites never try of their policies, in HTML and Markdown; `kyvtest cover` says more
+    #[arg(long)]
+    coverage: bool,
 
     /// What it means that there is nothing to run
     #[arg(long, value_name = "WORD", value_enum, default_value_t)]
@@ -139,6 +147,11 @@ impl Args {
     }
 
     pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
+        self.suites.extras = Extras {
+            coverage: self.coverage,
+            behaviours: false,
+            proofs: self.prove,
+        };
         let compat = self.suites.compat;
         if self.suites.paths.is_empty() {
             let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");

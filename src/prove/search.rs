@@ -428,7 +428,7 @@ impl<'p, 'u> Search<'p, 'u> {
 }
 
 /// Pairs of new and old objects: the same, then a new one over the least, then an old one under the least.
-fn pairs(objects: &[Json]) -> impl Iterator<Item = (&Json, &Json)> {
+pub(super) fn pairs(objects: &[Json]) -> impl Iterator<Item = (&Json, &Json)> {
     let least = objects.first();
     let same = objects.iter().map(|object| (object, object));
     let over = objects.iter().skip(1).filter_map(move |object| Some((object, least?)));

@@ -73,6 +73,7 @@ pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
         }
         indented(&more, true);
     }
+    text.push_str(&super::found::proofs_human(run));
     text
 }
 

@@ -35,6 +35,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>) -> Value {
         "notes": run.notes.iter().map(|(policy, note)| json!({"policy": policy, "note": note.as_str()})).collect::<Vec<_>>(),
         "cases": run.cases.iter().map(|found| case(found, run, sources, view.compat)).collect::<Vec<_>>(),
         "responses": responses,
+        "proofs": super::found::proofs_json(run, sources),
     })
 }
 

@@ -17,6 +17,11 @@ pub fn render(view: &View<'_>) -> String {
     for run in view.runs {
         suite(run, view, usize::MAX, &mut text);
     }
+    super::found::proofs_markdown(view.runs, &mut text);
+    if view.runs.iter().any(|(run, _)| run.coverage.is_some()) {
+        text.push_str("\n## Coverage\n");
+        super::coverage::table(view.runs, &mut text);
+    }
     text
 }
 

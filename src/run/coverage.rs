@@ -9,6 +9,7 @@ mod observe;
 mod watch;
 
 pub(super) use observe::observe;
+pub(super) use watch::Watch;
 
 use super::{Key, question::Question};
 use crate::{

@@ -6,6 +6,7 @@ use super::{
     Note, Settings,
     coverage::{self, Coverage},
     edit::edited,
+    found::{self, Found, Proof},
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
@@ -32,6 +33,7 @@ use crate::{
         webhook::{Call, Webhook},
     },
     policy::{MatchConstraints, Mode, Rule, Spanned, validate, validate_exception, validate_in_cluster},
+    prove::behaviour::Behaviours,
     suite::{Named, OldObject, Resource, Suite},
     value::Document,
 };
@@ -122,6 +124,10 @@ pub struct Responses {
     pub notes: Vec<(String, Note)>,
     /// What was tried, where somebody asked.
     pub coverage: Option<Coverage>,
+    /// The behaviours of the policies, where somebody asked.
+    pub behaviours: Vec<Found<Behaviours>>,
+    /// What is proven of them, where somebody asked.
+    pub proofs: Vec<Found<Proof>>,
 }
 
 impl Responses {
@@ -437,6 +443,12 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     }
     if settings.extras.coverage {
         responses.coverage = Some(coverage::observe(asking));
+    }
+    if settings.extras.behaviours {
+        responses.behaviours = found::all_behaviours(asking);
+    }
+    if settings.extras.proofs {
+        responses.proofs = found::proofs(asking);
     }
     responses
 }

@@ -294,7 +294,7 @@ impl Watch<'_> {
             path,
             text: String::new(),
             span,
-            outcomes: vec![wanted("matched", yes), wanted("not matched", no)],
+            outcomes: vec![wanted("matched", yes), wanted("passed over", no)],
         }
     }
 
@@ -397,7 +397,7 @@ fn parts(rule: &Rule, variants: &[&WatchedRule<'_>]) -> Vec<Item> {
             span: locate(&rule.source, &part.path).unwrap_or(rule.name.span),
             outcomes: match part.kind {
                 PartKind::Condition => truth(ways, ("true", "false")),
-                PartKind::Pattern => truth(ways, ("matched", "not matched")),
+                PartKind::Pattern => truth(ways, ("matched", "failed")),
                 PartKind::Loop => {
                     let mut outcomes = vec![wanted("no elements", ways.empties)];
                     outcomes.extend(truth(ways, ("passed", "failed")));

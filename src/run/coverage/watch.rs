@@ -26,7 +26,7 @@ pub(super) struct Answered {
 type Rule = (&'static str, String, String);
 
 /// What is seen of a suite.
-pub(super) struct Watch<'s> {
+pub(in crate::run) struct Watch<'s> {
     /// Sees what expressions and conditions come to.
     pub(super) observer: Observer,
     suite: &'s Suite,
@@ -37,7 +37,7 @@ pub(super) struct Watch<'s> {
 }
 
 impl<'s> Watch<'s> {
-    pub(super) fn new(suite: &'s Suite) -> Self {
+    pub(in crate::run) fn new(suite: &'s Suite) -> Self {
         Self {
             observer: Observer::new(),
             suite,
@@ -48,7 +48,7 @@ impl<'s> Watch<'s> {
     }
 
     /// Whether a row or a case asks a policy about a request.
-    pub(super) fn is_asked(&self, policy: &str, asked: &Asked<'_>) -> bool {
+    pub(in crate::run) fn is_asked(&self, policy: &str, asked: &Asked<'_>) -> bool {
         let key = Key::of(asked.resource);
         let mut own = self
             .questions
