@@ -18,6 +18,7 @@ mod explain;
 mod fill;
 mod fix;
 mod github;
+mod init;
 pub mod input;
 mod interrupt;
 mod list;
@@ -80,6 +81,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Cover(cover::Args),
+    Init(init::Args),
     Fill(fill::Args),
     Merge(merge::Args),
     Fix(fix::Args),
@@ -101,6 +103,7 @@ impl Command {
             Self::Run(args) => args.run(output),
             Self::List(args) => args.run(output),
             Self::Cover(args) => args.run(output),
+            Self::Init(args) => args.run(output),
             Self::Fill(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Fix(args) => args.run(output),

@@ -15,6 +15,7 @@ pub mod language;
 mod objects;
 pub mod replay;
 mod search;
+pub mod seeds;
 pub mod sides;
 pub mod solver;
 pub mod symbolic;

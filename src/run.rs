@@ -16,6 +16,7 @@ pub mod places;
 mod question;
 mod respond;
 pub mod selector;
+pub mod skeleton;
 pub mod strict;
 mod surroundings;
 mod told;

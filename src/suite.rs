@@ -20,7 +20,7 @@ mod values;
 
 use std::sync::Arc;
 
-pub use files::{Disk, Files, Memory};
+pub use files::{Disk, Files, Memory, Overlay};
 pub use fix::{Change, Fixed, fix};
 pub use mocks::{ApiCallResponse, GlobalContextEntry, GlobalContextSource, Method};
 pub use resource::{BuiltInScopes, Resource, Scopes};

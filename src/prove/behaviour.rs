@@ -21,10 +21,10 @@ use super::{
     witness::{Situation, Witness},
 };
 use crate::{
-    cel::host::Host,
+    cel::host::{Host, Mocks},
     compare::Divergence,
     convert::Exceptions,
-    kube::{Cell, Concrete, Discovery, Facts as _, Request, Resource, World},
+    kube::{Cell, Concrete, Discovery, Facts as _, Operation, Request, Resource, World},
     kyverno::config::Config,
     pair::{Original, Pair},
     value::Document,
@@ -34,6 +34,21 @@ use crate::{
 /// How many paths of a behaviour are searched for a request, and how many requests are tried on each.
 const PLACES: usize = 3;
 const TRIES: usize = 300;
+
+/// How many paths are searched for an example.
+const EXAMPLE_PLACES: usize = 9;
+
+/// Kinds of which people think first.
+const COMMON: [&str; 8] = [
+    "Pod",
+    "Deployment",
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "Ingress",
+    "Namespace",
+    "StatefulSet",
+];
 
 /// How many behaviours are told.
 const BEHAVIOURS: usize = 400;
@@ -169,6 +184,41 @@ pub fn behaviours(
     world: &World,
     host: &dyn Host,
 ) -> Behaviours {
+    explored_behaviours(original, exceptions, discovery, options, tried, world, host, None)
+}
+
+/// Finds requests that people would write first: for as common kinds as possible, from parts of objects that the rule is about.
+pub fn examples(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    seeds: &[serde_json::Value],
+) -> Behaviours {
+    let (world, host) = (World::new(), Mocks::default());
+    explored_behaviours(
+        original,
+        exceptions,
+        discovery,
+        options,
+        &[],
+        &world,
+        &host,
+        Some(seeds),
+    )
+}
+
+#[expect(clippy::too_many_arguments, reason = "the arguments of both functions above")]
+fn explored_behaviours(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    tried: &[Tried],
+    world: &World,
+    host: &dyn Host,
+    seeds: Option<&[serde_json::Value]>,
+) -> Behaviours {
     let mut found = Behaviours::default();
     let universe = universe::with_unknown(discovery);
     let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
@@ -239,6 +289,7 @@ pub fn behaviours(
         pair: &pair,
         explored: &explored,
         has_native,
+        seeds,
         made: 0,
     };
     for ((said, text), group) in grouped(&explored, has_native) {
@@ -299,6 +350,8 @@ struct Search<'s, 'p, 'u> {
     pair: &'s Pair,
     explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
     has_native: bool,
+    /// Parts of objects to start from, if examples are wanted.
+    seeds: Option<&'s [serde_json::Value]>,
     /// How many requests were found.
     made: usize,
 }
@@ -361,7 +414,16 @@ impl<'p> Search<'_, 'p, '_> {
     fn shown(&mut self, side: Side, said: &Said, group: &Group<'p>) -> BTreeMap<Fate, Shown> {
         let mut found: BTreeMap<Fate, Shown> = BTreeMap::new();
         let body = said.first().and_then(|(body, _)| self.sides.bodies.get(*body));
-        for &(at, number) in group.places.iter().take(PLACES) {
+        let mut places = group.places.clone();
+        if self.seeds.is_some() {
+            // Nobody needs an example of what is left alone, nor one that no suite can express.
+            if said.is_empty() || side == Side::Native {
+                return found;
+            }
+            places.sort_by_key(|(at, _)| self.explored.get(*at).map(|(cell, _)| rank(cell)));
+        }
+        let count = if self.seeds.is_some() { EXAMPLE_PLACES } else { PLACES };
+        for &(at, number) in places.iter().take(count) {
             let Some((cell, path)) = self
                 .explored
                 .get(at)
@@ -372,7 +434,10 @@ impl<'p> Search<'_, 'p, '_> {
             let Some(witness) = Witness::new(&mut self.solver, cell, &path.literals) else {
                 continue;
             };
-            let objects = objects::candidates(cell.resource, body);
+            let objects = match self.seeds {
+                None => objects::candidates(cell.resource, body),
+                Some(seeds) => objects::candidates_from(cell.resource, body, seeds),
+            };
             for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
                 let situation = witness.situation(cell, new, old);
                 let (kyverno, native) = self.engines.ask(&situation);
@@ -406,7 +471,12 @@ impl<'p> Search<'_, 'p, '_> {
                         });
                     }
                 }
-                if found.len() > 1 {
+                let is_violation = |fate: &Fate| matches!(fate, Fate::Violates(_));
+                let enough = match self.seeds {
+                    None => found.len() > 1,
+                    Some(_) => found.contains_key(&Fate::Complies) && found.keys().any(is_violation),
+                };
+                if enough {
                     return found;
                 }
             }
@@ -458,6 +528,15 @@ impl<'p> Search<'_, 'p, '_> {
         }
         names
     }
+}
+
+/// How unusual a request is that an example may be about.
+fn rank(cell: &Cell<'_>) -> (bool, usize, Operation) {
+    let (resource, operation) = (cell.resource, cell.operation);
+    let odd = !resource.subresource.is_empty() || cell.collection || operation == Operation::Connect;
+    let kind = resource.object_kind.kind.as_str();
+    let place = COMMON.iter().position(|common| *common == kind).unwrap_or(COMMON.len());
+    (odd, place, operation)
 }
 
 /// A behaviour for people.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::sides::Body;
+use super::{seeds::merge, sides::Body};
 use crate::{
     cel::{
         ast::{Ast, Expr, ExprId, Literal},
@@ -123,6 +123,15 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> 
             }
         }
     }
+    all
+}
+
+/// The same with parts of objects to start from, each put over the least object.
+pub(super) fn candidates_from(resource: &Resource, body: Option<&Body>, seeds: &[Json]) -> Vec<Json> {
+    let least = least(resource);
+    let mut all = vec![least.clone()];
+    all.extend(seeds.iter().map(|seed| merge(&least, seed)));
+    all.extend(candidates(resource, body).into_iter().skip(1));
     all
 }
 

@@ -188,6 +188,53 @@ impl Files for Memory {
     }
 }
 
+/// Files in memory that stand over others.
+pub struct Overlay<'f> {
+    /// What is there already.
+    pub under: &'f dyn Files,
+    /// What stands over it, by cleaned path.
+    pub over: Memory,
+}
+
+impl std::fmt::Debug for Overlay<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Overlay")
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Files for Overlay<'_> {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        match self.over.0.get(&clean(path)) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.under.read(path),
+        }
+    }
+
+    fn is_folder(&self, path: &str) -> io::Result<bool> {
+        self.over.is_folder(path).or_else(|_| self.under.is_folder(path))
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
+        let mut names = match (self.over.list(path), self.under.list(path)) {
+            (Ok(mut over), Ok(under)) => {
+                over.extend(under);
+                over
+            }
+            (Ok(names), Err(_)) | (Err(_), Ok(names)) => names,
+            (Err(_), Err(error)) => return Err(error),
+        };
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn identity(&self, path: &str) -> Option<String> {
+        self.under.identity(path)
+    }
+}
+
 /// A path that a file in `folder` names: absolute ones stay, others start at the folder.
 pub(crate) fn resolve(folder: &str, path: &str) -> String {
     if path.starts_with('/') || Path::new(path).is_absolute() {
