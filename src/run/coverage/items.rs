@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     cel::{
-        observe::{Fork, Observer, Place, Ways, points},
+        observe::{Fork, Observer, Place, Point, Ways, points},
         program::Program,
     },
     diagnostic::Span,
@@ -166,7 +166,10 @@ impl<'p> Texts<'p> {
                     _ => reached(ways),
                 },
             });
-            let own = points(text, program);
+            let mut own = points(text, program);
+            // A condition that is nothing but `has` is told by its own outcomes.
+            let whole = |point: &Point| text.get(point.start..point.end).map(str::trim) == Some(text.trim());
+            own.retain(|point| point.fork != Fork::Has || !whole(point));
             let mut all = observer.parts(program, &own);
             for other in same(place) {
                 for (ways, more) in all.iter_mut().zip(observer.parts(other, &own)) {
@@ -226,7 +229,12 @@ fn branch(fork: Fork, ways: Ways) -> Vec<Outcome> {
             outcomes.extend(truth(ways, words));
             outcomes
         }
-        Fork::Has | Fork::Optional => truth(ways, ("present", "absent")),
+        Fork::Has => truth(ways, ("present", "absent")),
+        Fork::Optional => {
+            // A value that is no optional is there.
+            let there = ways.truths + ways.others + ways.empties;
+            truth(Ways { truths: there, ..ways }, ("present", "absent"))
+        }
         Fork::And | Fork::Or | Fork::Condition | Fork::Filter => truth(ways, ("true", "false")),
     }
 }
