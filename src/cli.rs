@@ -15,6 +15,7 @@ mod eval;
 mod exit;
 mod explain;
 mod fill;
+mod fix;
 mod github;
 pub mod input;
 mod interrupt;
@@ -78,6 +79,7 @@ enum Command {
     Cover(cover::Args),
     Fill(fill::Args),
     Merge(merge::Args),
+    Fix(fix::Args),
     Convert(convert::Args),
     Prove(prove::Args),
     Diff(diff::Args),
@@ -98,6 +100,7 @@ impl Command {
             Self::Cover(args) => args.run(output),
             Self::Fill(args) => args.run(output),
             Self::Merge(args) => args.run(output),
+            Self::Fix(args) => args.run(output),
             Self::Convert(args) => args.run(output),
             Self::Prove(args) => args.run(output),
             Self::Diff(args) => args.run(output),
