@@ -20,7 +20,6 @@ use crate::{
     },
     run::places::written,
     suite::Suite,
-    yaml::Node,
 };
 
 /// The programs of a policy or of what autogen made of it.
@@ -249,7 +248,7 @@ const fn wanted(name: &'static str, count: u64) -> Outcome {
 
 /// A part of a subtree by its path: `validate.deny.conditions.any[0]`.
 fn locate(subtree: &Subtree, path: &str) -> Option<Span> {
-    let mut node: Node<'_> = subtree.node();
+    let mut node = subtree.node();
     for step in path.split('.') {
         let (name, number) = match step.split_once('[') {
             Some((name, rest)) => (name, rest.strip_suffix(']')?.parse::<usize>().ok()),
