@@ -21,6 +21,8 @@ mod surroundings;
 mod twins;
 mod values;
 
+use std::sync::atomic::AtomicBool;
+
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Severity, Span},
@@ -55,7 +57,7 @@ pub struct Settings {
 }
 
 /// What a run may find out besides what becomes of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Extras {
     /// What the suites try of their policies.
     pub coverage: bool,
@@ -63,6 +65,8 @@ pub struct Extras {
     pub behaviours: bool,
     /// The label of a proof for each policy.
     pub proofs: bool,
+    /// Set by somebody who does not want to wait for proofs and behaviours any longer.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 impl Settings {

@@ -82,8 +82,11 @@ const WHOLE: u32 = u32::MAX;
 /// Keeps what was seen.
 #[derive(Debug, Default)]
 pub struct Observer {
-    seen: RefCell<FxHashMap<(usize, u32), (Ways, Option<Way>)>>,
+    seen: RefCell<FxHashMap<(usize, u32), Record>>,
 }
+
+/// All that something came to, and what it came to last.
+type Record = (Ways, Option<Way>);
 
 fn address<T>(of: &T) -> usize {
     std::ptr::from_ref(of).addr()
@@ -104,7 +107,7 @@ impl Observer {
         }
     }
 
-    fn of(&self, key: (usize, u32)) -> (Ways, Option<Way>) {
+    fn of(&self, key: (usize, u32)) -> Record {
         let seen = self.seen.try_borrow();
         seen.ok().and_then(|seen| seen.get(&key).copied()).unwrap_or_default()
     }

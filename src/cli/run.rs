@@ -8,7 +8,7 @@ use clap::{
 };
 
 use super::{
-    Exit, Failure, github,
+    Exit, Failure, github, interrupt,
     output::Output,
     report_file::ReportFile,
     suites::{Executed, Suites, Timed},
@@ -115,6 +115,7 @@ impl Args {
             coverage: self.coverage,
             behaviours: false,
             proofs: self.prove,
+            stop: self.prove.then(interrupt::flag),
         };
         let compat = self.suites.compat;
         if self.suites.paths.is_empty() {
