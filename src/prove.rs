@@ -5,15 +5,20 @@
 //! [guards]. Whatever is cut off makes the answer [`Label::Unknown`], never a proof; a refutation is a request that both
 //! concrete engines decided differently ([`replay::Replayed`] has no other constructor).
 //!
-//! Known limits: expressions that differ are searched and not proven; what they cost is not compared.
+//! Known limits: expressions that differ are searched and not proven; the table of kinds is that of Kubernetes 1.36 for
+//! every release unless another one is given.
 
 pub mod condition;
+mod dialect;
 mod explain;
 pub mod guards;
 pub mod language;
 mod objects;
+mod params;
+mod region;
 pub mod replay;
 mod search;
+pub mod shrink;
 pub mod sides;
 pub mod solver;
 pub mod symbolic;
@@ -25,15 +30,16 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+pub use self::region::{Answer, Region};
 use self::{
-    replay::{Engines, Replayed},
+    replay::Engines,
     search::Search,
     sides::Sides,
     solver::Solver,
     symbolic::{Budget, GaveUp},
 };
 use crate::{
-    cel::time::Timestamp,
+    cel::{profile::Profile, time::Timestamp},
     convert::{Exceptions, RefusalCode},
     kube::Discovery,
     kyverno::config::Config,
@@ -76,6 +82,8 @@ pub enum Kind {
     Action,
     /// Only one side evaluates: only reports change.
     Applicability,
+    /// Both object, with other words.
+    Message,
 }
 
 impl Kind {
@@ -85,6 +93,7 @@ impl Kind {
             Self::Decision => "decision",
             Self::Action => "action",
             Self::Applicability => "applicability",
+            Self::Message => "message",
         }
     }
 
@@ -92,6 +101,7 @@ impl Kind {
         match class {
             DivergenceClass::Weaker | DivergenceClass::Stricter => Self::Decision,
             DivergenceClass::Action => Self::Action,
+            DivergenceClass::Message => Self::Message,
             _ => Self::Applicability,
         }
     }
@@ -182,23 +192,6 @@ impl fmt::Display for World {
     }
 }
 
-/// Requests on which the sides differ in the same way.
-#[derive(Debug, Clone)]
-pub struct Region {
-    /// How they differ.
-    pub class: DivergenceClass,
-    /// The code of the hazard that causes it, where one is known.
-    pub hazard: Option<String>,
-    /// Which requests, for people.
-    pub text: String,
-    /// Why, for people; empty where nobody knows.
-    pub cause: String,
-    /// The resources and operations.
-    pub cells: Vec<String>,
-    /// One of the requests.
-    pub witness: Replayed,
-}
-
 /// How much was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -225,6 +218,8 @@ pub struct Proof {
     pub notes: Vec<String>,
     /// How much was done.
     pub stats: Stats,
+    /// Whether the prover contradicts itself: then `reason` says where, and nothing is claimed.
+    pub fault: bool,
 }
 
 /// Native policies with their bindings.
@@ -247,8 +242,12 @@ pub struct Options<'a> {
     pub now: Option<Timestamp>,
     /// How many paths may be followed.
     pub paths: u64,
-    /// Whether every path is checked with a request of its own.
+    /// Whether every path is checked with a request of its own, and every proof with requests.
     pub paranoid: bool,
+    /// Whether messages count.
+    pub messages: bool,
+    /// The API server's dialect of CEL.
+    pub kube: &'static Profile,
     /// Set by somebody who does not want to wait any longer.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -261,6 +260,8 @@ impl Default for Options<'_> {
             now: None,
             paths: 500_000,
             paranoid: false,
+            messages: false,
+            kube: Profile::kubernetes(),
             stop: None,
         }
     }
@@ -279,7 +280,7 @@ pub fn prove(
         reason: String::new(),
         world: World {
             kyverno: "1.19",
-            kube: "1.36",
+            kube: options.kube.name.trim_start_matches("k8s-"),
             discovery: "ga+2".to_owned(),
             layer: options.layer,
             data: "normalised",
@@ -288,6 +289,7 @@ pub fn prove(
         regions: Vec::new(),
         notes: Vec::new(),
         stats: Stats::default(),
+        fault: false,
     };
     let served = Discovery::kubernetes().iter().len();
     if discovery.iter().len() > served {
@@ -325,7 +327,15 @@ pub fn prove(
     } else {
         Config::bare()
     };
-    let engines = Engines::new(&layered, exceptions, target, &config, options.layer, &universe);
+    let engines = Engines::new(
+        &layered,
+        exceptions,
+        target,
+        &config,
+        options.layer,
+        &universe,
+        options.kube,
+    );
     let engines = match engines {
         Ok(engines) => engines,
         Err(message) => {
@@ -344,10 +354,10 @@ pub fn prove(
         paths: options.paths,
         stop: options.stop,
     };
-    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair);
+    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair, options.kube);
     let explored = search.explore(&mut solver, &mut budget, options.paranoid);
     match explored {
-        Ok(()) => search.conclude(&mut solver, &mut proof),
+        Ok(()) => search.conclude(&mut solver, &mut proof, options.paranoid, options.messages),
         Err(GaveUp::Budget) => {
             proof.reason = format!("there are more than {} paths", options.paths);
         }

@@ -18,12 +18,12 @@ use super::{
     progress::Progress,
 };
 use crate::{
+    cel::profile::Profile,
     convert::Exceptions,
     diagnostic::{Code, Diagnostic, Severity, Sources},
-    kube::Request,
     pair::Original,
     policy::{self, Loaded, Metadata, Origin, Purpose},
-    prove::{Label, Layer, Options, Proof, Region, Target, prove},
+    prove::{Label, Layer, Options, Proof, Region, Target, prove, witness::Situation},
     value::Value,
     verdict::Verdict,
     yaml::{self, Limits, Mode},
@@ -83,6 +83,18 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME")]
     now: Option<String>,
 
+    /// The release of Kubernetes whose CEL the native policies are read with
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
+    kube: Kube,
+
+    /// Compare the texts of refusals, too
+    #[arg(long)]
+    messages: bool,
+
+    /// Check every path and every proof with requests
+    #[arg(long)]
+    paranoid: bool,
+
     /// How many paths may be followed for one policy
     #[arg(long, value_name = "NUMBER", default_value_t = 500_000)]
     budget: u64,
@@ -102,6 +114,31 @@ enum LayerWord {
     #[default]
     Policy,
     Cluster,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Kube {
+    #[value(name = "1.34")]
+    V34,
+    #[value(name = "1.35")]
+    V35,
+    #[default]
+    #[value(name = "1.36")]
+    V36,
+    #[value(name = "1.37")]
+    V37,
+}
+
+impl Kube {
+    fn profile(self) -> &'static Profile {
+        let name = match self {
+            Self::V34 => "k8s-1.34",
+            Self::V35 => "k8s-1.35",
+            Self::V36 => "k8s-1.36",
+            Self::V37 => "k8s-1.37",
+        };
+        Profile::named(name).unwrap_or(Profile::kubernetes())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -150,7 +187,9 @@ impl Args {
             config: input::kyverno_config(&self.kyverno_config)?,
             now: self.now.as_deref().map(input::time).transpose()?,
             paths: self.budget,
-            paranoid: false,
+            paranoid: self.paranoid,
+            messages: self.messages,
+            kube: self.kube.profile(),
             stop: Some(interrupt::flag()),
         };
         let mut sources = Sources::new();
@@ -216,6 +255,9 @@ impl Args {
     }
 
     fn exit(&self, proof: &Proof) -> Exit {
+        if proof.fault {
+            return Exit::Internal;
+        }
         match (&proof.label, proof.label.strength()) {
             (Label::Refuted(_), _) => Exit::Divergence,
             (_, Some(strength)) if strength >= self.require.strength() => Exit::Success,
@@ -264,7 +306,12 @@ fn policy_json(original: &Original, origin: Origin, sources: &Sources) -> Json {
     })
 }
 
-fn request_json(request: &Request, namespace_labels: &[(String, String)]) -> Json {
+fn request_json(situation: &Situation) -> Json {
+    let Situation {
+        request,
+        world,
+        namespace_labels,
+    } = situation;
     let labels: serde_json::Map<String, Json> = namespace_labels
         .iter()
         .map(|(key, value)| (key.clone(), json!(value)))
@@ -284,6 +331,7 @@ fn request_json(request: &Request, namespace_labels: &[(String, String)]) -> Jso
         "clusterRoles": request.cluster_roles.as_deref().unwrap_or_default(),
         "object": object(request.object.root()),
         "oldObject": object(request.old_object.root()),
+        "params": world.params.iter().map(|document| object(document.root())).collect::<Vec<_>>(),
     })
 }
 
@@ -299,7 +347,7 @@ fn region_json(region: &Region) -> Json {
         "text": region.text,
         "cells": region.cells,
         "witness": {
-            "request": request_json(&situation.request, &situation.namespace_labels),
+            "request": request_json(situation),
             "kyverno": verdict_json(region.witness.kyverno()),
             "vap": verdict_json(region.witness.native()),
         },
@@ -323,6 +371,7 @@ fn json_of(row: &Row) -> Json {
         regions,
         notes,
         stats,
+        fault: _,
     } = &row.proof;
     let (kind, code) = details(label);
     json!({
@@ -362,7 +411,9 @@ fn human(row: &Row) -> String {
         suffix(&proof.label)
     );
     let _ = writeln!(text, "  world: {}", proof.world);
-    if !proof.reason.is_empty() {
+    if proof.fault {
+        let _ = writeln!(text, "  internal error, please report it: {}", proof.reason);
+    } else if !proof.reason.is_empty() {
         let _ = writeln!(text, "  why: {}", proof.reason);
     }
     for region in &proof.regions {
@@ -417,7 +468,11 @@ fn witness(region: &Region) -> String {
         "    Kyverno: {} ({}), native policy: {} ({})",
         kyverno.effect, kyverno.status, native.effect, native.status
     );
-    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
+    let params = situation.world.params.iter().map(|document| ("parameter", document));
+    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)]
+        .into_iter()
+        .chain(params)
+    {
         if document.root().is_null() {
             continue;
         }

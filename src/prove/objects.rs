@@ -14,7 +14,8 @@ use crate::{
         profile::Profile,
         syntax::parse,
     },
-    kube::Resource,
+    kube::{Request, Resource},
+    value::Document,
 };
 
 /// One step into an object.
@@ -33,22 +34,75 @@ const LIMIT: usize = 400;
 const DEPTH: usize = 100;
 
 /// The least object of a kind that a cluster would take, without metadata.
-fn least(resource: &Resource) -> Json {
+pub(super) fn least(resource: &Resource) -> Json {
     let pod = json!({"containers": [{"name": "c", "image": "nginx"}]});
-    let template = json!({"metadata": {"labels": {"app": "sample"}}, "spec": pod});
+    let labels = json!({"app": "sample"});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod});
     if !resource.subresource.is_empty()
         && resource.subresource != "ephemeralcontainers"
         && resource.subresource != "status"
     {
         return json!({});
     }
+    let once = json!({"spec": {"containers": pod["containers"], "restartPolicy": "Never"}});
     match resource.kind.as_str() {
         "Pod" => json!({"spec": pod}),
-        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" | "ReplicationController" => {
-            json!({"spec": {"template": template}})
+        "Deployment" | "DaemonSet" | "ReplicaSet" => {
+            json!({"spec": {"selector": {"matchLabels": labels}, "template": template}})
         }
-        "CronJob" => json!({"spec": {"jobTemplate": {"spec": {"template": template}}}}),
+        "StatefulSet" => {
+            json!({"spec": {"selector": {"matchLabels": labels}, "serviceName": "sample", "template": template}})
+        }
+        "ReplicationController" => json!({"spec": {"selector": labels, "template": template}}),
+        "Job" => json!({"spec": {"template": once}}),
+        "CronJob" => json!({"spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": once}}}}),
+        "Service" => json!({"spec": {"ports": [{"port": 80}]}}),
         _ => json!({}),
+    }
+}
+
+/// Whether an API server takes the least object of a kind: those whose validation asks for no more.
+pub(super) fn is_accepted(resource: &Resource) -> bool {
+    const KINDS: [&str; 15] = [
+        "Pod",
+        "Deployment",
+        "DaemonSet",
+        "ReplicaSet",
+        "StatefulSet",
+        "ReplicationController",
+        "Job",
+        "CronJob",
+        "Service",
+        "ConfigMap",
+        "Secret",
+        "ServiceAccount",
+        "Namespace",
+        "ResourceQuota",
+        "LimitRange",
+    ];
+    resource.subresource.is_empty()
+        && matches!(resource.group.as_str(), "" | "apps" | "batch")
+        && KINDS.contains(&resource.kind.as_str())
+}
+
+/// The narrowest world of data that has a request: its objects are the least ones of kinds whose validation is known, or
+/// anything that can be written.
+pub(super) fn world(request: &Request) -> &'static str {
+    let least = least(&request.resource);
+    let is_least = |document: &Document| {
+        let value = document.root();
+        let mut json = if value.is_null() { return true } else { value.to_serde() };
+        if let Some(map) = json.as_object_mut() {
+            for key in ["apiVersion", "kind", "metadata"] {
+                map.shift_remove(key);
+            }
+        }
+        json == least
+    };
+    if is_accepted(&request.resource) && is_least(&request.object) && is_least(&request.old_object) {
+        "normalised"
+    } else {
+        "raw"
     }
 }
 
@@ -57,20 +111,7 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> 
     let least = least(resource);
     let mut all = vec![least.clone()];
     let Some(body) = body else { return all };
-    let mut reading = Reading::default();
-    for (name, text) in &body.variables {
-        if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
-            let steps = reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
-            reading.variables.insert(name.clone(), steps);
-            reading.literals(&ast);
-        }
-    }
-    for text in body.conditions.iter().chain(&body.validations) {
-        if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
-            reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
-            reading.literals(&ast);
-        }
-    }
+    let reading = Reading::of(body, &["object", "oldObject"]);
     let metadata = Step::Field("metadata".to_owned());
     let fixed = |steps: &Steps| {
         let second = steps.get(1);
@@ -126,6 +167,29 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> 
     all
 }
 
+/// Parameters without metadata, the least one first.
+pub(super) fn parameters(bodies: &[Body]) -> Vec<Json> {
+    let mut all = vec![json!({})];
+    for body in bodies.iter().filter(|body| body.params.is_some()) {
+        let reading = Reading::of(body, &["params"]);
+        let mut values = vec![json!("x"), json!(1)];
+        values.extend(reading.constants.iter().map(|constant| match constant {
+            Constant::Text(text) => json!(text),
+            Constant::Int(number) => json!(number),
+        }));
+        for value in values {
+            let mut object = json!({});
+            for steps in &reading.found {
+                set(&mut object, steps, &value);
+            }
+            if all.len() < 8 && !all.contains(&object) {
+                all.push(object);
+            }
+        }
+    }
+    all
+}
+
 fn set(object: &mut Json, steps: &[Step], value: &Json) {
     match steps.split_first() {
         None => {
@@ -163,12 +227,36 @@ enum Constant {
 /// What expressions read.
 #[derive(Default)]
 struct Reading {
+    roots: &'static [&'static str],
     found: BTreeSet<Steps>,
     constants: BTreeSet<Constant>,
     variables: BTreeMap<String, Vec<Steps>>,
 }
 
 impl Reading {
+    /// What a body reads of the variables with these names.
+    fn of(body: &Body, roots: &'static [&'static str]) -> Self {
+        let mut reading = Self {
+            roots,
+            ..Self::default()
+        };
+        for (name, text) in &body.variables {
+            if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
+                let steps = reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
+                reading.variables.insert(name.clone(), steps);
+                reading.literals(&ast);
+            }
+        }
+        let annotations = body.annotations.iter().map(|(_, text)| text);
+        for text in body.conditions.iter().chain(&body.validations).chain(annotations) {
+            if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
+                reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
+                reading.literals(&ast);
+            }
+        }
+        reading
+    }
+
     fn literals(&mut self, ast: &Ast) {
         for id in (0..ast.len() as u32).map(ExprId) {
             match ast.expr(id) {
@@ -190,7 +278,7 @@ impl Reading {
         }
         match ast.expr(id) {
             Expr::Ident(name) => match &**name {
-                "object" | "oldObject" => vec![Steps::new()],
+                name if self.roots.contains(&name) => vec![Steps::new()],
                 name => bound.get(name).cloned().unwrap_or_default(),
             },
             Expr::Select { operand, field, .. } => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Layer, Target, sides::delivered, witness::Situation};
 use crate::{
-    cel::host::Mocks,
+    cel::{host::Mocks, profile::Profile},
     compare,
     convert::Exceptions,
     kube::{Discovery, Request},
@@ -89,6 +89,7 @@ impl<'d> Engines<'d> {
         config: &Config,
         layer: Layer,
         discovery: &'d Discovery,
+        kube: &'static Profile,
     ) -> Result<Self, String> {
         let cel = exceptions.cel.iter().map(|exception| &**exception);
         let kyverno = match (original, layer) {
@@ -135,7 +136,7 @@ impl<'d> Engines<'d> {
             native: target
                 .policies
                 .iter()
-                .map(|policy| vap::CompiledPolicy::compile(policy))
+                .map(|policy| vap::CompiledPolicy::for_profile(policy, kube))
                 .collect(),
             bindings: target
                 .bindings
@@ -209,8 +210,14 @@ impl<'d> Engines<'d> {
 
     /// Asks both; `None` if they do not differ, but in their texts.
     pub fn replay(&self, situation: Situation) -> Option<Replayed> {
+        let found = self.replay_texts(situation);
+        found.filter(|found| found.class != DivergenceClass::Message)
+    }
+
+    /// Asks both; `None` if they do not differ at all.
+    pub fn replay_texts(&self, situation: Situation) -> Option<Replayed> {
         let (kyverno, native) = self.ask(&situation);
-        let class = compare::class(&kyverno, &native).filter(|class| *class != DivergenceClass::Message)?;
+        let class = compare::class(&kyverno, &native)?;
         Some(Replayed {
             situation,
             kyverno,
