@@ -37,6 +37,7 @@ use self::{
     sides::Sides,
     solver::Solver,
     symbolic::{Budget, GaveUp},
+    witness::Situation,
 };
 use crate::{
     cel::{profile::Profile, time::Timestamp},
@@ -250,6 +251,9 @@ pub struct Options<'a> {
     pub kube: &'static Profile,
     /// Set by somebody who does not want to wait any longer.
     pub stop: Option<&'a AtomicBool>,
+    /// Changes every request before it is asked: tests spoil witnesses with it.
+    #[doc(hidden)]
+    pub spoil: Option<fn(&mut Situation)>,
 }
 
 impl Default for Options<'_> {
@@ -263,6 +267,7 @@ impl Default for Options<'_> {
             messages: false,
             kube: Profile::kubernetes(),
             stop: None,
+            spoil: None,
         }
     }
 }
@@ -354,10 +359,10 @@ pub fn prove(
         paths: options.paths,
         stop: options.stop,
     };
-    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair, options.kube);
-    let explored = search.explore(&mut solver, &mut budget, options.paranoid);
+    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair, options);
+    let explored = search.explore(&mut solver, &mut budget);
     match explored {
-        Ok(()) => search.conclude(&mut solver, &mut proof, options.paranoid, options.messages),
+        Ok(()) => search.conclude(&mut solver, &mut proof),
         Err(GaveUp::Budget) => {
             proof.reason = format!("there are more than {} paths", options.paths);
         }
@@ -404,7 +409,7 @@ fn refused(target: &Target) -> Option<String> {
 }
 
 /// The policy with what counts at a layer.
-fn at_layer(original: &Original, layer: Layer) -> Original {
+pub fn at_layer(original: &Original, layer: Layer) -> Original {
     if layer != Layer::Rule {
         return original.clone();
     }

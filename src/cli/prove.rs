@@ -191,6 +191,7 @@ impl Args {
             messages: self.messages,
             kube: self.kube.profile(),
             stop: Some(interrupt::flag()),
+            spoil: None,
         };
         let mut sources = Sources::new();
         let loaded = load(&self.policies, &self.exception, &mut sources)?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value as Json;
 
 use super::{
-    Kind, Label, Proof, Stats, Target,
+    Kind, Label, Options, Proof, Stats, Target,
     condition::Reader,
     explain::{self, Table},
     guards::Reads,
@@ -61,7 +61,7 @@ pub(super) struct Search<'p, 'u> {
     /// Whether the native policies list nothing that the cluster serves.
     is_idle: bool,
     params: Parameters,
-    kube: &'static Profile,
+    options: &'p Options<'p>,
     explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
     requests: u64,
     /// What contradicts itself: a bug.
@@ -118,7 +118,7 @@ impl<'p, 'u> Search<'p, 'u> {
         engines: &'p Engines<'u>,
         discovery: &'u Discovery,
         pair: &'p Pair,
-        kube: &'static Profile,
+        options: &'p Options<'p>,
     ) -> Self {
         let ours = match original {
             Original::Policy(_) => false,
@@ -150,7 +150,7 @@ impl<'p, 'u> Search<'p, 'u> {
             pair,
             ignores_errors: ours || theirs,
             params: Parameters::new(original, target, &sides.bodies),
-            kube,
+            options,
             explored: Vec::new(),
             requests: 0,
             fault: None,
@@ -165,7 +165,6 @@ impl<'p, 'u> Search<'p, 'u> {
         &mut self,
         solver: &mut Solver<'p>,
         budget: &mut Budget<'_>,
-        paranoid: bool,
     ) -> Result<(), GaveUp> {
         for cell in universe::cells(self.discovery) {
             let equivalents = self.equivalents(&cell);
@@ -173,10 +172,10 @@ impl<'p, 'u> Search<'p, 'u> {
             let paths = explore(solver, budget, &cell, |facts| {
                 sides.run(&cell, &equivalents, discovery, facts)
             })?;
-            if paranoid {
+            if self.options.paranoid {
                 for path in &paths {
                     let witness = Witness::new(solver, &cell, &path.literals);
-                    let said = witness.map(|witness| self.said(&cell, &witness.situation(&cell, &Json::Null, &Json::Null)));
+                    let said = witness.map(|witness| self.said(&cell, &witness));
                     if said.as_ref() != Some(&path.outcome) {
                         self.blame(&cell, &path.literals, "the request of a path does not follow it");
                     }
@@ -192,8 +191,18 @@ impl<'p, 'u> Search<'p, 'u> {
         all.map(|resource| &**resource).collect()
     }
 
-    /// What both sides say to a request, by the questions that they ask.
-    fn said(&self, cell: &Cell<'u>, situation: &Situation) -> Both {
+    /// The request of a path with these objects.
+    fn situation(&self, witness: &Witness, cell: &Cell<'u>, new: &Json, old: &Json) -> Situation {
+        let mut situation = witness.situation(cell, new, old);
+        if let Some(spoil) = self.options.spoil {
+            spoil(&mut situation);
+        }
+        situation
+    }
+
+    /// What both sides say to the request of a path, by the questions that they ask.
+    fn said(&self, cell: &Cell<'u>, witness: &Witness) -> Both {
+        let situation = &self.situation(witness, cell, &Json::Null, &Json::Null);
         let namespace = namespace(situation);
         let mut facts = Concrete::new(&situation.request, namespace.as_ref());
         self.sides
@@ -223,7 +232,8 @@ impl<'p, 'u> Search<'p, 'u> {
     }
 
     /// Draws the conclusion of what was explored.
-    pub(super) fn conclude(&mut self, solver: &mut Solver<'p>, proof: &mut Proof, paranoid: bool, messages: bool) {
+    pub(super) fn conclude(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
+        let Options { paranoid, messages, .. } = *self.options;
         let unshown = self.differences(solver, proof);
         let broken = self.guarded(solver, proof);
         if messages && proof.regions.is_empty() {
@@ -352,7 +362,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 self.blame(&cell, &place.literals, "a path has no request");
                 return None;
             };
-            let said = self.said(&cell, &witness.situation(&cell, &Json::Null, &Json::Null));
+            let said = self.said(&cell, &witness);
             if !ways(&said).contains(&way) {
                 self.blame(&cell, &place.literals, "the request of a path does not follow it");
                 return None;
@@ -389,7 +399,7 @@ impl<'p, 'u> Search<'p, 'u> {
                     return None;
                 }
                 self.requests += 1;
-                let mut situation = witness.situation(cell, new, old);
+                let mut situation = self.situation(witness, cell, new, old);
                 params::place(&mut situation, params, self.discovery);
                 if let Some(found) = self.engines.replay(situation)
                     && wanted(&found)
@@ -416,7 +426,7 @@ impl<'p, 'u> Search<'p, 'u> {
             _ => Profile::kyverno(),
         };
         let bodies = self.sides.bodies.iter();
-        let reads: Vec<Reads> = bodies.map(|body| Reads::of(body, kyverno, self.kube)).collect();
+        let reads: Vec<Reads> = bodies.map(|body| Reads::of(body, kyverno, self.options.kube)).collect();
         let mut groups: BTreeMap<(&str, &str), Vec<(usize, usize)>> = BTreeMap::new();
         for (at, (cell, paths)) in self.explored.iter().enumerate() {
             for (number, path) in paths.iter().enumerate() {
@@ -525,7 +535,7 @@ impl<'p, 'u> Search<'p, 'u> {
                     return;
                 }
                 self.requests += 1;
-                let found = self.engines.replay_texts(witness.situation(&cell, new, old));
+                let found = self.engines.replay_texts(self.situation(&witness, &cell, new, old));
                 if let Some(found) = found.filter(|found| found.class() == DivergenceClass::Message) {
                     let text = "both object, with other messages".to_owned();
                     let region = self.region(found, text, vec![universe::name(&cell)], &[]);
@@ -546,7 +556,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 };
                 for object in objects.iter().take(VERIFIED) {
                     self.requests += 1;
-                    let found = self.engines.replay(witness.situation(&cell, object, object));
+                    let found = self.engines.replay(self.situation(&witness, &cell, object, object));
                     if found.is_some() {
                         self.blame(&cell, &[], "the engines contradict a proof");
                         return;
