@@ -354,6 +354,10 @@ pub fn prove(
             .inexact
             .push("Kyverno's configuration has roles with wildcards".to_owned());
     }
+    if options.layer != Layer::Rule && asks_again(&layered) {
+        let problem = "Kyverno asks the conditions of its webhook again, and sees absent objects as empty ones";
+        sides.inexact.push(problem.to_owned());
+    }
     let mut solver = Solver::default();
     let mut budget = Budget {
         paths: options.paths,
@@ -405,6 +409,22 @@ fn refused(target: &Target) -> Option<String> {
     policies.chain(bindings).find_map(|source| {
         let checked = validate_admission(source.document().root());
         (!checked.errors.is_empty()).then_some(checked.message)
+    })
+}
+
+/// Whether conditions of the webhook may come to something else when Kyverno asks them itself, after the API server
+/// (`pkg/engine/internal/match.go` upstream): they read more than objects that are there, the user and the operation.
+fn asks_again(original: &Original) -> bool {
+    let Original::Policy(policy) = original else {
+        return false;
+    };
+    let webhook = policy.spec.webhook.as_ref();
+    let conditions = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
+    conditions.iter().any(|condition| {
+        let text = condition.expression.text();
+        let plain = text.replace("request.userInfo", "").replace("request.operation", "");
+        let odd = ["oldObject", "null", "request", "namespaceObject", "authorizer"];
+        odd.iter().any(|word| plain.contains(word))
     })
 }
 

@@ -1,5 +1,7 @@
 //! `kyvtest prove`: is the native policy the same policy, for all requests?
 
+mod emit;
+
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -21,9 +23,11 @@ use crate::{
     cel::profile::Profile,
     convert::Exceptions,
     diagnostic::{Code, Diagnostic, Severity, Sources},
+    kyverno::config::Config,
     pair::Original,
-    policy::{self, Loaded, Metadata, Origin, Purpose},
+    policy::{self, Loaded, Metadata, Origin, Purpose, Subtree},
     prove::{Label, Layer, Options, Proof, Region, Target, prove, witness::Situation},
+    run::Settings,
     value::Value,
     verdict::Verdict,
     yaml::{self, Limits, Mode},
@@ -95,6 +99,10 @@ pub(super) struct Args {
     #[arg(long)]
     paranoid: bool,
 
+    /// Write each counterexample as a suite into a folder of its own below this one
+    #[arg(long, value_name = "DIR", conflicts_with = "to")]
+    emit_cases: Option<PathBuf>,
+
     /// How many paths may be followed for one policy
     #[arg(long, value_name = "NUMBER", default_value_t = 500_000)]
     budget: u64,
@@ -164,7 +172,7 @@ impl Required {
 /// A policy and what is known of it.
 struct Row {
     policy: Json,
-    name: String,
+    original: Original,
     proof: Proof,
 }
 
@@ -219,9 +227,9 @@ impl Args {
                 let proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
                 progress.step();
                 Row {
-                    name: original.name().to_owned(),
                     proof,
                     policy: policy_json(&original, policy, &sources),
+                    original,
                 }
             })
             .collect();
@@ -248,6 +256,27 @@ impl Args {
                 }
                 if self.explain {
                     output.styled(&format!("\n{TRUST}"))?;
+                }
+            }
+        }
+        if let Some(folder) = &self.emit_cases {
+            let classic = loaded.exceptions.iter().map(|exception| &exception.source);
+            let cel = loaded.cel_exceptions.iter().map(|exception| &exception.source);
+            let exceptions: Vec<&Subtree> = classic.chain(cel).collect();
+            let settings = Settings {
+                discovery,
+                now: options.now,
+                config: if options.layer == Layer::Cluster {
+                    options.config.clone()
+                } else {
+                    Config::bare()
+                },
+                ..Settings::new(false)
+            };
+            for row in &rows {
+                let left_out = emit::emit(folder, &row.original, &exceptions, &row.proof.regions, &settings)?;
+                for diagnostic in &left_out {
+                    output.diagnostic(diagnostic, &sources);
                 }
             }
         }
@@ -408,7 +437,7 @@ fn human(row: &Row) -> String {
     let _ = writeln!(
         text,
         "{HEADING}{label}{HEADING:#}  {LITERAL}{}{LITERAL:#}{}",
-        row.name,
+        row.original.name(),
         suffix(&proof.label)
     );
     let _ = writeln!(text, "  world: {}", proof.world);
@@ -501,10 +530,16 @@ fn markdown(rows: &[Row]) -> String {
         let first = proof.regions.first().map(|region| region.text.as_str());
         let why = first.unwrap_or(&proof.reason);
         let label = format!("{}{}", proof.label.as_str(), suffix(&proof.label));
-        let _ = writeln!(text, "| {} | {} | {} |", cell(&row.name), cell(&label), cell(why));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            cell(row.original.name()),
+            cell(&label),
+            cell(why)
+        );
     }
     for row in rows {
-        let _ = writeln!(text, "\n{}: world `{}`", cell(&row.name), row.proof.world);
+        let _ = writeln!(text, "\n{}: world `{}`", cell(row.original.name()), row.proof.world);
         if let Some(region) = row.proof.regions.first() {
             let _ = write!(text, "\n```\n{}```\n", witness(region));
         }

@@ -43,8 +43,7 @@ fn broken_text(text: &str, kyverno: &Profile, kube: &Profile) -> Option<Guard> {
         match &**function {
             // Kyverno's macro takes the receiver as it is; an API server from 1.37 on does not.
             "orValue" | "or"
-                if theirs.or_value_needs_optional
-                    && !target.is_some_and(|target| is_optional(&ast, target, 0)) =>
+                if theirs.or_value_needs_optional && !target.is_some_and(|target| is_optional(&ast, target, 0)) =>
             {
                 return Some(("D1", "`orValue` on what is not optional"));
             }
@@ -91,11 +90,19 @@ fn is_optional(ast: &Ast, id: ExprId, depth: usize) -> bool {
     match ast.expr(id) {
         Expr::Select { operand, .. } => is_optional(ast, *operand, depth + 1),
         Expr::Call { function, target, args } => match &**function {
-            "_?._" | "_[?_]" | "optMap" | "optFlatMap" | "optional.of" | "optional.none" | "optional.ofNonZeroValue" => true,
+            "_?._"
+            | "_[?_]"
+            | "optMap"
+            | "optFlatMap"
+            | "optional.of"
+            | "optional.none"
+            | "optional.ofNonZeroValue" => true,
             "of" | "none" | "ofNonZeroValue" => {
                 target.is_some_and(|target| matches!(ast.expr(target), Expr::Ident(name) if &**name == "optional"))
             }
-            "_[_]" => args.first().is_some_and(|operand| is_optional(ast, *operand, depth + 1)),
+            "_[_]" => args
+                .first()
+                .is_some_and(|operand| is_optional(ast, *operand, depth + 1)),
             "or" => target.is_some_and(|target| is_optional(ast, target, depth + 1)),
             "_?_:_" => args.iter().skip(1).all(|part| is_optional(ast, *part, depth + 1)),
             _ => false,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::sides::Body;
+use super::{language::Base, sides::Body};
 use crate::{
     cel::{
         ast::{Ast, Expr, ExprId, Literal},
@@ -15,6 +15,7 @@ use crate::{
         syntax::parse,
     },
     kube::{Request, Resource},
+    pair::Original,
     value::Document,
 };
 
@@ -107,11 +108,15 @@ pub(super) fn world(request: &Request) -> &'static str {
 }
 
 /// Objects without metadata, the least one first: new ones and old ones may be any of them.
-pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> {
+pub(super) fn candidates(resource: &Resource, body: Option<&Body>, hints: &Hints) -> Vec<Json> {
     let least = least(resource);
     let mut all = vec![least.clone()];
     let Some(body) = body else { return all };
-    let reading = Reading::of(body, &["object", "oldObject"]);
+    let mut reading = Reading::of(body, &["object", "oldObject"]);
+    if body.opaque.is_some() {
+        reading.found.extend(hints.found.iter().cloned());
+        reading.constants.extend(hints.constants.iter().cloned());
+    }
     let metadata = Step::Field("metadata".to_owned());
     let fixed = |steps: &Steps| {
         let second = steps.get(1);
@@ -130,6 +135,7 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> 
         json!("x"),
         json!(1),
         json!(0),
+        json!(-1),
         json!(""),
         json!([]),
         json!({}),
@@ -163,6 +169,85 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> 
                 all.push(object);
             }
         }
+    }
+    all
+}
+
+/// What is read by expressions that are not CEL.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    found: BTreeSet<Steps>,
+    constants: BTreeSet<Constant>,
+}
+
+impl Hints {
+    /// Of the preconditions of a policy's rules: what they read of the object, and what they compare it with.
+    pub(super) fn new(original: &Original) -> Self {
+        let mut hints = Self::default();
+        if let Original::Policy(policy) = original {
+            let preconditions = policy.spec.rules.iter().filter_map(|rule| rule.preconditions.as_ref());
+            for part in preconditions {
+                hints.collect(&part.document().root().to_serde(), 0);
+            }
+        }
+        hints
+    }
+
+    fn collect(&mut self, value: &Json, depth: usize) {
+        if depth > DEPTH {
+            return;
+        }
+        match value {
+            Json::Object(map) => {
+                for (key, value) in map {
+                    if let (true, Some(text)) = (key == "value", value.as_str()) {
+                        self.constants.insert(Constant::Text(text.to_owned()));
+                    }
+                    self.collect(value, depth + 1);
+                }
+            }
+            Json::Array(list) => {
+                for value in list {
+                    self.collect(value, depth + 1);
+                }
+            }
+            Json::String(text) => {
+                for part in text.split("request.object.").skip(1) {
+                    let end = part.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-'));
+                    let path = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
+                    let steps = path.split('.').filter(|name| !name.is_empty());
+                    self.found
+                        .insert(steps.map(|name| Step::Field(name.to_owned())).collect());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Labels to try where a body reads some: each text of it as a key, with any value and with the other texts.
+pub(super) fn labels(body: Option<&Body>) -> Vec<Vec<(String, String)>> {
+    let Some(body) = body else { return Vec::new() };
+    let reading = Reading::of(body, &["object", "oldObject"]);
+    let texts = reading.constants.iter().filter_map(|constant| match constant {
+        Constant::Text(text) if !text.is_empty() && Base::LabelKey.contains(text) => Some(text),
+        _ => None,
+    });
+    let texts: Vec<&String> = texts.take(6).collect();
+    if texts.is_empty() {
+        return Vec::new();
+    }
+    let mut all = vec![
+        texts
+            .iter()
+            .map(|text| ((*text).clone(), "x".to_owned()))
+            .collect::<Vec<_>>(),
+    ];
+    for key in &texts {
+        let values = texts
+            .iter()
+            .filter(|value| *value != key && Base::LabelValue.contains(value));
+        all.extend(values.map(|value| vec![((*key).clone(), (*value).clone())]));
     }
     all
 }

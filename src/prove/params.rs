@@ -42,7 +42,8 @@ impl Parameters {
         let mut worlds = vec![Vec::new()];
         let bodies = objects::parameters(bodies);
         for (kind, reference) in wanted {
-            let singles = |name: &str| -> Vec<Json> { bodies.iter().map(|body| object(kind, reference, name, body)).collect() };
+            let singles =
+                |name: &str| -> Vec<Json> { bodies.iter().map(|body| object(kind, reference, name, body)).collect() };
             let first = singles("a");
             worlds.extend(first.iter().map(|object| vec![object.clone()]));
             if reference.is_some_and(|reference| reference.selector.is_some()) {

@@ -9,7 +9,7 @@ use super::{
     condition::Reader,
     explain::{self, Table},
     guards::Reads,
-    objects,
+    objects::{self, Hints},
     params::{self, Parameters},
     region::{Answer, Region},
     replay::{Engines, Replayed},
@@ -41,6 +41,9 @@ enum Way {
 const REGIONS: usize = 48;
 const TRIES: u64 = 4_000;
 
+/// How many resources a text names.
+const NAMED: usize = 6;
+
 /// How many objects are tried with each list of parameters.
 const WITH_PARAMS: usize = 24;
 
@@ -61,6 +64,7 @@ pub(super) struct Search<'p, 'u> {
     /// Whether the native policies list nothing that the cluster serves.
     is_idle: bool,
     params: Parameters,
+    hints: Hints,
     options: &'p Options<'p>,
     explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
     requests: u64,
@@ -150,6 +154,7 @@ impl<'p, 'u> Search<'p, 'u> {
             pair,
             ignores_errors: ours || theirs,
             params: Parameters::new(original, target, &sides.bodies),
+            hints: Hints::new(original),
             options,
             explored: Vec::new(),
             requests: 0,
@@ -161,11 +166,7 @@ impl<'p, 'u> Search<'p, 'u> {
     ///
     /// # Errors
     /// If not every path could be followed.
-    pub(super) fn explore(
-        &mut self,
-        solver: &mut Solver<'p>,
-        budget: &mut Budget<'_>,
-    ) -> Result<(), GaveUp> {
+    pub(super) fn explore(&mut self, solver: &mut Solver<'p>, budget: &mut Budget<'_>) -> Result<(), GaveUp> {
         for cell in universe::cells(self.discovery) {
             let equivalents = self.equivalents(&cell);
             let (sides, discovery) = (self.sides, self.discovery);
@@ -236,6 +237,9 @@ impl<'p, 'u> Search<'p, 'u> {
         let Options { paranoid, messages, .. } = *self.options;
         let unshown = self.differences(solver, proof);
         let broken = self.guarded(solver, proof);
+        if !self.sides.inexact.is_empty() {
+            self.sample(solver, proof);
+        }
         if messages && proof.regions.is_empty() {
             self.texts(solver, proof);
         }
@@ -246,8 +250,7 @@ impl<'p, 'u> Search<'p, 'u> {
             proof.reason = format!("no request was found that shows a difference of the match part: {text}");
         } else if let Some(problem) = self.sides.inexact.first() {
             proof.reason.clone_from(problem);
-            self.sample(solver, proof);
-            if proof.regions.is_empty() && self.requests > 0 {
+            if self.requests > 0 {
                 proof.label = Label::Tested { tested: self.requests };
             }
         } else if let Some(about) = broken {
@@ -261,6 +264,10 @@ impl<'p, 'u> Search<'p, 'u> {
             "the native policy lists nothing that the cluster serves".clone_into(&mut proof.reason);
         } else {
             proof.label = Label::Proven;
+            let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
+            if !self.explored.iter().any(|(_, paths)| paths.iter().any(applies)) {
+                proof.notes.push("neither side applies to any request".to_owned());
+            }
             if paranoid {
                 self.verify(solver);
             }
@@ -274,7 +281,8 @@ impl<'p, 'u> Search<'p, 'u> {
                 let again = shrink(self.engines, region.witness.clone()).situation().request.clone();
                 let request = &region.witness.situation().request;
                 if again.object != request.object || again.old_object != request.old_object {
-                    self.fault.get_or_insert_with(|| format!("a smallest request shrinks: {}", region.text));
+                    self.fault
+                        .get_or_insert_with(|| format!("a smallest request shrinks: {}", region.text));
                 }
             }
         }
@@ -292,7 +300,8 @@ impl<'p, 'u> Search<'p, 'u> {
         for (cell, (_, paths)) in self.explored.iter().enumerate() {
             let mut table = None;
             for way in [Way::Weaker, Way::Stricter] {
-                let differs = |path: &Path<'p, Both>| !has_other_text(&path.outcome) && ways(&path.outcome).contains(&way);
+                let differs =
+                    |path: &Path<'p, Both>| !has_other_text(&path.outcome) && ways(&path.outcome).contains(&way);
                 if !paths.iter().any(differs) {
                     continue;
                 }
@@ -331,7 +340,12 @@ impl<'p, 'u> Search<'p, 'u> {
                 .filter_map(|place| self.explored.get(place.cell))
                 .map(|(cell, _)| universe::name(cell))
                 .collect();
-            let text = told(way, &names, &text);
+            let cells: Vec<Cell<'u>> = places
+                .iter()
+                .filter_map(|place| self.explored.get(place.cell))
+                .map(|(cell, _)| *cell)
+                .collect();
+            let text = told(way, &cells, &text);
             match self.show(solver, &places, way) {
                 Some(witness) => {
                     let first = places.first().map_or(&[][..], |place| &place.literals);
@@ -357,7 +371,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 &path.outcome.native
             };
             let body = said.first().and_then(|(body, _)| self.sides.bodies.get(*body));
-            let objects = objects::candidates(cell.resource, body);
+            let objects = objects::candidates(cell.resource, body, &self.hints);
             let Some(witness) = Witness::new(solver, &cell, &place.literals) else {
                 self.blame(&cell, &place.literals, "a path has no request");
                 return None;
@@ -482,7 +496,7 @@ impl<'p, 'u> Search<'p, 'u> {
         let (cell, path) = (*cell, paths.get(number)?);
         let said = path.outcome.kyverno.first().or(path.outcome.native.first());
         let body = said.map_or(0, |(body, _)| *body);
-        let objects = objects::candidates(cell.resource, self.sides.bodies.get(body));
+        let objects = objects::candidates(cell.resource, self.sides.bodies.get(body), &self.hints);
         let witness = Witness::new(solver, &cell, &path.literals)?;
         Some((cell, witness, objects))
     }
@@ -490,17 +504,29 @@ impl<'p, 'u> Search<'p, 'u> {
     /// The first difference, but in applicability, that an object makes on a path.
     fn try_path(&mut self, solver: &mut Solver<'p>, at: usize, number: usize, until: u64) -> Option<Replayed> {
         let (cell, witness, objects) = self.prepared(solver, at, number)?;
-        self.attempt(&witness, &cell, &objects, until, |found| {
-            Kind::of(found.class()) != Kind::Applicability
+        let wanted = |found: &Replayed| Kind::of(found.class()) != Kind::Applicability;
+        let found = self.attempt(&witness, &cell, &objects, until, wanted);
+        if found.is_some() {
+            return found;
+        }
+        // Labels that nothing asks about may matter to expressions.
+        let bodies = self.sides.bodies.iter();
+        let labels: Vec<Vec<(String, String)>> = bodies.flat_map(|body| objects::labels(Some(body))).collect();
+        labels.iter().find_map(|labels| {
+            let least = objects.get(..1).unwrap_or_default();
+            self.attempt(&witness.with_labels(labels), &cell, least, until, wanted)
         })
     }
 
-    /// Tries requests of all paths of cells in which something applies.
+    /// Tries requests of all paths of cells in which something applies, and of all cells if there are none; those that are
+    /// told already are left out.
     fn sample(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
         let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
+        let is_idle = !self.explored.iter().any(|(_, paths)| paths.iter().any(applies));
+        let told: BTreeSet<&String> = proof.regions.iter().flat_map(|region| &region.cells).collect();
         let mut places = Vec::new();
-        for (at, (_, paths)) in self.explored.iter().enumerate() {
-            if paths.iter().any(applies) {
+        for (at, (cell, paths)) in self.explored.iter().enumerate() {
+            if (is_idle || paths.iter().any(applies)) && !told.contains(&universe::name(cell)) {
                 // Where nothing applies, that may be what is not exact.
                 let mut own: Vec<usize> = (0..paths.len()).collect();
                 own.sort_by_key(|number| !paths.get(*number).is_some_and(applies));
@@ -593,23 +619,43 @@ fn pairs(objects: &[Json]) -> impl Iterator<Item = (&Json, &Json)> {
     same.chain(over).chain(under)
 }
 
-/// A region for people.
-fn told(way: Way, cells: &[String], literals: &str) -> String {
+/// A region for people: what is done to which resources, and under which conditions.
+fn told(way: Way, cells: &[Cell<'_>], literals: &str) -> String {
     let who = match way {
         Way::Weaker => "Kyverno does more than the native policy",
         Way::Stricter => "the native policy does more than Kyverno",
     };
-    let shown: Vec<&str> = cells.iter().take(6).map(String::as_str).collect();
-    let more = cells.len().saturating_sub(shown.len());
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
+    // Resources with the same operations are told together.
+    let mut resources: Vec<(String, Vec<String>)> = Vec::new();
+    for cell in cells {
+        let (operation, resource) = universe::words(cell);
+        match resources.iter_mut().find(|(name, _)| *name == resource) {
+            Some((_, operations)) => operations.push(operation),
+            None => resources.push((resource, vec![operation])),
+        }
+    }
+    let mut groups: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    for (resource, operations) in resources {
+        match groups.iter_mut().find(|(other, _)| *other == operations) {
+            Some((_, names)) => names.push(resource),
+            None => groups.push((operations, vec![resource])),
+        }
+    }
+    let groups: Vec<String> = groups
+        .iter()
+        .map(|(operations, names)| {
+            let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = match names.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more resources"),
+            };
+            format!("{} of {shown}{more}", operations.join(", "))
+        })
+        .collect();
     let conditions = if literals.is_empty() {
         String::new()
     } else {
         format!(" where {literals}")
     };
-    format!("{who}: {}{more}{conditions}", shown.join(", "))
+    format!("{who}: {}{conditions}", groups.join("; "))
 }

@@ -462,7 +462,9 @@ impl<'p> Facts<'p> for Following<'_, '_, 'p> {
             wanted
         });
         if answer != request.ask(atom) && odd.is_none() {
-            *odd = Some(format!("{atom:?} is {answer} in all requests of the cell, but not in this one"));
+            *odd = Some(format!(
+                "{atom:?} is {answer} in all requests of the cell, but not in this one"
+            ));
         }
         answer
     }

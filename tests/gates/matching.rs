@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kyvtest::{
     diagnostic::Sources,
     kube::{
-        Cell, Concrete, Discovery, Facts, GroupVersionKind, GroupVersionResource, Namespace, Operation, Operations, Request,
-        Resource, UserInfo, guess_plural,
+        Cell, Concrete, Discovery, Facts, GroupVersionKind, GroupVersionResource, Namespace, Operation, Operations,
+        Request, Resource, UserInfo, guess_plural,
     },
     kyverno::{
         constraints,
@@ -203,7 +203,9 @@ impl Pair {
             } else {
                 None
             },
-            constraints: (!row["vpol"].is_null()).then(|| constraints(&row["vpol"])).transpose()?,
+            constraints: (!row["vpol"].is_null())
+                .then(|| constraints(&row["vpol"]))
+                .transpose()?,
             native: constraints(&row["vap"])?,
         })
     }
@@ -268,7 +270,14 @@ fn check_native_witness(row: &Value) -> Result<(), String> {
 /// Both sides under symbolic facts, along the path that the request takes: the same answers, each of which is possible.
 fn check_path(row: &Value) -> Result<(), String> {
     let (request, namespace) = witness(row)?;
-    let in_namespace = (!request.namespace.is_empty()).then(|| namespace.labelled());
+    // A Namespace that is being made has no labels elsewhere, whatever the row says.
+    let made = request.operation == Operation::Create && request.cell().is_core_namespace();
+    let in_namespace = if made {
+        Namespace::minimal(&request.namespace)
+    } else {
+        namespace.labelled()
+    };
+    let in_namespace = (!request.namespace.is_empty()).then_some(in_namespace);
     let pair = Pair::read(row)?;
     let cell = request.cell();
     let mut solver = Solver::default();

@@ -76,7 +76,6 @@ pub(super) fn all() -> Option<BTreeMap<String, Value>> {
     Some(all)
 }
 
-
 /// A case as policies.
 pub(super) fn case(id: &str, case: &Value) -> Case {
     let layer = match (&case["autogen"], case["layer"].as_str()) {
@@ -105,9 +104,13 @@ pub(super) fn case(id: &str, case: &Value) -> Case {
     } else {
         let mut rule = case["rule"].clone();
         rule.as_object_mut().expect("a rule").remove("exceptions");
-        let resources = rule.pointer_mut("/match/any/0/resources").and_then(Value::as_object_mut);
+        let resources = rule
+            .pointer_mut("/match/any/0/resources")
+            .and_then(Value::as_object_mut);
         if let Some(resources) = resources.filter(|resources| resources.contains_key("names")) {
-            name = resources.remove("name").and_then(|name| name.as_str().map(str::to_owned));
+            name = resources
+                .remove("name")
+                .and_then(|name| name.as_str().map(str::to_owned));
         }
         rule["name"] = json!("r");
         rule["celPreconditions"] = conditions(&case["ruleConditions"]).into();

@@ -48,7 +48,11 @@ fn every_guard_has_a_policy_that_it_stops() {
                 return Err(proof.reason);
             }
             expect(label, &proof)?;
-            let told = format!("{} {:?}", proof.reason, proof.regions.iter().map(|region| &region.text).collect::<Vec<_>>());
+            let told = format!(
+                "{} {:?}",
+                proof.reason,
+                proof.regions.iter().map(|region| &region.text).collect::<Vec<_>>()
+            );
             if !told.contains(without) {
                 return Err(format!("the guard is not named: {told}"));
             }
@@ -78,9 +82,7 @@ fn a_spoiled_witness_is_an_internal_error() {
             spoil: Some(spoil),
             ..Options::default()
         };
-        let proof = case
-            .prove_with(&options, &Discovery::kubernetes())
-            .expect("a policy");
+        let proof = case.prove_with(&options, &Discovery::kubernetes()).expect("a policy");
         assert!(proof.fault, "{}", proof.reason);
         assert_eq!(proof.label.as_str(), "UNKNOWN");
         assert!(proof.regions.is_empty());

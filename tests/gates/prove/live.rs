@@ -94,7 +94,10 @@ fn observed(rows: impl Iterator<Item = (Value, Vec<Value>, Value)>) -> Vec<Obser
         let (policy, exceptions) = (texts("policies"), texts("exceptions"));
         let cluster = row["config"] == "chart";
         let key = format!("{cluster} {policy}{exceptions}");
-        let id = ["id", "source"].into_iter().find_map(|key| row[key].as_str()).unwrap_or_default();
+        let id = ["id", "source"]
+            .into_iter()
+            .find_map(|key| row[key].as_str())
+            .unwrap_or_default();
         let entry = all.entry(key).or_insert_with(|| Observed {
             case: Case {
                 id: format!("{id} {}", if cluster { "chart" } else { "bare" }),
@@ -195,7 +198,10 @@ fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in entries {
         if path.is_dir() {
             yaml_files(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
+        } else if path
+            .extension()
+            .is_some_and(|ending| ending == "yaml" || ending == "yml")
+        {
             found.push(path);
         }
     }
@@ -257,7 +263,7 @@ fn published_policies_have_labels() {
     let discovery = discovery();
     let gate = Gate {
         name: "prove-corpus",
-        rows: 200,
+        rows: 190,
     };
     let counts = std::sync::Mutex::new(BTreeMap::<String, usize>::new());
     gate.run(
@@ -301,16 +307,21 @@ fn a_newer_kubernetes_reads_policies_otherwise() {
     }
     let names = [
         "ensure-readonly-hostpath",
-        "require-emptydir-requests-and-limits",
+        "require-emptydir-requests",
         "require-qos-guaranteed",
         "disallow-capabilities-strict",
     ];
     let mut flipped = Vec::new();
-    for case in cases {
-        let value: Value = serde_json::from_str(&case.policy).expect("JSON");
-        let name = value["metadata"]["name"].as_str().unwrap_or_default();
+    for mut case in cases {
+        let mut value: Value = serde_json::from_str(&case.policy).expect("JSON");
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if !names.iter().any(|wanted| name.starts_with(wanted)) {
             continue;
+        }
+        // Kyverno generates nothing from policies that stand for pod controllers, too.
+        if value["kind"] == "ValidatingPolicy" {
+            value["spec"]["autogen"]["podControllers"] = json!({"controllers": []});
+            case.policy = value.to_string();
         }
         let at = |kube: &str| {
             let options = Options {
@@ -322,7 +333,8 @@ fn a_newer_kubernetes_reads_policies_otherwise() {
         };
         let (old, new) = (at("k8s-1.36"), at("k8s-1.37"));
         tell(&format!(
-            "  {name}: {} at 1.36 ({}), {} at 1.37 ({})",
+            "  {name} of {}: {} at 1.36 ({}), {} at 1.37 ({})",
+            case.id,
             old.label.as_str(),
             old.reason,
             new.label.as_str(),
@@ -330,7 +342,7 @@ fn a_newer_kubernetes_reads_policies_otherwise() {
         ));
         assert_eq!(new.world.kube, "1.37");
         if old.label == Label::Proven && new.label != Label::Proven {
-            flipped.push(name.to_owned());
+            flipped.push(name);
         }
     }
     assert!(flipped.len() >= 3, "{flipped:?}");

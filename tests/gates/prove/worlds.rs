@@ -7,6 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use kyvtest::{
+    cel::profile::Profile,
     kube::{Cell, Discovery, NAME_LABEL, Namespace, Operation, Request, UserInfo, World},
     kyverno::config::Config,
     prove::{
@@ -15,7 +16,6 @@ use kyvtest::{
         universe::{cells, with_unknown},
         witness::Situation,
     },
-    cel::profile::Profile,
     value::Document,
 };
 use serde_json::{Map, Value, json};
@@ -117,8 +117,12 @@ impl Constants {
                 }
                 "expression" => {
                     let found = quoted(part.as_str().unwrap_or_default());
-                    self.labels
-                        .extend(found.iter().flat_map(|key| found.iter().map(|value| (key.clone(), value.clone()))).take(12));
+                    self.labels.extend(
+                        found
+                            .iter()
+                            .flat_map(|key| found.iter().map(|value| (key.clone(), value.clone())))
+                            .take(12),
+                    );
                     for set in [&mut self.names, &mut self.namespaces, &mut self.users, &mut self.groups] {
                         set.extend(found.iter().cloned());
                     }
@@ -161,7 +165,9 @@ fn is_label(text: &str) -> bool {
     text.len() <= 63
         && end(text.chars().next())
         && end(text.chars().last())
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
 fn is_value(text: &str) -> bool {
@@ -217,7 +223,11 @@ struct Choices {
 impl Choices {
     fn new(case: &Case, natives: &[Value]) -> Self {
         let mut constants = Constants::default();
-        for value in documents(&case.policy).iter().chain(&documents(&case.exceptions)).chain(natives) {
+        for value in documents(&case.policy)
+            .iter()
+            .chain(&documents(&case.exceptions))
+            .chain(natives)
+        {
             constants.collect(value);
         }
         let segment = |text: &str| !text.is_empty() && is_label(text);
@@ -284,7 +294,8 @@ impl Choices {
         let (new, old) = (at[5], if same { at[5] } else { at[6] });
         let annotations = (at[8], if same { at[8] } else { at[9] });
         let object = |labels: usize, annotations: usize| {
-            let mut object = json!({"apiVersion": resource.object_kind.api_version(), "kind": resource.object_kind.kind});
+            let mut object =
+                json!({"apiVersion": resource.object_kind.api_version(), "kind": resource.object_kind.kind});
             if cell.operation == Operation::Connect {
                 return Document::from(&object);
             }
@@ -292,7 +303,8 @@ impl Choices {
             if is_namespace {
                 labels.insert(NAME_LABEL.to_owned(), json!(name));
             }
-            object["metadata"] = json!({"name": name, "labels": labels, "annotations": map(&self.annotations[annotations])});
+            object["metadata"] =
+                json!({"name": name, "labels": labels, "annotations": map(&self.annotations[annotations])});
             if cell.namespaced {
                 object["metadata"]["namespace"] = json!(namespace);
             }
@@ -302,18 +314,37 @@ impl Choices {
             Document::from(&object)
         };
         let mut world = World::new();
-        let stored = if is_namespace { &self.labels[old] } else { &self.labels[at[7]] };
+        let stored = if is_namespace {
+            &self.labels[old]
+        } else {
+            &self.labels[at[7]]
+        };
         if cell.namespaced || is_namespace && has_old {
             let labels = stored.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-            world.add_namespace(Namespace::with_labels(namespace, labels.chain([(NAME_LABEL, namespace)])));
+            world.add_namespace(Namespace::with_labels(
+                namespace,
+                labels.chain([(NAME_LABEL, namespace)]),
+            ));
         }
         let request = Request {
             operation: cell.operation,
             resource: Arc::new(resource.clone()),
-            name: if cell.collection { String::new() } else { name.to_owned() },
+            name: if cell.collection {
+                String::new()
+            } else {
+                name.to_owned()
+            },
             namespace: namespace.to_owned(),
-            object: if has_new { object(new, annotations.0) } else { Document::null() },
-            old_object: if has_old { object(old, annotations.1) } else { Document::null() },
+            object: if has_new {
+                object(new, annotations.0)
+            } else {
+                Document::null()
+            },
+            old_object: if has_old {
+                object(old, annotations.1)
+            } else {
+                Document::null()
+            },
             user: UserInfo {
                 username: self.users[at[2]].clone(),
                 groups: Some(self.groups[at[3]].clone()),
@@ -341,13 +372,27 @@ fn map(pairs: &Pairs) -> Map<String, Value> {
 fn used(cell: &Cell<'_>) -> [bool; 11] {
     let new = matches!(cell.operation, Operation::Create | Operation::Update);
     let old = matches!(cell.operation, Operation::Update | Operation::Delete);
-    [true, cell.namespaced, true, true, true, new, old, cell.namespaced, new, old, new || old]
+    [
+        true,
+        cell.namespaced,
+        true,
+        true,
+        true,
+        new,
+        old,
+        cell.namespaced,
+        new,
+        old,
+        new || old,
+    ]
 }
 
 /// The whole product, or every pair of choices with the rest at random.
 fn product(sizes: &[usize; 11], used: [bool; 11], dice: &mut Dice) -> Vec<[usize; 11]> {
     let axes: Vec<usize> = (0..11).filter(|axis| used[*axis] && sizes[*axis] > 1).collect();
-    let total = axes.iter().fold(1_usize, |total, axis| total.saturating_mul(sizes[*axis]));
+    let total = axes
+        .iter()
+        .fold(1_usize, |total, axis| total.saturating_mul(sizes[*axis]));
     let mut all = Vec::new();
     if total <= PRODUCT {
         for mut number in 0..total {
@@ -423,7 +468,11 @@ pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, smal
         })
     };
     for number in 0..random {
-        let from = if number % 4 == 3 || named.is_empty() { &others } else { &named };
+        let from = if number % 4 == 3 || named.is_empty() {
+            &others
+        } else {
+            &named
+        };
         let cell = from[dice.roll(from.len())];
         let mut at = [0; 11];
         for (axis, at) in at.iter_mut().enumerate() {
@@ -464,13 +513,19 @@ fn proven_policies_have_no_counterexample() {
             Ok(())
         },
     );
-    tell(&format!("  seed {SEED}, {} requests on {} proofs", total.into_inner(), cases.len()));
+    tell(&format!(
+        "  seed {SEED}, {} requests on {} proofs",
+        total.into_inner(),
+        cases.len()
+    ));
 }
 
 /// The test itself can fail: what is refuted has a counterexample in a small world, most of the time.
 #[test]
 fn refuted_policies_have_counterexamples() {
-    let ids = ["H01", "H02", "H03", "H05", "H08", "H10", "H11", "H12", "H13", "H14", "H19", "H30"];
+    let ids = [
+        "H01", "H02", "H03", "H05", "H08", "H10", "H11", "H12", "H13", "H14", "H19", "H30",
+    ];
     let found = ids.iter().filter(|id| {
         let case = super::hazard(id, "rule");
         let natives = case.natives().expect("a native policy");
