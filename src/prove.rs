@@ -10,6 +10,7 @@
 
 pub mod condition;
 mod dialect;
+mod difference;
 mod explain;
 pub mod guards;
 pub mod language;
@@ -332,7 +333,7 @@ pub fn prove(
     } else {
         Config::bare()
     };
-    let engines = Engines::new(
+    let engines = Engines::for_profile(
         &layered,
         exceptions,
         target,

@@ -280,19 +280,19 @@ impl Args {
                 }
             }
         }
-        let exits = rows.iter().map(|row| self.exit(&row.proof));
+        let exits = rows.iter().map(|row| exit(&row.proof, self.require));
         Ok(exits.fold(exit, Exit::combine))
     }
+}
 
-    fn exit(&self, proof: &Proof) -> Exit {
-        if proof.fault {
-            return Exit::Internal;
-        }
-        match (&proof.label, proof.label.strength()) {
-            (Label::Refuted(_), _) => Exit::Divergence,
-            (_, Some(strength)) if strength >= self.require.strength() => Exit::Success,
-            _ => Exit::BelowThreshold,
-        }
+fn exit(proof: &Proof, required: Required) -> Exit {
+    if proof.fault {
+        return Exit::Internal;
+    }
+    match (&proof.label, proof.label.strength()) {
+        (Label::Refuted(_), _) => Exit::Divergence,
+        (_, Some(strength)) if strength >= required.strength() => Exit::Success,
+        _ => Exit::BelowThreshold,
     }
 }
 
@@ -545,4 +545,34 @@ fn markdown(rows: &[Row]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prove::{Stats, World};
+
+    #[test]
+    fn a_contradiction_is_an_internal_error() {
+        let mut proof = Proof {
+            label: Label::Proven,
+            reason: String::new(),
+            world: World {
+                kyverno: "1.19",
+                kube: "1.36",
+                discovery: "ga+2".to_owned(),
+                layer: Layer::Policy,
+                data: "normalised",
+                delete: "named,collection",
+            },
+            regions: Vec::new(),
+            notes: Vec::new(),
+            stats: Stats::default(),
+            fault: false,
+        };
+        assert_eq!(exit(&proof, Required::Tested), Exit::Success);
+        proof.fault = true;
+        assert_eq!(exit(&proof, Required::Tested), Exit::Internal);
+        assert_eq!(Exit::Internal.code(), 70);
+    }
 }

@@ -129,7 +129,24 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>, hints: &Hints
         .filter(|steps| !steps.is_empty() && !fixed(steps))
         .cloned()
         .collect();
-    let mut values: Vec<Json> = vec![
+    let constants: Vec<Json> = reading
+        .constants
+        .iter()
+        .flat_map(|constant| match constant {
+            Constant::Text(text) => vec![
+                json!(text),
+                json!(format!("{text}x")),
+                json!(format!("x{text}")),
+                json!([text]),
+            ],
+            Constant::Int(number) => vec![
+                json!(number),
+                json!(number.saturating_add(1)),
+                json!(number.saturating_sub(1)),
+            ],
+        })
+        .collect();
+    let plain = [
         json!(true),
         json!(false),
         json!("x"),
@@ -140,20 +157,17 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>, hints: &Hints
         json!([]),
         json!({}),
     ];
-    values.extend(reading.constants.iter().flat_map(|constant| match constant {
-        Constant::Text(text) => vec![
-            json!(text),
-            json!(format!("{text}x")),
-            json!(format!("x{text}")),
-            json!([text]),
-        ],
-        Constant::Int(number) => vec![
-            json!(number),
-            json!(number.saturating_add(1)),
-            json!(number.saturating_sub(1)),
-        ],
-    }));
-    // Everything at once, then one field at a time.
+    // One field at a time, with what it may be compared with; then everything at once; then anything.
+    let mut one_by_one = |all: &mut Vec<Json>, values: &[Json], most: usize| {
+        for (value, steps) in values.iter().flat_map(|value| found.iter().map(move |steps| (value, steps))) {
+            let mut object = least.clone();
+            set(&mut object, steps, value);
+            if all.len() < most && !all.contains(&object) {
+                all.push(object);
+            }
+        }
+    };
+    one_by_one(&mut all, &constants, LIMIT / 2);
     for value in [json!(true), json!("x"), json!(100_000)] {
         let mut object = least.clone();
         for steps in &found {
@@ -161,15 +175,7 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>, hints: &Hints
         }
         all.push(object);
     }
-    for value in &values {
-        for steps in &found {
-            let mut object = least.clone();
-            set(&mut object, steps, value);
-            if all.len() < LIMIT && !all.contains(&object) {
-                all.push(object);
-            }
-        }
-    }
+    one_by_one(&mut all, &plain, LIMIT);
     all
 }
 

@@ -78,11 +78,27 @@ pub struct Engines<'d> {
 }
 
 impl<'d> Engines<'d> {
-    /// Prepares both engines.
+    /// Prepares both engines, the API server's as that of Kubernetes 1.36.
     ///
     /// # Errors
     /// Why Kyverno refuses the policy.
     pub fn new(
+        original: &Original,
+        exceptions: Exceptions<'_>,
+        target: &Target,
+        config: &Config,
+        layer: Layer,
+        discovery: &'d Discovery,
+    ) -> Result<Self, String> {
+        let kube = Profile::kubernetes();
+        Self::for_profile(original, exceptions, target, config, layer, discovery, kube)
+    }
+
+    /// The same for another release of Kubernetes.
+    ///
+    /// # Errors
+    /// Why Kyverno refuses the policy.
+    pub fn for_profile(
         original: &Original,
         exceptions: Exceptions<'_>,
         target: &Target,

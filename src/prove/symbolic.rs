@@ -112,6 +112,8 @@ impl Variables {
                 // Questions to the server have no name, usually.
                 _ if asks => Base::Any,
                 "" if resource.plural == "services" => Base::DnsLabel,
+                // Their own validation does not look at names (`pkg/apis/core/validation/events.go`).
+                "" if resource.plural == "events" => Base::Segment,
                 "" | "apps" | "batch" | "example.com" => Base::Subdomain,
                 _ => Base::Segment,
             },
@@ -131,10 +133,13 @@ impl Variables {
     pub fn map(self, pairs: Pairs) -> MapBase<'static> {
         match pairs {
             Pairs::NewLabels | Pairs::OldLabels | Pairs::NamespaceLabels => MapBase {
+                key: Base::LabelKey,
                 value: Base::LabelValue,
                 reserved: self.alias(pairs).map(|_| NAME_LABEL),
             },
             Pairs::NewAnnotations | Pairs::OldAnnotations => MapBase {
+                // Only their lower case must be that of a label: `pkg/api/validation/objectmeta.go`.
+                key: Base::NonEmpty,
                 value: Base::Any,
                 reserved: None,
             },

@@ -270,14 +270,13 @@ fn check_native_witness(row: &Value) -> Result<(), String> {
 /// Both sides under symbolic facts, along the path that the request takes: the same answers, each of which is possible.
 fn check_path(row: &Value) -> Result<(), String> {
     let (request, namespace) = witness(row)?;
-    // A Namespace that is being made has no labels elsewhere, whatever the row says.
-    let made = request.operation == Operation::Create && request.cell().is_core_namespace();
-    let in_namespace = if made {
-        Namespace::minimal(&request.namespace)
-    } else {
-        namespace.labelled()
+    // The stored labels of a Namespace are those of the old object, and one that is being made has none, whatever the row says.
+    let stored = match request.operation {
+        _ if request.resource.kind != "Namespace" => namespace,
+        Operation::Create => Namespace::minimal(&request.namespace),
+        _ => Namespace::with_labels(&request.namespace, labels(row["w"].get("oldLabels"))),
     };
-    let in_namespace = (!request.namespace.is_empty()).then_some(in_namespace);
+    let in_namespace = (!request.namespace.is_empty()).then(|| stored.labelled());
     let pair = Pair::read(row)?;
     let cell = request.cell();
     let mut solver = Solver::default();

@@ -182,9 +182,10 @@ fn all_mutants(natives: &[Value]) -> Vec<(&'static str, Vec<Value>)> {
         if native["kind"] == "ValidatingAdmissionPolicy" {
             own = mutants(native);
         } else {
-            let audits = native["spec"]["validationActions"] == json!(["Audit"]);
+            let actions = native["spec"]["validationActions"].as_array();
+            let denies = actions.is_some_and(|list| list.contains(&json!("Deny")));
             let mut other = native.clone();
-            other["spec"]["validationActions"] = json!([if audits { "Deny" } else { "Audit" }]);
+            other["spec"]["validationActions"] = json!([if denies { "Audit" } else { "Deny" }]);
             own.push(("actions", other));
             let mut narrow = native.clone();
             narrow["spec"]["matchResources"] = json!({"namespaceSelector": {"matchLabels": {"kyvtest": "x"}}});

@@ -7,7 +7,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use kyvtest::{
-    cel::profile::Profile,
     kube::{Cell, Discovery, NAME_LABEL, Namespace, Operation, Request, UserInfo, World},
     kyverno::config::Config,
     prove::{
@@ -442,7 +441,6 @@ pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, smal
         &config,
         case.layer,
         &universe,
-        Profile::kubernetes(),
     )?;
     let choices = Choices::new(case, natives);
     let sizes = choices.sizes();
