@@ -25,7 +25,7 @@ use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     kyverno::config::Config,
     pair::Original,
-    policy::{self, Loaded, Metadata, Origin, Purpose, Subtree},
+    policy::{self, Loaded, Metadata, Origin, Purpose},
     prove::{Label, Layer, Options, Proof, Region, Target, prove, witness::Situation},
     run::Settings,
     value::Value,
@@ -260,9 +260,7 @@ impl Args {
             }
         }
         if let Some(folder) = &self.emit_cases {
-            let classic = loaded.exceptions.iter().map(|exception| &exception.source);
-            let cel = loaded.cel_exceptions.iter().map(|exception| &exception.source);
-            let exceptions: Vec<&Subtree> = classic.chain(cel).collect();
+            let exceptions = emit::exceptions(&loaded);
             let settings = Settings {
                 discovery,
                 now: options.now,
@@ -280,12 +278,12 @@ impl Args {
                 }
             }
         }
-        let exits = rows.iter().map(|row| exit(&row.proof, self.require));
+        let exits = rows.iter().map(|row| exit_of(&row.proof, self.require));
         Ok(exits.fold(exit, Exit::combine))
     }
 }
 
-fn exit(proof: &Proof, required: Required) -> Exit {
+fn exit_of(proof: &Proof, required: Required) -> Exit {
     if proof.fault {
         return Exit::Internal;
     }
@@ -570,9 +568,9 @@ mod tests {
             stats: Stats::default(),
             fault: false,
         };
-        assert_eq!(exit(&proof, Required::Tested), Exit::Success);
+        assert_eq!(exit_of(&proof, Required::Tested), Exit::Success);
         proof.fault = true;
-        assert_eq!(exit(&proof, Required::Tested), Exit::Internal);
+        assert_eq!(exit_of(&proof, Required::Tested), Exit::Internal);
         assert_eq!(Exit::Internal.code(), 70);
     }
 }

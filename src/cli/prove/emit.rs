@@ -17,7 +17,7 @@ use crate::{
     diagnostic::{Code, Diagnostic},
     kube::{NAME_LABEL, Operation, Request},
     pair::Original,
-    policy::{Policy, Subtree},
+    policy::{CelPolicyException, Loaded, Metadata, Policy, PolicyException, Subtree},
     prove::{Region, witness::Situation},
     run::{self, Case, Outcome, Settings},
     suite::{self, Files, Options, SIDECAR},
@@ -37,7 +37,7 @@ const TEST: &str = "kyverno-test.yaml";
 pub(super) fn emit(
     folder: &Path,
     original: &Original,
-    exceptions: &[&Subtree],
+    exceptions: &[Json],
     regions: &[Region],
     settings: &Settings,
 ) -> Result<Vec<Diagnostic>, Diagnostic> {
@@ -89,7 +89,7 @@ fn write(folder: &Path, files: &Suite) -> Result<(), Diagnostic> {
 fn suite_of(
     name: &str,
     original: &Original,
-    exceptions: &[&Subtree],
+    exceptions: &[Json],
     region: &Region,
     settings: &Settings,
 ) -> Result<Suite, String> {
@@ -115,7 +115,7 @@ fn suite_of(
     let object = if has_new { &request.object } else { &request.old_object };
     files.insert("resource.yaml".to_owned(), text(object));
     if !exceptions.is_empty() {
-        let texts: Vec<String> = exceptions.iter().map(|exception| text(&exception.document())).collect();
+        let texts: Vec<String> = exceptions.iter().map(text_of).collect();
         files.insert("exceptions.yaml".to_owned(), texts.join("---\n"));
         test["exceptions"] = json!(["exceptions.yaml"]);
     }
@@ -178,12 +178,8 @@ fn suite_of(
     Ok(files)
 }
 
-/// The policy as an object: what stands in its file, but for metadata that say nothing to engines.
-fn policy(original: &Original) -> Json {
-    let (api_version, metadata, spec) = match original {
-        Original::Policy(policy) => (&policy.api_version, &policy.metadata, &policy.spec.source),
-        Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata, &policy.spec.source),
-    };
+/// An object as it stands in its file, but for metadata that say nothing to engines.
+fn object(api_version: &str, kind: &str, metadata: &Metadata, spec: &Subtree) -> Json {
     let mut own = json!({"name": metadata.name.value});
     if let Some(namespace) = &metadata.namespace {
         own["namespace"] = json!(namespace.value);
@@ -197,7 +193,41 @@ fn policy(original: &Original) -> Json {
         own["annotations"] = Json::Object(annotations);
     }
     let spec = spec.document().root().to_serde();
-    json!({"apiVersion": api_version, "kind": original.kind(), "metadata": own, "spec": spec})
+    json!({"apiVersion": api_version, "kind": kind, "metadata": own, "spec": spec})
+}
+
+fn policy(original: &Original) -> Json {
+    let (api_version, metadata, spec) = match original {
+        Original::Policy(policy) => (&policy.api_version, &policy.metadata, &policy.spec.source),
+        Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata, &policy.spec.source),
+    };
+    object(api_version, original.kind(), metadata, spec)
+}
+
+/// The exceptions as objects.
+pub(super) fn exceptions(loaded: &Loaded) -> Vec<Json> {
+    let classic = loaded.exceptions.iter().map(|exception| {
+        let PolicyException {
+            api_version,
+            metadata,
+            source,
+            ..
+        } = &**exception;
+        (api_version, metadata, source)
+    });
+    let cel = loaded.cel_exceptions.iter().map(|exception| {
+        let CelPolicyException {
+            api_version,
+            metadata,
+            source,
+            ..
+        } = &**exception;
+        (api_version, metadata, source)
+    });
+    classic
+        .chain(cel)
+        .map(|(api_version, metadata, source)| object(api_version, "PolicyException", metadata, source))
+        .collect()
 }
 
 fn told(region: &Region) -> String {

@@ -434,14 +434,7 @@ pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, smal
     } else {
         Config::bare()
     };
-    let engines = Engines::new(
-        &layered,
-        models.exceptions(),
-        &target,
-        &config,
-        case.layer,
-        &universe,
-    )?;
+    let engines = Engines::new(&layered, models.exceptions(), &target, &config, case.layer, &universe)?;
     let choices = Choices::new(case, natives);
     let sizes = choices.sizes();
     let mut dice = Dice::new(SEED);
