@@ -301,6 +301,9 @@ pub fn prove(
     if discovery.iter().len() > served {
         proof.world.discovery.push_str("+crds");
     }
+    if proof.world.kube != "1.36" && proof.world.discovery == "ga+2" {
+        proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());
+    }
     let universe = universe::with_unknown(discovery);
     let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
     let generated;

@@ -455,7 +455,7 @@ fn human(row: &Row) -> String {
             let _ = writeln!(text, "    cause: {}", region.cause);
         }
     }
-    if let Some(region) = proof.regions.first() {
+    for region in firsts(&proof.regions) {
         text.push_str(&witness(region));
     }
     for note in &proof.notes {
@@ -470,6 +470,14 @@ fn human(row: &Row) -> String {
         );
     }
     text
+}
+
+/// The first region of each class: one request for each direction.
+fn firsts(regions: &[Region]) -> impl Iterator<Item = &Region> {
+    regions.iter().enumerate().filter_map(|(at, region)| {
+        let before = regions.get(..at).unwrap_or_default();
+        before.iter().all(|other| other.class != region.class).then_some(region)
+    })
 }
 
 /// The request of a region, and what both engines say to it.
@@ -538,7 +546,7 @@ fn markdown(rows: &[Row]) -> String {
     }
     for row in rows {
         let _ = writeln!(text, "\n{}: world `{}`", cell(row.original.name()), row.proof.world);
-        if let Some(region) = row.proof.regions.first() {
+        for region in firsts(&row.proof.regions) {
             let _ = write!(text, "\n```\n{}```\n", witness(region));
         }
     }
