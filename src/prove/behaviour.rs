@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use self::metadata::decorated;
 use super::{
     Layer, Options, Target, at_layer,
-    explain::{generalise, literals},
-    objects,
+    explain::{Table, literals},
+    objects::{self, Hints},
     replay::Engines,
     search::pairs,
     sides::{Both, Said, Sides},
@@ -245,6 +245,7 @@ pub fn behaviours(
         pair: &pair,
         explored: &explored,
         has_native,
+        hints: Hints::new(&layered),
         made: 0,
     };
     let (groups, is_rough) = grouped(&explored, has_native);
@@ -275,11 +276,18 @@ fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -
     };
     for side in sides {
         for (at, (_, paths)) in explored.iter().enumerate() {
+            let table = Table::new(paths);
+            let mut others: BTreeMap<&Said, Vec<usize>> = BTreeMap::new();
             for (number, path) in paths.iter().enumerate() {
                 let own = side.of(&path.outcome);
-                left = left.saturating_sub(paths.len() * path.literals.len().pow(3));
+                left = left.saturating_sub(paths.len() * (1 + path.literals.len()));
                 let kept = if left > 0 {
-                    generalise(path, paths, |other| side.of(other) == own)
+                    let others = others.entry(own).or_insert_with(|| {
+                        let all = paths.iter().enumerate();
+                        let others = all.filter(|(_, other)| side.of(&other.outcome) != own);
+                        others.map(|(number, _)| number).collect()
+                    });
+                    table.generalise(number, others).1
                 } else {
                     Vec::new()
                 };
@@ -313,6 +321,7 @@ struct Search<'s, 'p, 'u> {
     pair: &'s Pair,
     explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
     has_native: bool,
+    hints: Hints,
     /// How many requests were found.
     made: usize,
 }
@@ -386,7 +395,7 @@ impl<'p> Search<'_, 'p, '_> {
             let Some(witness) = Witness::new(&mut self.solver, cell, &path.literals) else {
                 continue;
             };
-            let objects = objects::candidates(cell.resource, body);
+            let objects = objects::candidates(cell.resource, body, &self.hints);
             for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
                 self.take(side, said, group, witness.situation(cell, new, old), &mut found);
                 if found.len() > 1 {
