@@ -144,6 +144,7 @@ codes! {
     ExampleMissing = "KT242", Expectation, Warning, "rule without a passing or a failing resource";
     WouldOverwrite = "KT243", Expectation, Error, "file that would be overwritten";
     NotUpdated = "KT244", Expectation, Warning, "expectation that is not updated";
+    NotASuite = "KT480", Conversion, Warning, "counterexample that no suite can express";
     NoSuchPolicy = "KT500", Coverage, Error, "row about a policy that is not there";
     NoSuchRule = "KT501", Coverage, Error, "row about a rule that is not there";
     NoSuchResource = "KT502", Coverage, Error, "row about a resource that is not there";
@@ -158,7 +159,6 @@ codes! {
     UpstreamCrash = "KT511", Coverage, Error, "suite on which `kyverno test` crashes";
     NotCovered = "KT512", Coverage, Warning, "part of a policy that a suite never tries";
     UnreferencedResource = "KT513", Coverage, Warning, "resource that no row is about";
-    MissingBehaviour = "KT514", Coverage, Warning, "behaviour that a suite does not exercise";
     BelowMinimum = "KT515", Coverage, Error, "coverage below the minimum";
     NothingToFill = "KT516", Coverage, Note, "nothing that could be filled in";
     UnsupportedRule = "KT520", Coverage, Warning, "rule that is not decided";

@@ -6,12 +6,15 @@
 //!
 //! No upstream counterpart. Known limit: errors of expressions are no behaviours of their own.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+mod metadata;
 
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use self::metadata::decorated;
 use super::{
     Layer, Options, Target, at_layer,
-    explain::{generalise, literals},
-    objects,
+    explain::{Table, literals},
+    objects::{self, Hints},
     replay::Engines,
     search::pairs,
     sides::{Both, Said, Sides},
@@ -34,6 +37,9 @@ use crate::{
 /// How many paths of a behaviour are searched for a request, and how many requests are tried on each.
 const PLACES: usize = 3;
 const TRIES: usize = 300;
+
+/// How much is done to find out which answers matter: beyond it, paths are told apart by their outcome alone.
+const WORK: usize = 200_000_000;
 
 /// How many paths are searched for an example.
 const EXAMPLE_PLACES: usize = 9;
@@ -160,7 +166,7 @@ impl Side {
 #[derive(Default)]
 struct Group<'p> {
     /// By cell and path.
-    places: Vec<(usize, usize)>,
+    places: BTreeSet<(usize, usize)>,
     literals: Vec<Literal<'p>>,
     kyverno: bool,
     native: bool,
@@ -184,7 +190,7 @@ pub fn behaviours(
     world: &World,
     host: &dyn Host,
 ) -> Behaviours {
-    explored_behaviours(original, exceptions, discovery, options, tried, world, host, None)
+    found_from(original, exceptions, discovery, options, tried, world, host, None)
 }
 
 /// Finds requests that people would write first: for as common kinds as possible, from parts of objects that the rule is about.
@@ -196,7 +202,7 @@ pub fn examples(
     seeds: &[serde_json::Value],
 ) -> Behaviours {
     let (world, host) = (World::new(), Mocks::default());
-    explored_behaviours(
+    found_from(
         original,
         exceptions,
         discovery,
@@ -209,7 +215,7 @@ pub fn examples(
 }
 
 #[expect(clippy::too_many_arguments, reason = "the arguments of both functions above")]
-fn explored_behaviours(
+fn found_from(
     original: &Original,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
@@ -289,10 +295,15 @@ fn explored_behaviours(
         pair: &pair,
         explored: &explored,
         has_native,
+        hints: Hints::new(&layered),
         seeds,
         made: 0,
     };
-    for ((said, text), group) in grouped(&explored, has_native) {
+    let (groups, is_rough) = grouped(&explored, has_native);
+    if is_rough {
+        "there are too many paths to say for all of them which answers matter".clone_into(&mut found.note);
+    }
+    for ((said, text), group) in groups {
         if found.list.len() >= BEHAVIOURS {
             found.note = format!("there are more than {BEHAVIOURS} behaviours");
             break;
@@ -302,8 +313,12 @@ fn explored_behaviours(
     found
 }
 
-/// The paths of both sides by what they come to and why, in the order of their first places.
-fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -> Vec<((Said, String), Group<'p>)> {
+/// What paths come to, why, and which they are.
+type Merged<'p> = ((Said, String), Group<'p>);
+
+/// The paths of both sides by what they come to and why, in the order of their first places; and whether there was too much to do.
+fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -> (Vec<Merged<'p>>, bool) {
+    let mut left = WORK;
     let mut groups: BTreeMap<(Said, String), Group<'p>> = BTreeMap::new();
     let sides: &[Side] = if has_native {
         &[Side::Kyverno, Side::Native]
@@ -312,27 +327,34 @@ fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -
     };
     for side in sides {
         for (at, (_, paths)) in explored.iter().enumerate() {
+            let table = Table::new(paths);
+            let mut others: BTreeMap<&Said, Vec<usize>> = BTreeMap::new();
             for (number, path) in paths.iter().enumerate() {
                 let own = side.of(&path.outcome);
-                let kept = generalise(path, paths, |other| side.of(other) == own);
+                left = left.saturating_sub(paths.len() * (1 + path.literals.len()));
+                let kept = if left > 0 {
+                    let others = others.entry(own).or_insert_with(|| {
+                        let all = paths.iter().enumerate();
+                        let others = all.filter(|(_, other)| side.of(&other.outcome) != own);
+                        others.map(|(number, _)| number).collect()
+                    });
+                    table.generalise(number, others).1
+                } else {
+                    Vec::new()
+                };
                 let group = groups.entry((own.clone(), literals(&kept))).or_default();
                 match side {
                     Side::Kyverno => group.kyverno = true,
                     Side::Native => group.native = true,
                 }
-                if !group.places.contains(&(at, number)) {
-                    group.places.push((at, number));
-                }
+                group.places.insert((at, number));
                 group.literals = kept;
             }
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
-    for (_, group) in &mut groups {
-        group.places.sort_unstable();
-    }
     groups.sort_by_key(|(key, group)| (group.places.first().copied(), key.clone()));
-    groups
+    (groups, left == 0)
 }
 
 /// A request with what both engines say.
@@ -350,6 +372,7 @@ struct Search<'s, 'p, 'u> {
     pair: &'s Pair,
     explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
     has_native: bool,
+    hints: Hints,
     /// Parts of objects to start from, if examples are wanted.
     seeds: Option<&'s [serde_json::Value]>,
     /// How many requests were found.
@@ -401,12 +424,12 @@ impl<'p> Search<'_, 'p, '_> {
                 && (&ours.group, &ours.version, &ours.plural, &ours.subresource)
                     == (&theirs.group, &theirs.version, &theirs.plural, &theirs.subresource)
         };
+        let cells: BTreeSet<usize> = group.places.iter().map(|(at, _)| *at).collect();
         let mut facts = Concrete::new(request, seen.namespace.as_ref());
         side.of(&seen.both) == said
-            && group
-                .places
+            && cells
                 .iter()
-                .any(|(at, _)| self.explored.get(*at).is_some_and(|(cell, _)| same(cell)))
+                .any(|at| self.explored.get(*at).is_some_and(|(cell, _)| same(cell)))
             && group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
     }
 
@@ -416,7 +439,7 @@ impl<'p> Search<'_, 'p, '_> {
         let body = said.first().and_then(|(body, _)| self.sides.bodies.get(*body));
         let mut places = group.places.clone();
         if self.seeds.is_some() {
-            // Nobody needs an example of what is left alone, nor one that no suite can express.
+            // Nobody needs an example of what is left alone, nor of what only the native policy does.
             if said.is_empty() || side == Side::Native {
                 return found;
             }
@@ -435,53 +458,80 @@ impl<'p> Search<'_, 'p, '_> {
                 continue;
             };
             let objects = match self.seeds {
-                None => objects::candidates(cell.resource, body),
-                Some(seeds) => objects::candidates_from(cell.resource, body, seeds),
+                None => objects::candidates(cell.resource, body, &self.hints),
+                Some(seeds) => objects::candidates_from(cell.resource, body, &self.hints, seeds),
             };
             for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
-                let situation = witness.situation(cell, new, old);
-                let (kyverno, native) = self.engines.ask(&situation);
-                let verdict = match side {
-                    Side::Kyverno => &kyverno,
-                    Side::Native => &native,
-                };
-                let fate = if said.is_empty() {
-                    Some(Fate::LeftAlone).filter(|_| verdict.status == Status::NoMatch || side == Side::Native)
-                } else {
-                    Fate::of(verdict).filter(|fate| *fate != Fate::LeftAlone)
-                };
-                if let Some(fate) = fate {
-                    if let Entry::Vacant(place) = found.entry(fate) {
-                        self.made += 1;
-                        let shown = Asked {
-                            situation,
-                            kyverno,
-                            native,
-                        };
-                        let shown = self.renamed(&shown, group).unwrap_or(shown);
-                        let request = &shown.situation.request;
-                        place.insert(Shown {
-                            divergence: self
-                                .has_native
-                                .then(|| self.pair.cause(&shown.kyverno, &shown.native, request))
-                                .flatten(),
-                            native: self.has_native.then_some(shown.native),
-                            situation: shown.situation,
-                            kyverno: shown.kyverno,
-                        });
-                    }
+                self.take(side, said, group, witness.situation(cell, new, old), &mut found);
+                if self.is_enough(&found) {
+                    return found;
                 }
-                let is_violation = |fate: &Fate| matches!(fate, Fate::Violates(_));
-                let enough = match self.seeds {
-                    None => found.len() > 1,
-                    Some(_) => found.contains_key(&Fate::Complies) && found.keys().any(is_violation),
-                };
-                if enough {
+            }
+            let (Some(body), Some(least)) = (body, objects.first()) else {
+                continue;
+            };
+            for situation in decorated(&witness.situation(cell, least, least), body) {
+                self.take(side, said, group, situation, &mut found);
+                if self.is_enough(&found) {
                     return found;
                 }
             }
         }
         found
+    }
+
+    /// Whether nothing more is looked for: of examples, one that complies and one that violates are wanted.
+    fn is_enough(&self, found: &BTreeMap<Fate, Shown>) -> bool {
+        let is_violation = |fate: &Fate| matches!(fate, Fate::Violates(_));
+        match self.seeds {
+            None => found.len() > 1,
+            Some(_) => found.contains_key(&Fate::Complies) && found.keys().any(is_violation),
+        }
+    }
+
+    /// Asks about a request, and keeps it if it shows something new.
+    fn take(
+        &mut self,
+        side: Side,
+        said: &Said,
+        group: &Group<'p>,
+        situation: Situation,
+        found: &mut BTreeMap<Fate, Shown>,
+    ) {
+        let (kyverno, native) = self.engines.ask(&situation);
+        let verdict = match side {
+            Side::Kyverno => &kyverno,
+            Side::Native => &native,
+        };
+        let fate = if said.is_empty() {
+            Some(Fate::LeftAlone).filter(|_| verdict.status == Status::NoMatch || side == Side::Native)
+        } else {
+            Fate::of(verdict).filter(|fate| *fate != Fate::LeftAlone)
+        };
+        let Some(Entry::Vacant(place)) = fate.map(|fate| found.entry(fate)) else {
+            return;
+        };
+        // What was added to the request may have led it to another path.
+        if !follows(&situation, group) {
+            return;
+        }
+        self.made += 1;
+        let shown = Asked {
+            situation,
+            kyverno,
+            native,
+        };
+        let shown = self.renamed(&shown, group).unwrap_or(shown);
+        let request = &shown.situation.request;
+        place.insert(Shown {
+            divergence: self
+                .has_native
+                .then(|| self.pair.cause(&shown.kyverno, &shown.native, request))
+                .flatten(),
+            native: self.has_native.then_some(shown.native),
+            situation: shown.situation,
+            kyverno: shown.kyverno,
+        });
     }
 
     /// The same request about an object with a name of its own, if that changes nothing: so that the requests of several
@@ -502,9 +552,7 @@ impl<'p> Search<'_, 'p, '_> {
             }
         }
         request.name = name;
-        let namespace = situation.world.namespace(&request.namespace);
-        let mut facts = Concrete::new(&situation.request, namespace);
-        if !group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds) {
+        if !follows(&situation, group) {
             return None;
         }
         let (kyverno, native) = self.engines.ask(&situation);
@@ -517,17 +565,20 @@ impl<'p> Search<'_, 'p, '_> {
     }
 
     fn cells(&self, group: &Group<'p>) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for (at, _) in &group.places {
-            if let Some((cell, _)) = self.explored.get(*at) {
-                let name = universe::name(cell);
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
-        names
+        let cells: BTreeSet<usize> = group.places.iter().map(|(at, _)| *at).collect();
+        let cells = cells.iter().filter_map(|at| self.explored.get(*at));
+        // Versions of the same resource have the same name.
+        let mut known = BTreeSet::new();
+        let names = cells.map(|(cell, _)| universe::name(cell));
+        names.filter(|name| known.insert(name.clone())).collect()
     }
+}
+
+/// Whether a request gives the answers that matter to a group.
+fn follows(situation: &Situation, group: &Group<'_>) -> bool {
+    let namespace = situation.world.namespace(&situation.request.namespace);
+    let mut facts = Concrete::new(&situation.request, namespace);
+    group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
 }
 
 /// How unusual a request is that an example may be about.

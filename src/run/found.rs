@@ -10,7 +10,7 @@ use crate::{
     diagnostic::FileId,
     kube::Request,
     pair::Original,
-    policy::Origin,
+    policy::{Mode, Origin},
     prove::{
         self, Options,
         behaviour::{Behaviours, Tried, behaviours},
@@ -62,6 +62,7 @@ fn each<T>(asking: Asking<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options
     let options = Options {
         now: asking.settings.now,
         paths: PATHS,
+        stop: asking.settings.extras.stop,
         ..Options::default()
     };
     let found = originals(asking).into_iter().map(|(original, origin)| Found {
@@ -85,6 +86,12 @@ pub(super) fn proofs(asking: Asking<'_>) -> Vec<Found<Proof>> {
 pub(super) fn all_behaviours(asking: Asking<'_>) -> Vec<Found<Behaviours>> {
     let watch = Watch::new(asking.suite);
     let mut found = each(asking, |original, exceptions, options| {
+        // Behaviours are about requests.
+        if let Original::ValidatingPolicy(policy) = original
+            && policy.spec.evaluation.mode != Mode::Kubernetes
+        {
+            return Behaviours::default();
+        }
         let tried = tried(asking, &watch, original);
         let surroundings = asking.surroundings;
         behaviours(

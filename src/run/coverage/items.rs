@@ -6,21 +6,21 @@ use super::{
 };
 use crate::{
     cel::{
-        observe::{Fork, Observer, Place, Ways, points},
+        observe::{Fork, Observer, Place, Point, Ways, points},
         program::Program,
     },
     diagnostic::Span,
     kyverno::{
         classic_policy::CompiledPolicy,
         observe::{PartKind, WatchedRule, filters},
+        webhook::Webhook,
     },
     policy::{
-        AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Rule, Subtree,
+        AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Policy, Rule, Subtree,
         ValidatingAdmissionPolicy, ValidatingPolicy, Validation, Variable,
     },
     run::places::written,
     suite::Suite,
-    yaml::Node,
 };
 
 /// The programs of a policy or of what autogen made of it.
@@ -51,6 +51,19 @@ impl<'p> Texts<'p> {
             variables: cel.map_or(&[], |cel| &cel.variables),
             validations: cel.map_or(&[], |cel| &cel.expressions),
             annotations: cel.map_or(&[], |cel| &cel.audit_annotations),
+        }
+    }
+
+    fn of_webhook(policy: &'p Policy) -> Self {
+        let webhook = policy.spec.webhook.as_ref();
+        Self {
+            conditions_at: "webhookConfiguration.matchConditions",
+            prefix: "",
+            validations_at: "",
+            conditions: webhook.map_or(&[], |webhook| &webhook.match_conditions),
+            variables: &[],
+            validations: &[],
+            annotations: &[],
         }
     }
 
@@ -166,7 +179,10 @@ impl<'p> Texts<'p> {
                     _ => reached(ways),
                 },
             });
-            let own = points(text, program);
+            let mut own = points(text, program);
+            // A condition that is nothing but `has` is told by its own outcomes.
+            let whole = |point: &Point| text.get(point.start..point.end).map(str::trim) == Some(text.trim());
+            own.retain(|point| point.fork != Fork::Has || !whole(point));
             let mut all = observer.parts(program, &own);
             for other in same(place) {
                 for (ways, more) in all.iter_mut().zip(observer.parts(other, &own)) {
@@ -226,7 +242,12 @@ fn branch(fork: Fork, ways: Ways) -> Vec<Outcome> {
             outcomes.extend(truth(ways, words));
             outcomes
         }
-        Fork::Has | Fork::Optional => truth(ways, ("present", "absent")),
+        Fork::Has => truth(ways, ("present", "absent")),
+        Fork::Optional => {
+            // A value that is no optional is there.
+            let there = ways.truths + ways.others + ways.empties;
+            truth(Ways { truths: there, ..ways }, ("present", "absent"))
+        }
         Fork::And | Fork::Or | Fork::Condition | Fork::Filter => truth(ways, ("true", "false")),
     }
 }
@@ -241,7 +262,7 @@ const fn wanted(name: &'static str, count: u64) -> Outcome {
 
 /// A part of a subtree by its path: `validate.deny.conditions.any[0]`.
 fn locate(subtree: &Subtree, path: &str) -> Option<Span> {
-    let mut node: Node<'_> = subtree.node();
+    let mut node = subtree.node();
     for step in path.split('.') {
         let (name, number) = match step.split_once('[') {
             Some((name, rest)) => (name, rest.strip_suffix(']')?.parse::<usize>().ok()),
@@ -307,11 +328,11 @@ impl Watch<'_> {
     }
 
     /// What was seen of a classic policy.
-    pub(super) fn classic(&self, compiled: &CompiledPolicy) -> PolicyCoverage {
+    pub(super) fn classic(&self, compiled: &CompiledPolicy, webhook: &Webhook) -> PolicyCoverage {
         let policy = compiled.policy();
         let (kind, name) = (policy.kind.name(), policy.metadata.name.value.as_str());
         let watched = compiled.watched(&self.observer);
-        let mut items = Vec::new();
+        let mut items = Texts::of_webhook(policy).items(None, &[webhook.programs()], &self.observer);
         for rule in &policy.spec.rules {
             let own = rule.name.value.as_str();
             let may_skip = rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null())
@@ -363,14 +384,14 @@ impl Watch<'_> {
         items.extend(Texts::of_native(policy).items(None, &[programs], &self.observer));
         coverage(name, kind, policy.origin, items)
     }
+}
 
-    /// Everything, once the policies are known.
-    pub(super) fn coverage(&self, suite: &Suite, mut policies: Vec<PolicyCoverage>) -> Coverage {
-        policies.sort_by(|a, b| (a.file, a.doc).cmp(&(b.file, b.doc)));
-        Coverage {
-            policies,
-            unreferenced: unreferenced(suite),
-        }
+/// Everything, once the policies are known.
+pub(super) fn all(suite: &Suite, mut policies: Vec<PolicyCoverage>) -> Coverage {
+    policies.sort_by_key(|policy| (policy.file, policy.doc));
+    Coverage {
+        policies,
+        unreferenced: unreferenced(suite),
     }
 }
 
