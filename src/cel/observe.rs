@@ -252,6 +252,13 @@ fn forks(program: &Program) -> Vec<(u32, Fork)> {
             Node::And(terms) => terms.iter().for_each(|term| mark(*term, Fork::And)),
             Node::Or(terms) => terms.iter().for_each(|term| mark(*term, Fork::Or)),
             Node::OptionalOr(first, _) | Node::OptionalOrValue(first, _) => mark(*first, Fork::Optional),
+            // Kyverno's macro makes a function of `orValue`.
+            Node::Call(call) if call.function.name == "__orValueCompat__" => {
+                call.args
+                    .first()
+                    .into_iter()
+                    .for_each(|first| mark(*first, Fork::Optional));
+            }
             Node::Fold(fold) => {
                 let id = NodeId(number as u32);
                 match &fold.kind {

@@ -115,21 +115,21 @@ fn score<'b>(list: impl Iterator<Item = &'b Behaviour> + Clone) -> Score {
 }
 
 /// A sentence that says how many.
-fn sentence(who: &str, score: Score) -> String {
+fn sentence(suites: usize, score: Score) -> String {
+    let who = if suites == 1 {
+        "your suite exercises".to_owned()
+    } else {
+        format!("your {suites} suites exercise")
+    };
     let noun = if score.total == 1 { "behaviour" } else { "behaviours" };
-    format!("{who} exercises {} of {} {noun}", score.seen, score.total)
+    format!("{who} {} of {} {noun}", score.seen, score.total)
 }
 
 /// The behaviours for people: the number first, then what is missing with a request each.
 pub fn behaviours_human(runs: &[Run<'_>]) -> String {
     let mut text = String::new();
     let all = exercised(runs);
-    let who = if runs.len() == 1 {
-        "your suite".to_owned()
-    } else {
-        format!("each of {} suites counted: what is there", runs.len())
-    };
-    let _ = writeln!(text, "{}", sentence(&who, all));
+    let _ = writeln!(text, "{}", sentence(runs.len(), all));
     for (run, _) in runs {
         for policy in &run.behaviours {
             let own = score(policy.found.list.iter());
@@ -162,7 +162,9 @@ fn witness(shown: &Shown, text: &mut String) {
         .native
         .as_ref()
         .map(|native| format!(", native policy: {}", said(native)));
-    let user = if request.user.username == "alice" && request.user.groups().is_empty() {
+    let user = if request.user.username == "alice"
+        && matches!(request.user.groups(), [only] if only == "system:authenticated")
+    {
         String::new()
     } else {
         format!(

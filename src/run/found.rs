@@ -10,7 +10,7 @@ use crate::{
     diagnostic::FileId,
     kube::Request,
     pair::Original,
-    policy::Origin,
+    policy::{Mode, Origin},
     prove::{
         self, Options,
         behaviour::{Behaviours, Tried, behaviours},
@@ -85,6 +85,12 @@ pub(super) fn proofs(asking: Asking<'_>) -> Vec<Found<Proof>> {
 pub(super) fn all_behaviours(asking: Asking<'_>) -> Vec<Found<Behaviours>> {
     let watch = Watch::new(asking.suite);
     let mut found = each(asking, |original, exceptions, options| {
+        // Behaviours are about requests.
+        if let Original::ValidatingPolicy(policy) = original
+            && policy.spec.evaluation.mode != Mode::Kubernetes
+        {
+            return Behaviours::default();
+        }
         let tried = tried(asking, &watch, original);
         let surroundings = asking.surroundings;
         behaviours(

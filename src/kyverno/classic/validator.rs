@@ -215,6 +215,8 @@ impl Validator<'_, '_> {
                     // A field that is not there has no elements.
                     if !error.contains("Unknown key") {
                         failed = Some(error);
+                    } else if let Some(observer) = self.context.observer() {
+                        observer.note(entry, Way::Empty);
                     }
                     continue;
                 }

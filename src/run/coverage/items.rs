@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     cel::{
-        observe::{Fork, Observer, Place, Ways, points},
+        observe::{Fork, Observer, Place, Point, Ways, points},
         program::Program,
     },
     diagnostic::Span,
@@ -20,7 +20,6 @@ use crate::{
     },
     run::places::written,
     suite::Suite,
-    yaml::Node,
 };
 
 /// The programs of a policy or of what autogen made of it.
@@ -166,7 +165,10 @@ impl<'p> Texts<'p> {
                     _ => reached(ways),
                 },
             });
-            let own = points(text, program);
+            let mut own = points(text, program);
+            // A condition that is nothing but `has` is told by its own outcomes.
+            let whole = |point: &Point| text.get(point.start..point.end).map(str::trim) == Some(text.trim());
+            own.retain(|point| point.fork != Fork::Has || !whole(point));
             let mut all = observer.parts(program, &own);
             for other in same(place) {
                 for (ways, more) in all.iter_mut().zip(observer.parts(other, &own)) {
@@ -226,7 +228,12 @@ fn branch(fork: Fork, ways: Ways) -> Vec<Outcome> {
             outcomes.extend(truth(ways, words));
             outcomes
         }
-        Fork::Has | Fork::Optional => truth(ways, ("present", "absent")),
+        Fork::Has => truth(ways, ("present", "absent")),
+        Fork::Optional => {
+            // A value that is no optional is there.
+            let there = ways.truths + ways.others + ways.empties;
+            truth(Ways { truths: there, ..ways }, ("present", "absent"))
+        }
         Fork::And | Fork::Or | Fork::Condition | Fork::Filter => truth(ways, ("true", "false")),
     }
 }
@@ -241,7 +248,7 @@ const fn wanted(name: &'static str, count: u64) -> Outcome {
 
 /// A part of a subtree by its path: `validate.deny.conditions.any[0]`.
 fn locate(subtree: &Subtree, path: &str) -> Option<Span> {
-    let mut node: Node<'_> = subtree.node();
+    let mut node = subtree.node();
     for step in path.split('.') {
         let (name, number) = match step.split_once('[') {
             Some((name, rest)) => (name, rest.strip_suffix(']')?.parse::<usize>().ok()),
