@@ -303,7 +303,7 @@ fn words(args: &[&str]) -> (Vec<String>, Vec<String>) {
     ]
     .concat();
     let output = kyvtest(&args);
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let text = format!("\n{}", String::from_utf8(output.stdout).expect("UTF-8"));
     let of = |text: &str| -> Vec<String> {
         let cases = text
             .lines()
@@ -345,6 +345,20 @@ fn levels_say_what_is_shown() {
     assert_eq!(cases.iter().filter(|word| *word == "UNSUPPORTED").count(), 1);
     let output = kyvtest(&["run", "fixtures/report", "--status-level", "loud"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn names_do_not_command_terminals() {
+    let args = ["run", "fixtures/run/hostile", "-v", "--color", "always"];
+    let output = kyvtest(&[&args[..], &NOW].concat());
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(text.contains("\u{1b}[1m\u{1b}[31mFAIL"), "{text:?}");
+    // The names and messages want red and bold, and other things.
+    for wanted in ["\u{1b}[31mred", "\u{1b}[1mbold", "\u{7}", "\0", "\u{2028}"] {
+        assert!(!text.contains(wanted), "{wanted:?}");
+    }
+    let ascii = with(&["run", "fixtures/report/actions"], &[("LC_ALL", "C")]);
+    assert!(ascii.stdout.is_ascii());
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub struct Story {
 
 impl Story {
     /// Adds an evaluation.
-    pub(super) fn tell(&self, evaluation: Evaluation) {
+    pub fn tell(&self, evaluation: Evaluation) {
         if let Ok(mut told) = self.told.lock() {
             told.push(evaluation);
         }

@@ -3,7 +3,7 @@
 //! Of several entries that select a case, the first one that says something counts; entries of the profile that was asked
 //! for stand before those of `default`.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use toml_edit::{Item, TableLike, Value};
 
@@ -76,15 +76,12 @@ impl Override {
         let mut shown = format!("filter = {}", text(&self.text));
         if let Some(timeout) = self.timeout {
             let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
-            shown.push_str(&format!(", timeout = {}", text(&duration::format(nanos))));
+            let _ = write!(shown, ", timeout = {}", text(&duration::format(nanos)));
         }
         if !self.accept.is_empty() {
             let names: Vec<String> = self.accept.iter().map(|name| text(name)).collect();
-            shown.push_str(&format!(
-                ", accept-divergence = [{}], reason = {}",
-                names.join(", "),
-                text(&self.reason)
-            ));
+            let (names, reason) = (names.join(", "), text(&self.reason));
+            let _ = write!(shown, ", accept-divergence = [{names}], reason = {reason}");
         }
         format!("{{ {shown} }}")
     }

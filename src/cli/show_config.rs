@@ -1,6 +1,6 @@
 //! `kyvtest show-config`: what is in force besides the command line, and where it comes from.
 
-use std::io::Write as _;
+use std::{fmt::Write as _, io::Write as _};
 
 use clap::{Arg, ArgAction};
 
@@ -54,9 +54,9 @@ fn default_file(run: &clap::Command) -> String {
         let Some(name) = arg.get_long() else { continue };
         text.push('\n');
         for line in arg.get_help().map(ToString::to_string).unwrap_or_default().lines() {
-            text.push_str(&format!("# {line}\n"));
+            let _ = writeln!(text, "# {line}");
         }
-        text.push_str(&format!("# {name} = {}\n", example(arg)));
+        let _ = writeln!(text, "# {name} = {}", example(arg));
     }
     text.push_str(
         "\n# Settings for the cases that a filter selects; the first entry that says something counts.\n\

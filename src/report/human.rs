@@ -31,7 +31,12 @@ pub struct Look<'l> {
 /// The cases of a suite that a level shows.
 pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
     let mut text = String::new();
-    for (policy, note) in run.notes.iter().filter(|_| look.verbose) {
+    let listed = |policy: &str| {
+        run.cases
+            .iter()
+            .any(|case| case.policy == policy && look.level.shows(case))
+    };
+    for (policy, note) in run.notes.iter().filter(|(policy, _)| look.verbose && listed(policy)) {
         let _ = writeln!(
             text,
             "note: {} :: {}: {}: {}",
@@ -59,7 +64,7 @@ pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
             indented(&render::full(&finding, sources, look.color), false);
         }
         let mut more = String::new();
-        answers(case, &mut more);
+        answers(case, look.verbose, &mut more);
         for (engine, lines) in [("kyverno", &case.told.kyverno), ("vap", &case.told.vap)] {
             if !lines.is_empty() && look.verbose {
                 let _ = writeln!(more, "how {engine} came to it:");
@@ -136,7 +141,7 @@ pub(super) fn details(case: &Case, sources: &Sources) -> String {
         }
         text
     });
-    answers(case, &mut text);
+    answers(case, false, &mut text);
     text
 }
 
@@ -155,19 +160,23 @@ fn findings(case: &Case, written: impl Fn(&Diagnostic) -> String) -> String {
     text
 }
 
-/// What was expected and what both sides say.
-fn answers(case: &Case, text: &mut String) {
-    let looked_at = case.outcome.fails() || case.diverges();
+/// What was expected and what both sides say, if that is of interest or `all` is.
+fn answers(case: &Case, all: bool, text: &mut String) {
+    let looked_at = all || case.outcome.fails() || case.diverges();
     if let Some(answer) = case.kyverno.as_ref().filter(|_| looked_at) {
         if !case.expected.is_empty() {
             let _ = writeln!(text, "expected: {}", case.expected);
         }
         said(text, "kyverno:", answer);
     }
+    if let Some(native) = case
+        .vap
+        .as_ref()
+        .filter(|_| all || looked_at && case.divergence.is_some())
+    {
+        said(text, "vap:", &native.answer);
+    }
     if let Some(divergence) = &case.divergence {
-        if let Some(native) = case.vap.as_ref().filter(|_| looked_at) {
-            said(text, "vap:", &native.answer);
-        }
         let code = divergence.code.as_deref().map(|code| format!(" [{code}]"));
         let (class, cause) = (divergence.class.as_str(), &divergence.cause);
         let _ = writeln!(text, "diverges: {class}{}: {cause}", code.unwrap_or_default());

@@ -4,35 +4,23 @@ use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
 
 use super::{
     Note, Settings,
+    asking::Asking,
     coverage::{self, Coverage},
-    edit::edited,
     found::{self, Found, Proof},
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
-    told,
     twins::{Twin, Twins},
-    values::SuiteValues,
 };
 use crate::{
-    cel::{
-        host::{Host, Observed},
-        observe::Observer,
-    },
+    cel::{host::Observed, observe::Observer},
     diagnostic::{Code, Diagnostic, Severity},
-    kube::{LabelSelector, Operation, Request},
+    kube::Operation,
     kyverno::{
-        autogen,
-        classic_policy::CompiledPolicy,
-        constraints,
-        exception::CompiledException,
-        input::Input,
-        lens::Lens,
-        response::RuleResponse,
-        validating_policy::{Answer, CompiledValidatingPolicy},
-        webhook::{Call, Webhook},
+        autogen, classic_policy::CompiledPolicy, exception::CompiledException, lens::Lens, response::RuleResponse,
+        validating_policy::CompiledValidatingPolicy, webhook::Webhook,
     },
-    policy::{MatchConstraints, Mode, Rule, Spanned, validate, validate_exception, validate_in_cluster},
+    policy::{Mode, validate, validate_exception, validate_in_cluster},
     prove::behaviour::Behaviours,
     suite::{Named, OldObject, Resource, Suite},
     value::Document,
@@ -154,9 +142,6 @@ impl Responses {
     }
 }
 
-/// What is told of a request that Kyverno never sees.
-const UNDELIVERED: &str = "no webhook hands the request to Kyverno";
-
 /// One request that policies are asked about.
 pub(super) struct Asked<'s> {
     pub(super) run: Option<Operation>,
@@ -167,7 +152,7 @@ pub(super) struct Asked<'s> {
 
 pub(super) struct Policies {
     pub(super) classic: Vec<(CompiledPolicy, Webhook)>,
-    exceptions: Vec<CompiledException>,
+    pub(super) exceptions: Vec<CompiledException>,
     pub(super) validating: Vec<Validating>,
     pub(super) native: Natives,
 }
@@ -177,127 +162,6 @@ pub(super) struct Validating {
     pub(super) compiled: CompiledValidatingPolicy,
     pub(super) kind: &'static str,
     pub(super) webhook: Arc<Webhook>,
-}
-
-/// Asks the policies about one request.
-#[derive(Clone, Copy)]
-pub(super) struct Asking<'s> {
-    pub(super) suite: &'s Suite,
-    pub(super) settings: &'s Settings,
-    pub(super) surroundings: &'s Surroundings,
-    pub(super) policies: &'s Policies,
-    pub(super) lens: Lens,
-    /// Who answers for the world outside.
-    pub(super) host: &'s dyn Host,
-    /// Where it is noted how answers come about, if anybody is told.
-    pub(super) told: Option<&'s RefCell<Vec<String>>>,
-}
-
-impl Asking<'_> {
-    pub(super) fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
-        Input::new(
-            request,
-            &self.surroundings.world,
-            &self.surroundings.discovery,
-            self.lens,
-        )
-    }
-
-    /// The request as a webhook hands it to Kyverno; `None` where it does not. `kyverno test` has no webhooks.
-    pub(super) fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
-        let mut delivered = request.clone();
-        if !self.settings.compat {
-            let input = self.input(request);
-            let discovery = &self.surroundings.discovery;
-            delivered.resource = webhook.delivers(&request.cell(), discovery, &mut input.facts())?;
-        }
-        Some(delivered)
-    }
-
-    pub(super) fn classic(
-        &self,
-        compiled: &CompiledPolicy,
-        webhook: &Webhook,
-        request: &Request,
-        resource: &Resource,
-    ) -> Vec<RuleResponse> {
-        let policy = compiled.policy();
-        let edited = edited(self.suite, &policy.metadata.name.value, resource, request);
-        let request = edited.as_ref().unwrap_or(request);
-        let Some(request) = self.delivered(webhook, request) else {
-            self.tell(|| vec![UNDELIVERED.to_owned()]);
-            return Vec::new();
-        };
-        let values = SuiteValues {
-            suite: self.suite,
-            resource: &resource.name,
-            operation: request.operation,
-        };
-        let input = self.input(&request).with_values(&values);
-        self.tell(|| compiled.explain(&input));
-        if !self.settings.compat
-            && let Call::Refused(error) = webhook.call(&input, self.host)
-        {
-            let rules = policy.spec.rules.iter();
-            let refused = |rule: &Rule| RuleResponse::refused_by_condition(&rule.name.value, &error);
-            return rules.map(refused).collect();
-        }
-        compiled.decide(&input, &self.policies.exceptions, self.host).rules
-    }
-
-    /// Notes lines, if anybody is told.
-    fn tell(&self, lines: impl FnOnce() -> Vec<String>) {
-        if let Some(mut told) = self.told.and_then(|told| told.try_borrow_mut().ok()) {
-            told.extend(lines());
-        }
-    }
-
-    /// What was told since the last time about answers.
-    fn told(&self, rules: &[RuleResponse]) -> Vec<String> {
-        let Some(mut lines) = self
-            .told
-            .and_then(|told| told.try_borrow_mut().ok())
-            .map(|mut told| std::mem::take(&mut *told))
-        else {
-            return Vec::new();
-        };
-        if let Some(story) = self.host.observer().and_then(Observer::story) {
-            lines.extend(told::evaluations(story.take()));
-        }
-        lines.extend(told::rules(rules));
-        lines
-    }
-
-    /// The answer of a CEL policy; `None` where upstream has none.
-    pub(super) fn validating(
-        &self,
-        policy: &Validating,
-        request: &Request,
-        resource: &Resource,
-    ) -> Option<Vec<RuleResponse>> {
-        let compiled = &policy.compiled;
-        if *compiled.mode() == Mode::Json {
-            return Some(vec![compiled.decide_payload(resource.object.root(), self.host)]);
-        }
-        let Some(delivered) = self.delivered(&policy.webhook, request) else {
-            self.tell(|| vec![UNDELIVERED.to_owned()]);
-            return Some(Vec::new());
-        };
-        let input = self.input(&delivered).converted_from(Arc::clone(&request.resource));
-        self.tell(|| {
-            let constraints = compiled.constraints().into_iter();
-            constraints
-                .map(|block| constraints::explain(block, &input.request.cell(), &mut input.facts()))
-                .collect()
-        });
-        match compiled.decide(&input, self.host) {
-            Answer::Rule(rule) => Some(vec![rule]),
-            // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not
-            // show (`processor/policy_processor.go` `hasSelector`).
-            Answer::NoMatch(_) if self.settings.compat && compiled.constraints().is_some_and(is_plain) => None,
-            Answer::NoMatch(_) => Some(Vec::new()),
-        }
-    }
 }
 
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
@@ -628,17 +492,6 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         validating,
         native,
     }
-}
-
-/// Whether a match block is nothing but one resource rule.
-fn is_plain(constraints: &MatchConstraints) -> bool {
-    let selects = |selector: &Option<Spanned<LabelSelector>>| {
-        selector.as_ref().is_some_and(|selector| !selector.value.is_empty())
-    };
-    !selects(&constraints.namespace_selector)
-        && !selects(&constraints.object_selector)
-        && constraints.exclude_resource_rules.is_empty()
-        && matches!(&constraints.resource_rules[..], [rule] if rule.resource_names.is_empty())
 }
 
 /// The operation that the values ask for, else CREATE.

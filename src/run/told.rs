@@ -16,9 +16,15 @@ pub struct Told {
     pub vap: Vec<String>,
 }
 
-/// What expressions came to, each with its parts below it.
+/// What expressions came to, each with its parts below it. What is asked again is told once.
 pub(super) fn evaluations(found: Vec<Evaluation>) -> impl Iterator<Item = String> {
-    found.into_iter().flat_map(|Evaluation { text, value, parts }| {
+    let mut once: Vec<Evaluation> = Vec::new();
+    for evaluation in found {
+        if !once.contains(&evaluation) {
+            once.push(evaluation);
+        }
+    }
+    once.into_iter().flat_map(|Evaluation { text, value, parts }| {
         let parts = parts.into_iter().map(|(text, value)| format!("    {text} = {value}"));
         std::iter::once(format!("{text} = {value}")).chain(parts)
     })
