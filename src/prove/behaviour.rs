@@ -437,7 +437,7 @@ impl<'p> Search<'_, 'p, '_> {
     fn shown(&mut self, side: Side, said: &Said, group: &Group<'p>) -> BTreeMap<Fate, Shown> {
         let mut found: BTreeMap<Fate, Shown> = BTreeMap::new();
         let body = said.first().and_then(|(body, _)| self.sides.bodies.get(*body));
-        let mut places = group.places.clone();
+        let mut places: Vec<(usize, usize)> = group.places.iter().copied().collect();
         if self.seeds.is_some() {
             // Nobody needs an example of what is left alone, nor of what only the native policy does.
             if said.is_empty() || side == Side::Native {
