@@ -35,6 +35,9 @@ mod schema;
 mod select;
 mod show_config;
 mod suites;
+mod unreferenced;
+mod update;
+mod watch;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -79,6 +82,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Watch(watch::Args),
     List(list::Args),
     Cover(cover::Args),
     Init(init::Args),
@@ -101,6 +105,7 @@ impl Command {
     fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self {
             Self::Run(args) => args.run(output),
+            Self::Watch(args) => args.run(output),
             Self::List(args) => args.run(output),
             Self::Cover(args) => args.run(output),
             Self::Init(args) => args.run(output),
@@ -160,6 +165,7 @@ fn run(args: &[OsString]) -> Exit {
                 Ok(mut cli) => {
                     match &mut cli.command {
                         Command::Run(args) => args.set_overrides(config.overrides),
+                        Command::Watch(args) => args.set_overrides(config.overrides),
                         Command::List(args) => args.set_overrides(config.overrides),
                         _ => {}
                     }

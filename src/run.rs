@@ -22,6 +22,7 @@ pub mod strict;
 mod surroundings;
 mod told;
 mod twins;
+pub mod update;
 mod values;
 
 use std::{sync::atomic::AtomicBool, time::Duration};

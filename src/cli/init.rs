@@ -74,13 +74,22 @@ impl Args {
         for diagnostic in &diagnostics {
             output.diagnostic(diagnostic, &probe.sources);
         }
+        let mut frame = frame;
+        if let Some(name) = skeleton::policy_name(&probe) {
+            frame.name = name;
+        }
         let made = skeleton::skeleton(&probe, &frame, &settings, &Disk, &folder);
         if made.folders.is_empty() {
             let (mut problems, sources) = made.problems;
             problems.push(skeleton::nothing(&made.rules));
             return Err(Failure::Input(problems, sources));
         }
-        for text in made.rules.iter().map(skeleton::Rule::missing).filter(|text| !text.is_empty()) {
+        for text in made
+            .rules
+            .iter()
+            .map(skeleton::Rule::missing)
+            .filter(|text| !text.is_empty())
+        {
             output.diagnostic(&Diagnostic::new(Code::ExampleMissing, text), &Sources::new());
         }
         let files: Vec<(PathBuf, &str)> = made
@@ -141,9 +150,13 @@ impl Args {
             paths.collect()
         };
         let first = self.policies.first().map_or("", String::as_str);
-        let stem = Path::new(first).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let stem = Path::new(first)
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned());
         Ok(Frame {
-            name: stem.filter(|stem| !stem.is_empty()).unwrap_or_else(|| "policies".to_owned()),
+            name: stem
+                .filter(|stem| !stem.is_empty())
+                .unwrap_or_else(|| "policies".to_owned()),
             policies: paths(&self.policies)?,
             exceptions: paths(&self.exceptions)?,
             head: "# Written by `kyvtest init`; `kyvtest schema suite` prints the schema for editors.\n".to_owned(),

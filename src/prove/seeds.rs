@@ -223,7 +223,9 @@ impl Found {
             spec[key] = value;
             self.add(pod(spec));
         }
-        self.add(pod(json!({"containers": [{"ports": [{"containerPort": 80, "hostPort": 80}]}]})));
+        self.add(pod(
+            json!({"containers": [{"ports": [{"containerPort": 80, "hostPort": 80}]}]}),
+        ));
     }
 }
 

@@ -47,7 +47,10 @@ impl Rule {
             (false, true) => "no passing resource was found",
             (false, false) => "no resource was found",
         };
-        let rule = self.rule.as_ref().map_or(String::new(), |rule| format!(", rule `{rule}`"));
+        let rule = self
+            .rule
+            .as_ref()
+            .map_or(String::new(), |rule| format!(", rule `{rule}`"));
         let why = if self.why.is_empty() {
             String::new()
         } else {
@@ -166,7 +169,11 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
 /// The comments at the top of the test file.
 fn head(frame: &Frame, rules: &[Rule]) -> String {
     let mut head = frame.head.clone();
-    let missing: Vec<String> = rules.iter().map(Rule::missing).filter(|text| !text.is_empty()).collect();
+    let missing: Vec<String> = rules
+        .iter()
+        .map(Rule::missing)
+        .filter(|text| !text.is_empty())
+        .collect();
     if !missing.is_empty() {
         head.push_str("#\n# To be written by hand:\n");
         for text in missing {
@@ -226,6 +233,15 @@ fn check(
         }));
     }
     Ok(wrong)
+}
+
+/// The name of the policy, if there is one only.
+pub fn policy_name(probe: &Suite) -> Option<String> {
+    let classic = probe.policies.policies.iter().map(|policy| &policy.metadata.name.value);
+    let validating = probe.policies.validating_policies.iter();
+    let mut names = classic.chain(validating.map(|policy| &policy.metadata.name.value));
+    let only = names.next().filter(|name| !name.is_empty()).cloned();
+    only.filter(|_| names.next().is_none())
 }
 
 /// Every rule as a policy of its own, or why it is not looked into.
@@ -307,9 +323,18 @@ fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, sett
 fn oddity(shown: &Shown) -> (bool, Operation, usize) {
     let diverges = shown.divergence.as_ref().is_some_and(|found| found.class.fails());
     let request = &shown.situation.request;
-    let roles = request.roles.iter().chain(&request.cluster_roles).map(Vec::len).sum::<usize>();
+    let roles = request
+        .roles
+        .iter()
+        .chain(&request.cluster_roles)
+        .map(Vec::len)
+        .sum::<usize>();
     let labels = shown.situation.namespace_labels.len();
-    (diverges, request.operation, roles + labels + request.user.groups().len())
+    (
+        diverges,
+        request.operation,
+        roles + labels + request.user.groups().len(),
+    )
 }
 
 /// A name for a resource: the rule's, or the policy's, and what becomes of it.
@@ -322,7 +347,11 @@ fn name(policy: &str, rule: Option<&str>, passes: bool) -> String {
         .collect();
     name = name.trim_matches('-').to_owned();
     let end = if passes { "pass" } else { "fail" };
-    if name.is_empty() { end.to_owned() } else { format!("{name}-{end}") }
+    if name.is_empty() {
+        end.to_owned()
+    } else {
+        format!("{name}-{end}")
+    }
 }
 
 /// The same request about an object with another name; whether that changes anything is seen when it is run.
