@@ -1,4 +1,4 @@
-//! Commands that write for their users: `fix`.
+//! Commands that write for their users: `fix`, `init`, `run --update`; and `watch`, which looks at what they write.
 
 use std::{fs, path::Path, process::Command};
 
@@ -92,4 +92,268 @@ fn fix_shows_a_diff_and_writes_only_when_asked() {
     }
     assert_eq!(kyvtest(&folder, &["fix", "--check", "."]).0, Some(0));
     assert_eq!(kyvtest(&folder, &["fix", "nowhere"]).0, Some(2));
+}
+
+/// A new folder for what a test writes.
+fn scratch(name: &str) -> std::path::PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Makes a suite for each policy and runs it: rules with a passing and a failing resource, all rules, and policies without a suite.
+fn init_all(policies: &[String], name: &str) -> (usize, usize, usize) {
+    let folder = scratch(name);
+    let (mut whole, mut all, mut without) = (0, 0, 0);
+    for (number, policy) in policies.iter().enumerate() {
+        let dir = folder.join(number.to_string()).to_string_lossy().into_owned();
+        let (code, _, remarks) = kyvtest(Path::new("."), &["init", policy, "--dir", &dir]);
+        if code == Some(2) && remarks.contains("KT241") {
+            without += 1;
+            assert!(!Path::new(&dir).exists(), "{policy}");
+            continue;
+        }
+        assert_eq!(code, Some(0), "{policy}: {remarks}");
+        let counts = remarks
+            .lines()
+            .find(|line| line.contains(" rules with a passing "))
+            .expect("counts");
+        let mut numbers = counts.split(' ').filter_map(|word| word.parse::<usize>().ok());
+        whole += numbers.next().expect("a number");
+        all += numbers.next().expect("a number");
+        let (code, stdout, remarks) = kyvtest(Path::new("."), &["run", &dir]);
+        assert_eq!(code, Some(0), "{policy}: {stdout}{remarks}");
+    }
+    (whole, all, without)
+}
+
+#[test]
+fn init_writes_green_suites_for_the_policies_of_the_suites() {
+    let policies: Vec<String> = folders("suites")
+        .iter()
+        .map(|folder| format!("{folder}/policy.yaml"))
+        .filter(|path| Path::new(path).exists())
+        .collect();
+    let (whole, all, without) = init_all(&policies, "init-suites");
+    println!("{whole} of {all} rules with a passing and a failing resource; {without} policies without a suite");
+    assert!(
+        policies.len() > 40 && without <= 4 && whole >= 85,
+        "{whole} of {all}, {without} without"
+    );
+}
+
+#[test]
+fn init_writes_green_suites_for_a_sample_of_the_corpus() {
+    let shared = std::env::var("KYVTEST_SHARED").unwrap_or_else(|_| "../shared".to_owned());
+    let root = Path::new(&shared).join("corpus/policies");
+    if !root.is_dir() {
+        println!("skipped: no shared data");
+        return;
+    }
+    let mut policies = Vec::new();
+    let mut open = vec![root];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+            let path = entry.path();
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if path.is_dir() && !hidden {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                let kinds = ["kind: ClusterPolicy\n", "kind: ValidatingPolicy\n"];
+                if kinds.iter().any(|kind| text.contains(kind)) && text.contains("valid") && !text.contains("{{") {
+                    policies.push(path.to_string_lossy().into_owned());
+                }
+            }
+        }
+    }
+    policies.sort();
+    let step = (policies.len() / 40).max(1);
+    let sample: Vec<String> = policies.into_iter().step_by(step).take(40).collect();
+    let (whole, all, without) = init_all(&sample, "init-corpus");
+    println!(
+        "{whole} of {all} rules with a passing and a failing resource; {without} of {} policies without a suite",
+        sample.len()
+    );
+    assert!(whole * 2 > all, "{whole} of {all}, {without} without");
+}
+
+#[test]
+fn init_shows_what_it_writes_and_never_overwrites() {
+    let folder = scratch("init-once");
+    fs::copy("suites/getting-started/policy.yaml", folder.join("policy.yaml")).expect("a copy");
+    let (code, paths, remarks) = kyvtest(&folder, &["init", "policy.yaml"]);
+    assert_eq!(code, Some(0), "{remarks}");
+    let mut shown = format!("{paths}---- stderr\n{remarks}");
+    for path in paths.lines() {
+        shown.push_str(&format!("---- {path}\n{}", read(folder.join(path))));
+    }
+    insta::assert_snapshot!("init", shown);
+    assert_eq!(kyvtest(&folder, &["run", "."]).0, Some(0));
+
+    fs::remove_file(folder.join(".kyverno-test/resources.yaml")).expect("it is there");
+    let before = read(folder.join(".kyverno-test/kyverno-test.yaml"));
+    let (code, stdout, remarks) = kyvtest(&folder, &["init", "policy.yaml"]);
+    assert_eq!((code, stdout.as_str()), (Some(2), ""));
+    assert!(remarks.contains("KT243"), "{remarks}");
+    assert!(!folder.join(".kyverno-test/resources.yaml").exists());
+    assert_eq!(read(folder.join(".kyverno-test/kyverno-test.yaml")), before);
+    assert_eq!(kyvtest(&folder, &["init", "nowhere.yaml"]).0, Some(2));
+}
+
+#[test]
+fn update_writes_what_kyverno_answers_beside_the_files_or_into_them() {
+    let folder = copy("fixtures/update", "update");
+    let names = ["kyverno-test.yaml", "kyvtest.yaml"];
+    let before = names.map(|name| read(folder.join(name)));
+    let expected = names.map(|name| read(format!("fixtures/update/expected/{name}")));
+    let (code, stdout, remarks) = kyvtest(
+        &folder,
+        &[
+            "run",
+            ".",
+            "--update",
+            "--status-level",
+            "none",
+            "--now",
+            "2026-01-01T00:00:00Z",
+        ],
+    );
+    assert_eq!(code, Some(1), "{stdout}{remarks}");
+    insta::assert_snapshot!("update", remarks);
+    assert_eq!(names.map(|name| read(folder.join(name))), before);
+    assert_eq!(names.map(|name| read(folder.join(format!("{name}.new")))), expected);
+
+    let (code, stdout, remarks) = kyvtest(&folder, &["run", ".", "--update", "--accept"]);
+    assert_eq!(code, Some(0), "{stdout}{remarks}");
+    assert_eq!(names.map(|name| read(folder.join(name))), expected);
+    let (code, _, remarks) = kyvtest(&folder, &["run", ".", "--update"]);
+    assert_eq!(code, Some(0));
+    assert!(remarks.contains("nothing to update"), "{remarks}");
+}
+
+#[test]
+fn update_leaves_alone_what_nothing_answers() {
+    let folder = copy("fixtures/update", "update-vacuous");
+    let path = folder.join("kyverno-test.yaml");
+    let text = read(&path).replace(
+        "rule: team-is-known\n    kind: Service\n",
+        "rule: team-is-known\n    kind: ConfigMap\n",
+    );
+    let text = text.replace("resources: [stranger]", "resources: [bare]");
+    fs::write(&path, &text).expect("a change");
+    fs::remove_file(folder.join("kyvtest.yaml")).expect("a file");
+    let (code, _, remarks) = kyvtest(&folder, &["run", ".", "--update", "--accept"]);
+    assert_eq!(code, Some(1), "{remarks}");
+    assert!(
+        remarks.contains("KT244") && remarks.contains("nothing answers here"),
+        "{remarks}"
+    );
+    assert!(
+        read(&path).ends_with("resources: [bare]\n    result: fail\n"),
+        "{}",
+        read(&path)
+    );
+    assert_eq!(kyvtest(&folder, &["run", ".", "--update", "--review"]).0, Some(2));
+}
+
+#[test]
+fn divergences_are_accepted_by_name_with_a_reason_and_until_a_day() {
+    let folder = copy("suites/weaker-wildcard", "update-divergence");
+    fs::remove_file(folder.join("kyvtest.yaml")).expect("a sidecar");
+    assert_eq!(kyvtest(&folder, &["run", "."]).0, Some(3));
+    let (code, _, remarks) = kyvtest(&folder, &["run", ".", "--update", "--accept"]);
+    assert_eq!(code, Some(3));
+    assert!(remarks.contains("--accept-divergence H19"), "{remarks}");
+    assert!(!folder.join("kyvtest.yaml").exists());
+    let accept = ["run", ".", "--update", "--accept", "--accept-divergence", "weaker"];
+    assert_eq!(kyvtest(&folder, &accept).0, Some(2), "a reason is needed");
+    let until = |day: &'static str| [&accept[..], &["--reason", "known: see the tracker", "--expires", day]].concat();
+    assert_eq!(kyvtest(&folder, &until("tomorrow")).0, Some(2));
+    let (code, stdout, remarks) = kyvtest(&folder, &until("2999-12-31"));
+    assert_eq!(code, Some(0), "{stdout}{remarks}");
+    insta::assert_snapshot!("accepted-divergence", read(folder.join("kyvtest.yaml")));
+    assert_eq!(
+        kyvtest(&folder, &["run", ".", "--now", "2999-12-31T23:00:00Z"]).0,
+        Some(0)
+    );
+    let (code, stdout, _) = kyvtest(&folder, &["run", ".", "--now", "3000-01-01T00:00:00Z"]);
+    assert_eq!(code, Some(1));
+    assert!(stdout.contains("KT240"), "{stdout}");
+    // A sidecar that is there is added to.
+    fs::copy("fixtures/update/sidecar-with-effect.yaml", folder.join("kyvtest.yaml")).expect("a copy");
+    assert_eq!(kyvtest(&folder, &until("2999-12-31")).0, Some(0));
+    insta::assert_snapshot!("accepted-divergence-added", read(folder.join("kyvtest.yaml")));
+}
+
+#[test]
+fn watch_runs_again_what_a_change_touches() {
+    use std::{
+        io::{BufRead as _, BufReader},
+        process::Stdio,
+        sync::mpsc,
+        time::Duration,
+    };
+    let folder = scratch("watch");
+    for name in ["one", "two"] {
+        fs::create_dir_all(folder.join(name)).expect("a folder");
+        for file in ["kyverno-test.yaml", "policy.yaml", "resources.yaml"] {
+            fs::copy(format!("suites/getting-started/{file}"), folder.join(name).join(file)).expect("a copy");
+        }
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
+        .args(["watch", "."])
+        .current_dir(&folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let (sender, lines) = mpsc::channel();
+    let streams: [Box<dyn std::io::Read + Send>; 2] = [
+        Box::new(child.stdout.take().expect("a stream")),
+        Box::new(child.stderr.take().expect("a stream")),
+    ];
+    for stream in streams {
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+    }
+    // Everything up to the line that says that it waits.
+    let until_waiting = || -> String {
+        let mut seen = String::new();
+        loop {
+            let line = lines
+                .recv_timeout(Duration::from_secs(60))
+                .unwrap_or_else(|_| panic!("nothing comes: {seen}"));
+            seen.push_str(&line);
+            seen.push('\n');
+            if line.contains("watching") {
+                return seen;
+            }
+        }
+    };
+    let first = until_waiting();
+    assert!(first.contains("all 2 test files are well"), "{first}");
+    let test = folder.join("two/kyverno-test.yaml");
+    let text = read(&test);
+    fs::write(&test, text.replacen("result: pass", "result: fail", 1)).expect("a change");
+    let second = until_waiting();
+    assert!(second.contains("1 of 2 test files not well"), "{second}");
+    assert!(!second.contains("one/kyverno-test.yaml"), "{second}");
+    fs::write(&test, &text).expect("a change");
+    let third = until_waiting();
+    assert!(third.contains("all 2 test files are well"), "{third}");
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupted.expect("kill runs").success());
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130));
 }

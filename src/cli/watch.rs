@@ -37,6 +37,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// that it lists, or when a file appears that it looked for; new test files are found, and those that are removed are forgotten. Ctrl-C
 /// ends it.
 #[derive(Debug, clap::Args)]
+// The arguments of `run` are a group of this name already.
+#[group(id = "watch")]
 pub(super) struct Args {
     #[command(flatten)]
     run: run::Args,

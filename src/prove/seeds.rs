@@ -75,7 +75,7 @@ fn items(list: &Json) -> Vec<Json> {
 }
 
 /// Puts one object over another: maps are merged, lists item by item.
-pub(super) fn merge(under: &Json, over: &Json) -> Json {
+pub fn merge(under: &Json, over: &Json) -> Json {
     match (under, over) {
         (Json::Object(under), Json::Object(over)) => {
             let mut merged = under.clone();

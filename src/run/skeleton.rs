@@ -3,6 +3,10 @@
 //! Resources come from the search of [`prove::behaviour::examples`]; whatever is written has been run first, so that a new suite is
 //! green. What is not found is said, never invented. No upstream counterpart.
 
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
 use super::{
     Settings,
     fill::{File, Frame, Missing, Written, resource, suites},
@@ -14,7 +18,12 @@ use crate::{
     diagnostic::{Code, Diagnostic, Sources},
     kube::{Discovery, Operation},
     pair::Original,
-    prove::{self, Layer, behaviour::examples, seeds::seeds},
+    policy::Policy,
+    prove::{
+        self, Layer,
+        behaviour::{Behaviours, examples},
+        seeds::{merge, seeds},
+    },
     suite::{self, Files, Memory, Options, Overlay, Suite},
     text::path::join,
     value::Document,
@@ -256,7 +265,7 @@ fn rules_of(probe: &Suite) -> Vec<(Original, Option<String>, &'static str)> {
             } else {
                 "only rules that validate are decided"
             };
-            let original = Original::Policy(std::sync::Arc::new(alone));
+            let original = Original::Policy(Arc::new(alone));
             all.push((original, Some(rule.name.value.clone()), why));
         }
     }
@@ -283,8 +292,25 @@ fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, sett
         Original::ValidatingPolicy(_) => Vec::new(),
     };
     let discovery: &Discovery = &settings.discovery;
-    let behaviours = examples(original, exceptions, discovery, &options, &parts);
+    let search = |original: &Original, parts: &[Json]| examples(original, exceptions, discovery, &options, parts);
+    let mut behaviours = search(original, &parts);
     own.why.clone_from(&behaviours.note);
+    let complies = |found: &Behaviours| {
+        let mut list = found.list.iter();
+        list.find(|one| one.fate == Fate::Complies)?
+            .witness
+            .as_ref()
+            .and_then(resource)
+    };
+    // What one expression wants is found more easily than what all of them want: each alone, then all together.
+    if complies(&behaviours).is_none() {
+        let alone = single_expressions(original);
+        let found: Vec<Json> = alone.iter().filter_map(|one| complies(&search(one, &parts))).collect();
+        if found.len() > 1 {
+            let all = found.iter().fold(Json::Null, |all, object| merge(&all, &part(object)));
+            behaviours.list.extend(search(original, &[all]).list);
+        }
+    }
     let mut candidates = Vec::new();
     for passes in [true, false] {
         let wanted = |behaviour: &&Behaviour| match behaviour.fate {
@@ -317,6 +343,51 @@ fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, sett
         });
     }
     candidates
+}
+
+/// The policy once for each of its expressions, with nothing else in it; none where it has few or very many.
+fn single_expressions(original: &Original) -> Vec<Original> {
+    const MOST: usize = 12;
+    match original {
+        Original::Policy(policy) => {
+            let cel = |policy: &Policy| policy.spec.rules.first()?.validate.as_ref()?.cel.clone();
+            let expressions = cel(policy).map_or(Vec::new(), |cel| cel.expressions);
+            let alone = expressions.iter().filter(|_| (2..=MOST).contains(&expressions.len()));
+            let alone = alone.map(|expression| {
+                let mut policy = (**policy).clone();
+                let rules = policy.spec.rules.iter_mut().filter_map(|rule| rule.validate.as_mut());
+                for cel in rules.filter_map(|validate| validate.cel.as_mut()) {
+                    cel.expressions = vec![expression.clone()];
+                }
+                Original::Policy(Arc::new(policy))
+            });
+            alone.collect()
+        }
+        Original::ValidatingPolicy(policy) => {
+            let expressions = &policy.spec.validations;
+            let alone = expressions.iter().filter(|_| (2..=MOST).contains(&expressions.len()));
+            let alone = alone.map(|expression| {
+                let mut policy = (**policy).clone();
+                policy.spec.validations = vec![expression.clone()];
+                Original::ValidatingPolicy(Arc::new(policy))
+            });
+            alone.collect()
+        }
+    }
+}
+
+/// An object without what every object has.
+fn part(object: &Json) -> Json {
+    let mut part = object.clone();
+    if let Some(map) = part.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+        if let Some(metadata) = map.get_mut("metadata").and_then(Json::as_object_mut) {
+            metadata.remove("name");
+            metadata.remove("namespace");
+        }
+    }
+    part
 }
 
 /// What makes a request a bad example.
@@ -365,7 +436,7 @@ fn renamed(shown: &Shown, name: &str) -> Option<Shown> {
     for document in [&mut request.object, &mut request.old_object] {
         let mut object = document.root().to_serde();
         if let Some(old) = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("name")) {
-            *old = serde_json::Value::from(name);
+            *old = Json::from(name);
             *document = Document::from(&object);
         }
     }
