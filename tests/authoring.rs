@@ -1,6 +1,8 @@
 //! Commands that write for their users: `fix`, `init`, `run --update`; and `watch`, which looks at what they write.
 
-use std::{fs, path::Path, process::Command};
+#![expect(clippy::print_stdout, reason = "a test over many policies tells its counts")]
+
+use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use kyvtest::suite::{Disk, fix};
 
@@ -192,7 +194,7 @@ fn init_shows_what_it_writes_and_never_overwrites() {
     assert_eq!(code, Some(0), "{remarks}");
     let mut shown = format!("{paths}---- stderr\n{remarks}");
     for path in paths.lines() {
-        shown.push_str(&format!("---- {path}\n{}", read(folder.join(path))));
+        let _ = write!(shown, "---- {path}\n{}", read(folder.join(path)));
     }
     insta::assert_snapshot!("init", shown);
     assert_eq!(kyvtest(&folder, &["run", "."]).0, Some(0));
@@ -332,7 +334,7 @@ fn watch_runs_again_what_a_change_touches() {
         let mut seen = String::new();
         loop {
             let line = lines
-                .recv_timeout(Duration::from_secs(60))
+                .recv_timeout(Duration::from_mins(1))
                 .unwrap_or_else(|_| panic!("nothing comes: {seen}"));
             seen.push_str(&line);
             seen.push('\n');

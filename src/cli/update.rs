@@ -32,6 +32,7 @@ pub(super) struct Update {
     /// Changes results, effects and messages in kyverno-test.yaml and kyvtest.yaml, and leaves comments and layout alone. The new texts
     /// go to files that end in `.new`. What nothing answers is never made an expectation.
     #[arg(long, conflicts_with_all = ["compat", "check_determinism"])]
+    #[expect(clippy::struct_field_names, reason = "the name of the option")]
     pub(super) update: bool,
 
     /// Change the files themselves

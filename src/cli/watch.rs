@@ -107,7 +107,7 @@ impl Args {
                 };
                 let changed: BTreeSet<String> = changed
                     .into_iter()
-                    .filter(|path| !reports.contains(path) && !path.ends_with(".part"))
+                    .filter(|path| !reports.contains(path) && !is_part(path))
                     .collect();
                 let mut touched = affected(&known.suites, &changed);
                 touched.extend(self.new_files(&known));
@@ -170,7 +170,7 @@ fn changes(events: &Receiver<notify::Result<notify::Event>>, stop: &dyn Fn() -> 
         let wait = if changed.is_empty() { TICK } else { PAUSE };
         match events.recv_timeout(wait) {
             Ok(Ok(event)) if !matches!(event.kind, EventKind::Access(_)) => {
-                changed.extend(event.paths.iter().map(|path| absolute(path)));
+                changed.extend(event.paths.iter().map(absolute));
             }
             // What was only looked at has not changed.
             Ok(_) => {}
@@ -179,6 +179,11 @@ fn changes(events: &Receiver<notify::Result<notify::Event>>, stop: &dyn Fn() -> 
             Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
+}
+
+/// Whether a file is one that is being written, before it gets its name.
+fn is_part(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "part")
 }
 
 /// A path from the root, by name only.

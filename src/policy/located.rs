@@ -91,6 +91,11 @@ impl Expression {
         Self { text, at }
     }
 
+    /// Another text in the same place.
+    pub(crate) fn with_text(&self, text: &str) -> Self {
+        Self::new(text.to_owned(), self.at.clone())
+    }
+
     /// The expression.
     pub fn text(&self) -> &str {
         &self.text

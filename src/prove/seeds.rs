@@ -308,7 +308,7 @@ fn scalar(text: &str) -> Json {
 fn moved(text: &str, by: i64) -> Json {
     let end = text
         .char_indices()
-        .find(|(place, letter)| !letter.is_ascii_digit() && !(*place == 0 && *letter == '-'))
+        .find(|(place, letter)| !(letter.is_ascii_digit() || *place == 0 && *letter == '-'))
         .map_or(text.len(), |(place, _)| place);
     let (digits, unit) = text.split_at(end);
     match digits.parse::<i64>() {

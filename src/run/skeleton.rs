@@ -3,9 +3,9 @@
 //! Resources come from the search of [`prove::behaviour::examples`]; whatever is written has been run first, so that a new suite is
 //! green. What is not found is said, never invented. No upstream counterpart.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::{
     Settings,
@@ -18,7 +18,7 @@ use crate::{
     diagnostic::{Code, Diagnostic, Sources},
     kube::{Discovery, Operation},
     pair::Original,
-    policy::Policy,
+    policy::{ValidatingAdmissionPolicy, Validation},
     prove::{
         self, Layer,
         behaviour::{Behaviours, examples},
@@ -27,6 +27,7 @@ use crate::{
     suite::{self, Files, Memory, Options, Overlay, Suite},
     text::path::join,
     value::Document,
+    yaml,
 };
 
 /// How many paths are followed for one rule.
@@ -107,15 +108,6 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
             candidates.extend(found(&original, own, number, probe, settings));
         }
     }
-    let undecided = |kind: &str, name: &str| Rule {
-        policy: name.to_owned(),
-        rule: None,
-        passes: false,
-        fails: false,
-        why: format!("policies of kind {kind} are not looked into"),
-    };
-    let native = probe.policies.vaps.iter();
-    rules.extend(native.map(|policy| undecided("ValidatingAdmissionPolicy", &policy.metadata.name.value)));
     let mut problems = (Vec::new(), Sources::new());
     let mut folders;
     // Every round takes at least one form away.
@@ -186,7 +178,7 @@ fn head(frame: &Frame, rules: &[Rule]) -> String {
     if !missing.is_empty() {
         head.push_str("#\n# To be written by hand:\n");
         for text in missing {
-            head.push_str(&format!("# - {}\n", text.replace(char::is_control, " ")));
+            let _ = writeln!(head, "# - {}", text.replace(char::is_control, " "));
         }
     }
     head
@@ -272,6 +264,14 @@ fn rules_of(probe: &Suite) -> Vec<(Original, Option<String>, &'static str)> {
     for policy in &probe.policies.validating_policies {
         all.push((Original::ValidatingPolicy(policy.clone()), None, ""));
     }
+    for native in &probe.policies.vaps {
+        let why = if native.param_kind.is_some() {
+            "its parameters are not known"
+        } else {
+            ""
+        };
+        all.extend(as_validating(native, probe).map(|original| (original, None, why)));
+    }
     all
 }
 
@@ -328,7 +328,18 @@ fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, sett
         shown.sort_by_key(|shown| oddity(shown));
         let name = name(original.name(), own.rule.as_deref(), passes);
         let mut forms = Vec::new();
+        // A native policy is its own twin.
+        let is_native = probe
+            .policies
+            .vaps
+            .iter()
+            .any(|vap| vap.metadata.name.value == original.name());
         for shown in shown.into_iter().take(4) {
+            let mut shown = shown.clone();
+            if is_native {
+                shown.divergence = None;
+            }
+            let shown = &shown;
             let renamed = renamed(shown, &name);
             forms.extend(renamed.iter().map(|one| (one.clone(), false)));
             forms.extend(renamed.map(|one| (one, true)));
@@ -345,35 +356,105 @@ fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, sett
     candidates
 }
 
-/// The policy once for each of its expressions, with nothing else in it; none where it has few or very many.
+/// The policy once for each thing that its expressions want; none where that is one thing, or very many.
 fn single_expressions(original: &Original) -> Vec<Original> {
-    const MOST: usize = 12;
-    match original {
+    const MOST: usize = 16;
+    let validations: &[Validation] = match original {
         Original::Policy(policy) => {
-            let cel = |policy: &Policy| policy.spec.rules.first()?.validate.as_ref()?.cel.clone();
-            let expressions = cel(policy).map_or(Vec::new(), |cel| cel.expressions);
-            let alone = expressions.iter().filter(|_| (2..=MOST).contains(&expressions.len()));
-            let alone = alone.map(|expression| {
-                let mut policy = (**policy).clone();
-                let rules = policy.spec.rules.iter_mut().filter_map(|rule| rule.validate.as_mut());
-                for cel in rules.filter_map(|validate| validate.cel.as_mut()) {
-                    cel.expressions = vec![expression.clone()];
-                }
-                Original::Policy(Arc::new(policy))
-            });
-            alone.collect()
+            let validate = policy.spec.rules.first().and_then(|rule| rule.validate.as_ref());
+            let cel = validate.and_then(|validate| validate.cel.as_ref());
+            cel.map_or(&[], |cel| &cel.expressions)
+        }
+        Original::ValidatingPolicy(policy) => &policy.spec.validations,
+    };
+    let single: Vec<Validation> = validations.iter().flat_map(split).collect();
+    if !(2..=MOST).contains(&single.len()) {
+        return Vec::new();
+    }
+    let with = |validation: Validation| match original {
+        Original::Policy(policy) => {
+            let mut policy = (**policy).clone();
+            let rules = policy.spec.rules.iter_mut().filter_map(|rule| rule.validate.as_mut());
+            for cel in rules.filter_map(|validate| validate.cel.as_mut()) {
+                cel.expressions = vec![validation.clone()];
+            }
+            Original::Policy(Arc::new(policy))
         }
         Original::ValidatingPolicy(policy) => {
-            let expressions = &policy.spec.validations;
-            let alone = expressions.iter().filter(|_| (2..=MOST).contains(&expressions.len()));
-            let alone = alone.map(|expression| {
-                let mut policy = (**policy).clone();
-                policy.spec.validations = vec![expression.clone()];
-                Original::ValidatingPolicy(Arc::new(policy))
-            });
-            alone.collect()
+            let mut policy = (**policy).clone();
+            policy.spec.validations = vec![validation];
+            Original::ValidatingPolicy(Arc::new(policy))
+        }
+    };
+    single.into_iter().map(with).collect()
+}
+
+/// What stands between the `&&` of an expression, those in parentheses and texts aside. A wrong guess only costs time.
+fn split(validation: &Validation) -> Vec<Validation> {
+    let text = validation.expression.text();
+    let (mut depth, mut quote, mut start) = (0_usize, None, 0);
+    let mut parts = Vec::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match (quote, letter) {
+            (Some(_), '\\') => {
+                letters.next();
+            }
+            (Some(open), letter) if open == letter => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
+            // What binds less than `&&` leaves the expression whole.
+            (None, '?' | '|') if depth == 0 && !text[at..].starts_with("?.") => return vec![validation.clone()],
+            (None, '|') if depth == 0 => return vec![validation.clone()],
+            (None, '&') if depth == 0 && text[at..].starts_with("&&") => {
+                parts.push(&text[start..at]);
+                letters.next();
+                start = at + 2;
+            }
+            (None, _) => {}
         }
     }
+    parts.push(&text[start..]);
+    let alone = parts.iter().map(|part| Validation {
+        expression: validation.expression.with_text(part.trim()),
+        message_expression: None,
+        ..validation.clone()
+    });
+    alone.collect()
+}
+
+/// A native policy as a ValidatingPolicy, to look for requests with; `None` where that cannot be.
+fn as_validating(native: &ValidatingAdmissionPolicy, probe: &Suite) -> Option<Original> {
+    let text = probe.sources.text(native.origin.file)?;
+    let stream = yaml::read(text.as_bytes(), yaml::Mode::Lax, &yaml::Limits::default());
+    let tree = stream.documents().get(native.origin.document)?.tree().ok()?;
+    let written = Document::from(tree.root()).root().to_serde();
+    let mut spec = json!({"validationActions": ["Deny"]});
+    for field in ["matchConstraints", "matchConditions", "variables", "validations"] {
+        if let Some(value) = written["spec"].get(field) {
+            spec[field] = value.clone();
+        }
+    }
+    let policy = json!({
+        "apiVersion": "policies.kyverno.io/v1",
+        "kind": "ValidatingPolicy",
+        "metadata": {"name": native.metadata.name.value},
+        "spec": spec,
+    });
+    let test = json!({
+        "apiVersion": "cli.kyverno.io/v1alpha1",
+        "kind": "Test",
+        "metadata": {"name": "native"},
+        "policies": ["policy.yaml"],
+    });
+    let mut files = Memory::default();
+    files.add("policy.yaml", Document::from(&policy).root().to_yaml());
+    files.add("kyverno-test.yaml", Document::from(&test).root().to_yaml());
+    let suites = suite::load(&files, "kyverno-test.yaml", &Options::default());
+    let found = suites.first()?.policies.validating_policies.first()?;
+    Some(Original::ValidatingPolicy(Arc::clone(found)))
 }
 
 /// An object without what every object has.

@@ -89,7 +89,7 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
             None => groups.push((case.place, vec![case])),
         }
     }
-    let mut values: BTreeMap<(u32, u32, u32), Vec<(Span, String, String, &'static str)>> = BTreeMap::new();
+    let mut values: BTreeMap<(u32, u32, u32), Met> = BTreeMap::new();
     let files: Vec<_> = suite.sources.files().collect();
     let number = |span: Span| files.iter().position(|file| *file == span.file).unwrap_or_default() as u32;
     for (place, group) in &groups {
@@ -170,6 +170,7 @@ fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
     })
 }
 
+/// Places, what stands there, what should stand there, and what that is.
 type Met = Vec<(Span, String, String, &'static str)>;
 
 /// The values that would meet the expectations of one row: place, what stands there, what should, and what it is.

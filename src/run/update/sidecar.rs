@@ -1,6 +1,6 @@
 //! Accepted differences, written into the sidecar.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{Acceptance, Change, Edit, Update, left, written};
 use crate::{
@@ -130,11 +130,11 @@ impl Addition {
         let mut text = String::new();
         for (number, line) in self.selector().iter().enumerate() {
             let dash = if number == 0 { "- " } else { "  " };
-            text.push_str(&format!("{indent}{dash}{line}\n"));
+            let _ = writeln!(text, "{indent}{dash}{line}");
         }
-        text.push_str(&format!("{indent}  divergence:\n"));
+        let _ = writeln!(text, "{indent}  divergence:");
         for (key, value) in self.fields() {
-            text.push_str(&format!("{indent}    {key}: {value}\n"));
+            let _ = writeln!(text, "{indent}    {key}: {value}");
         }
         text
     }
@@ -264,7 +264,7 @@ fn document(before: &str, suite: &Suite, documents: usize, rows: &[&Addition]) -
     }
     text.push_str("apiVersion: kyvtest.dev/v1\nkind: Sidecar\n");
     if documents > 1 {
-        text.push_str(&format!("suite: {}\n", quote(suite.name())));
+        let _ = writeln!(text, "suite: {}", quote(suite.name()));
     }
     text.push_str("rows:\n");
     for addition in rows {
