@@ -10,8 +10,10 @@
 pub mod condition;
 mod explain;
 pub mod guards;
+mod inline;
 pub mod language;
 mod objects;
+pub mod repair;
 pub mod replay;
 mod search;
 pub mod sides;
@@ -249,6 +251,8 @@ pub struct Options<'a> {
     pub paths: u64,
     /// Whether every path is checked with a request of its own.
     pub paranoid: bool,
+    /// Whether kinds count that no native policy is ever asked about.
+    pub exempt: bool,
     /// Set by somebody who does not want to wait any longer.
     pub stop: Option<&'a AtomicBool>,
 }
@@ -261,10 +265,14 @@ impl Default for Options<'_> {
             now: None,
             paths: 500_000,
             paranoid: false,
+            exempt: true,
             stop: None,
         }
     }
 }
+
+/// Why nothing is claimed where the native policies are about nothing.
+const IDLE: &str = "the native policy lists nothing that the cluster serves";
 
 /// Compares a policy with native ones, or with those that Kyverno would generate.
 pub fn prove(
@@ -292,6 +300,9 @@ pub fn prove(
     let served = Discovery::kubernetes().iter().len();
     if discovery.iter().len() > served {
         proof.world.discovery.push_str("+crds");
+    }
+    if !options.exempt {
+        proof.world.discovery.push_str("-exempt");
     }
     let universe = universe::with_unknown(discovery);
     let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
@@ -345,7 +356,7 @@ pub fn prove(
         stop: options.stop,
     };
     let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair);
-    let explored = search.explore(&mut solver, &mut budget, options.paranoid);
+    let explored = search.explore(&mut solver, &mut budget, options);
     match explored {
         Ok(()) => search.conclude(&mut solver, &mut proof),
         Err(GaveUp::Budget) => {
@@ -394,7 +405,7 @@ fn refused(target: &Target) -> Option<String> {
 }
 
 /// The policy with what counts at a layer.
-fn at_layer(original: &Original, layer: Layer) -> Original {
+pub fn at_layer(original: &Original, layer: Layer) -> Original {
     if layer != Layer::Rule {
         return original.clone();
     }

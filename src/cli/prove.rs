@@ -96,12 +96,24 @@ enum Format {
     Markdown,
 }
 
+/// How much of Kyverno counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum LayerWord {
+pub(super) enum LayerWord {
     Rule,
     #[default]
     Policy,
     Cluster,
+}
+
+impl LayerWord {
+    /// The layer.
+    pub(super) const fn layer(self) -> Layer {
+        match self {
+            Self::Rule => Layer::Rule,
+            Self::Policy => Layer::Policy,
+            Self::Cluster => Layer::Cluster,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -142,15 +154,12 @@ impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let discovery = input::cluster(self.discovery.as_deref(), &self.crds)?;
         let options = Options {
-            layer: match self.layer {
-                LayerWord::Rule => Layer::Rule,
-                LayerWord::Policy => Layer::Policy,
-                LayerWord::Cluster => Layer::Cluster,
-            },
+            layer: self.layer.layer(),
             config: input::kyverno_config(&self.kyverno_config)?,
             now: self.now.as_deref().map(input::time).transpose()?,
             paths: self.budget,
             paranoid: false,
+            exempt: true,
             stop: Some(interrupt::flag()),
         };
         let mut sources = Sources::new();
@@ -238,7 +247,7 @@ fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> 
 }
 
 /// Every policy in the order of the files.
-fn originals(loaded: &Loaded) -> Vec<(Original, Origin)> {
+pub(super) fn originals(loaded: &Loaded) -> Vec<(Original, Origin)> {
     let classic = loaded.policies.iter();
     let classic = classic.map(|policy| (Original::Policy(Arc::clone(policy)), policy.origin));
     let validating = loaded.validating_policies.iter();
@@ -291,7 +300,7 @@ fn verdict_json(verdict: &Verdict) -> Json {
     json!({"status": verdict.status.as_str(), "effect": verdict.effect.as_str(), "message": verdict.message})
 }
 
-fn region_json(region: &Region) -> Json {
+pub(super) fn region_json(region: &Region) -> Json {
     let situation = region.witness.situation();
     json!({
         "class": region.class.as_str(),
@@ -394,7 +403,7 @@ fn human(row: &Row) -> String {
 }
 
 /// The request of a region, and what both engines say to it.
-fn witness(region: &Region) -> String {
+pub(super) fn witness(region: &Region) -> String {
     let situation = region.witness.situation();
     let request = &situation.request;
     let (kyverno, native) = (region.witness.kyverno(), region.witness.native());

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value as Json;
 
 use super::{
-    Kind, Label, Proof, Region, Stats, Target,
+    IDLE, Kind, Label, Options, Proof, Region, Stats, Target,
     condition::Reader,
     explain,
-    guards::Reads,
+    guards::{Ignoring, Reads},
     objects,
     replay::{Engines, Replayed},
     sides::{BROKEN, Both, Sides, ignores},
@@ -21,6 +21,7 @@ use crate::{
     kube::{Cell, Concrete, Discovery, Resource},
     pair::{Original, Pair},
     policy::MatchConstraints,
+    vap::matching::is_exempt,
     verdict::Effect,
 };
 
@@ -47,7 +48,7 @@ pub(super) struct Search<'p, 'u> {
     engines: &'p Engines<'u>,
     discovery: &'u Discovery,
     pair: &'p Pair,
-    ignores_errors: bool,
+    ignoring: Ignoring,
     /// Whether the native policies list nothing that the cluster serves.
     is_idle: bool,
     explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
@@ -120,14 +121,17 @@ impl<'p, 'u> Search<'p, 'u> {
             engines,
             discovery,
             pair,
-            ignores_errors: ours || theirs,
+            ignoring: Ignoring {
+                kyverno: ours,
+                native: theirs,
+            },
             explored: Vec::new(),
             requests: 0,
             strays: 0,
         }
     }
 
-    /// Follows every path of every cell. With `paranoid` each path is checked with a request of its own.
+    /// Follows every path of every cell. With `paranoid` in the options each path is checked with a request of its own.
     ///
     /// # Errors
     /// If not every path could be followed.
@@ -135,9 +139,12 @@ impl<'p, 'u> Search<'p, 'u> {
         &mut self,
         solver: &mut Solver<'p>,
         budget: &mut Budget<'_>,
-        paranoid: bool,
+        options: &Options<'_>,
     ) -> Result<(), GaveUp> {
         for cell in universe::cells(self.discovery) {
+            if !options.exempt && is_exempt(cell.resource) {
+                continue;
+            }
             let equivalents: Vec<&Resource> = self
                 .discovery
                 .equivalents(cell.resource)
@@ -147,7 +154,7 @@ impl<'p, 'u> Search<'p, 'u> {
             let paths = explore(solver, budget, &cell, |facts| {
                 sides.run(&cell, &equivalents, discovery, facts)
             })?;
-            if paranoid {
+            if options.paranoid {
                 for path in &paths {
                     let witness = Witness::new(solver, &cell, &path.literals);
                     let follows =
@@ -218,7 +225,7 @@ impl<'p, 'u> Search<'p, 'u> {
             proof.reason = format!("the sides see differently: {about}");
         } else if self.is_idle {
             // True, and worth nothing: most likely the kind is one that this world does not have.
-            "the native policy lists nothing that the cluster serves".clone_into(&mut proof.reason);
+            IDLE.clone_into(&mut proof.reason);
         } else {
             proof.label = Label::Proven;
         }
@@ -328,7 +335,7 @@ impl<'p, 'u> Search<'p, 'u> {
                     continue;
                 }
                 for reads in both.kyverno.iter().filter_map(|(body, _)| reads.get(*body)) {
-                    if let Some(guard) = reads.broken(reader, self.ignores_errors, cell) {
+                    if let Some(guard) = reads.broken(reader, self.ignoring, cell) {
                         groups.entry(guard).or_default().push((at, number));
                     }
                 }
