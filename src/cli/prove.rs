@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 use super::{
     Exit, Failure,
     color::{HEADING, LITERAL},
+    convert::repair::documents,
     input, interrupt,
     output::Output,
     progress::Progress,
@@ -20,10 +21,13 @@ use super::{
 use crate::{
     convert::Exceptions,
     diagnostic::{Code, Diagnostic, Severity, Sources},
-    kube::Request,
+    kube::{Discovery, Request},
     pair::Original,
     policy::{self, Loaded, Metadata, Origin, Purpose},
-    prove::{Label, Layer, Options, Proof, Region, Target, prove},
+    prove::{
+        Label, Layer, Options, Proof, Region, Target, prove,
+        repair::{Repair, Repaired, repair},
+    },
     value::Value,
     verdict::Verdict,
     yaml::{self, Limits, Mode},
@@ -141,6 +145,8 @@ struct Row {
     policy: Json,
     name: String,
     proof: Proof,
+    /// Native policies that are the same policy, where the one that was compared is not.
+    fix: Option<Box<Repaired>>,
 }
 
 /// What every proof rests on.
@@ -186,10 +192,12 @@ impl Args {
             .into_iter()
             .map(|(original, policy)| {
                 let proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
+                let fix = fix(&proof, &original, exceptions, &discovery, &options);
                 progress.step();
                 Row {
                     name: original.name().to_owned(),
                     proof,
+                    fix,
                     policy: policy_json(&original, policy, &sources),
                 }
             })
@@ -230,6 +238,41 @@ impl Args {
             (_, Some(strength)) if strength >= self.require.strength() => Exit::Success,
             _ => Exit::BelowThreshold,
         }
+    }
+}
+
+/// How many paths the proof of a repair may follow: it is a hint, not what was asked for.
+const FIX_PATHS: u64 = 20_000;
+
+/// The repair of a refuted policy, if there is one that is proven.
+fn fix(
+    proof: &Proof,
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+) -> Option<Box<Repaired>> {
+    if !matches!(proof.label, Label::Refuted(_)) {
+        return None;
+    }
+    let options = Options {
+        paths: options.paths.min(FIX_PATHS),
+        ..options.clone()
+    };
+    match repair(original, exceptions, discovery, &options) {
+        Repair::Done(repaired) => Some(repaired),
+        Repair::Refused(_) => None,
+    }
+}
+
+/// What a repair is made of, in one line.
+fn fix_text(fix: &Repaired) -> String {
+    let steps = fix.steps.iter().map(|step| step.text);
+    let texts: Vec<&str> = steps.chain(fix.remarks.iter().map(String::as_str)).collect();
+    if texts.is_empty() {
+        "the same rules, written out".to_owned()
+    } else {
+        texts.join("; ")
     }
 }
 
@@ -346,6 +389,10 @@ fn json_of(row: &Row) -> Json {
         },
         "regions": regions.iter().map(region_json).collect::<Vec<_>>(),
         "notes": notes,
+        "fix": row.fix.as_ref().map(|fix| {
+            let objects: Vec<Json> = documents(fix).iter().map(|document| document.root().to_serde()).collect();
+            json!({"text": fix_text(fix), "objects": objects})
+        }),
         "stats": {"cells": stats.cells, "paths": stats.paths, "requests": stats.requests},
     })
 }
@@ -387,6 +434,10 @@ fn human(row: &Row) -> String {
     }
     if let Some(region) = proof.regions.first() {
         text.push_str(&witness(region));
+    }
+    if let Some(fix) = &row.fix {
+        let _ = writeln!(text, "  fix (PROVEN): {}", fix_text(fix));
+        let _ = writeln!(text, "    `kyvtest convert --repair` prints it");
     }
     for note in &proof.notes {
         let _ = writeln!(text, "  note: {note}");

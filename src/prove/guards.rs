@@ -104,12 +104,7 @@ impl Reads {
     }
 
     /// The first guard that does not hold on a cell: its name and what it is about.
-    pub fn broken(
-        &self,
-        reader: Reader,
-        ignoring: Ignoring,
-        cell: &Cell<'_>,
-    ) -> Option<(&'static str, &'static str)> {
+    pub fn broken(&self, reader: Reader, ignoring: Ignoring, cell: &Cell<'_>) -> Option<(&'static str, &'static str)> {
         let classic = reader == Reader::Classic;
         let has = |root: &str| self.roots.contains(root);
         let is_namespace = cell.is_core_namespace();

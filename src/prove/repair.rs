@@ -79,6 +79,8 @@ pub struct Refused {
 mod code {
     /// The policy applies to no request.
     pub(super) const NEVER: &str = "never-applies";
+    /// The cluster serves none of its kinds.
+    pub(super) const UNKNOWN_KIND: &str = "unknown-kind";
     /// A rule is not CEL.
     pub(super) const NOT_CEL: &str = "not-cel";
     /// A rule has JMESPath in it.
@@ -111,12 +113,7 @@ impl Refused {
 const EXEMPT: &str = "except for kinds that no native policy is asked about: reviews, and native policies themselves";
 
 /// Native policies in place of a policy, if there are any that are proven.
-pub fn repair(
-    original: &Original,
-    exceptions: Exceptions<'_>,
-    discovery: &Discovery,
-    options: &Options<'_>,
-) -> Repair {
+pub fn repair(original: &Original, exceptions: Exceptions<'_>, discovery: &Discovery, options: &Options<'_>) -> Repair {
     match repaired(original, exceptions, discovery, options) {
         Ok(repaired) => Repair::Done(Box::new(repaired)),
         Err(refused) => Repair::Refused(Box::new(refused)),
@@ -130,14 +127,40 @@ fn repaired(
     options: &Options<'_>,
 ) -> Result<Repaired, Refused> {
     let layered = at_layer(original, options.layer);
+    let first = candidate(original, &layered, exceptions, discovery, options, false);
+    let refuses_errors = match &layered {
+        Original::Policy(_) => false,
+        Original::ValidatingPolicy(policy) => options.layer != Layer::Rule && validating::may_refuse_errors(policy),
+    };
+    match first {
+        Err(_) if refuses_errors => {
+            let second = candidate(original, &layered, exceptions, discovery, options, true);
+            second.or(first)
+        }
+        first => first,
+    }
+}
+
+/// Builds a candidate and proves it.
+fn candidate(
+    original: &Original,
+    layered: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    errors: bool,
+) -> Result<Repaired, Refused> {
     let mut steps = Steps::default();
     let mut objects = Objects::new(original.kind(), original.name());
-    let made = match &layered {
-        Original::Policy(policy) => rules::add(policy, exceptions, discovery, &mut objects, &mut steps),
-        Original::ValidatingPolicy(policy) => validating::add(policy, exceptions, &mut objects, &mut steps),
-    };
-    made?;
-    let asked = options.layer == Layer::Rule || asks(&layered);
+    match layered {
+        Original::Policy(policy) => {
+            rules::add(policy, exceptions, (discovery, options.layer), &mut objects, &mut steps)?
+        }
+        Original::ValidatingPolicy(policy) => {
+            validating::add(policy, exceptions, errors, &mut objects, &mut steps)?;
+        }
+    }
+    let asked = options.layer == Layer::Rule || asks(layered);
     if !asked {
         objects.policies.clear();
         objects.bindings.clear();
@@ -208,7 +231,7 @@ fn never(original: &Original, exceptions: Exceptions<'_>, discovery: &Discovery,
         }
         _ if proof.stats.paths > 0 && proof.reason == super::IDLE => Refused::new(
             code::NEVER,
-            "Kyverno applies this policy to no request: the policy is at fault, and there is nothing to convert",
+            "Kyverno applies this policy to no request: it is at fault itself, or lifted by an exception",
         ),
         _ => Refused::new(code::UNPROVEN, std::mem::take(&mut proof.reason)),
     }
@@ -219,17 +242,33 @@ fn unproven(proof: Proof) -> Refused {
         Label::Refuted(_) => {
             let first = proof.regions.first();
             let text = first.map_or("", |region| region.text.as_str());
-            (code::REFUTED, format!("the best candidate is not the same policy: {text}"))
+            (
+                code::REFUTED,
+                format!("the best candidate is not the same policy: {text}"),
+            )
         }
         Label::NotConvertible { .. } => (
             code::INVALID,
-            format!("the API server would refuse the candidate: {}", proof.reason),
+            format!(
+                "the API server would refuse the candidate: {}",
+                first_line(&proof.reason)
+            ),
         ),
-        _ => (code::UNPROVEN, format!("the best candidate is not proven: {}", proof.reason)),
+        _ => (
+            code::UNPROVEN,
+            format!("the best candidate is not proven: {}", first_line(&proof.reason)),
+        ),
     };
-    Refused {
-        code,
-        reason,
-        witness: proof.regions.into_iter().next(),
-    }
+    // What the region says of causes is about the generator.
+    let witness = proof.regions.into_iter().next().map(|region| Region {
+        hazard: None,
+        cause: String::new(),
+        ..region
+    });
+    Refused { code, reason, witness }
+}
+
+/// The first line of a text.
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }

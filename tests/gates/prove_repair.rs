@@ -70,15 +70,28 @@ impl Case {
             Repair::Refused(refused) if refused.code == after => return Ok(()),
             Repair::Refused(refused) => {
                 let witness = refused.witness.map(|region| (region.text, region.cause));
-                return Err(format!("{} instead of {after}: {} {witness:?}", refused.code, refused.reason));
+                return Err(format!(
+                    "{} instead of {after}: {} {witness:?}",
+                    refused.code, refused.reason
+                ));
             }
             Repair::Done(repaired) => repaired,
         };
-        let word = if repaired.remarks.is_empty() { "PROVEN" } else { "PROVEN*" };
+        let word = if repaired.remarks.is_empty() {
+            "PROVEN"
+        } else {
+            "PROVEN*"
+        };
         if repaired.proof.label != Label::Proven || word != after {
             return Err(format!("{word} instead of {after}: {:?}", repaired.remarks));
         }
-        self.round_trip(&repaired.policies, &repaired.bindings, &discovery, &options, after == "PROVEN*")
+        self.round_trip(
+            &repaired.policies,
+            &repaired.bindings,
+            &discovery,
+            &options,
+            after == "PROVEN*",
+        )
     }
 
     /// What is written is read again, is proven again, and decides random requests alike.
@@ -112,7 +125,14 @@ impl Case {
         }
         let mut random = Random::new(&[self.text.as_str(), &texts.join("---\n")]);
         random.exempt = !exempt;
-        first_difference(&mut random, &self.original, self.exceptions(), &target, discovery, &options)
+        first_difference(
+            &mut random,
+            &self.original,
+            self.exceptions(),
+            &target,
+            discovery,
+            &options,
+        )
     }
 }
 

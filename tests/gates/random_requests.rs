@@ -8,12 +8,7 @@ use kyvtest::{
     kube::{Discovery, NAME_LABEL, Namespace, Operation, Request, Resource, UserInfo, World},
     kyverno::config::Config,
     pair::Original,
-    prove::{
-        Layer, Options, Target, at_layer,
-        replay::Engines,
-        universe::with_unknown,
-        witness::Situation,
-    },
+    prove::{Layer, Options, Target, at_layer, replay::Engines, universe::with_unknown, witness::Situation},
     value::Document,
     vap::matching::is_exempt,
 };
@@ -140,6 +135,7 @@ impl Random {
     fn resource<'d>(&mut self, discovery: &'d Discovery) -> &'d Arc<Resource> {
         let all: Vec<&Arc<Resource>> = discovery
             .iter()
+            .filter(|resource| resource.operations.iter().next().is_some())
             .filter(|resource| self.exempt || !is_exempt(resource))
             .collect();
         let named: Vec<&Arc<Resource>> = all

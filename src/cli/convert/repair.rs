@@ -100,7 +100,10 @@ fn row(head: &Head, repair: &Repair, sources: &Sources) -> Json {
                 remarks,
                 proof,
             } = &**repaired;
-            let vaps: Vec<Json> = policies.iter().map(|policy| policy.document.root().to_serde()).collect();
+            let vaps: Vec<Json> = policies
+                .iter()
+                .map(|policy| policy.document.root().to_serde())
+                .collect();
             let bindings: Vec<Json> = bindings
                 .iter()
                 .map(|binding| binding.document.root().to_serde())
@@ -163,11 +166,7 @@ fn explanation(head: &Head, repair: &Repair) -> String {
                 } else {
                     format!(" [{}]", step.hazards.join(", "))
                 };
-                let _ = writeln!(
-                    text,
-                    "  {LITERAL}{}{LITERAL:#}{hazards}  {}",
-                    step.construct, step.text
-                );
+                let _ = writeln!(text, "  {LITERAL}{}{LITERAL:#}{hazards}  {}", step.construct, step.text);
             }
             if !repaired.steps.is_empty() {
                 text.push('\n');

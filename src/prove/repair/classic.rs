@@ -71,9 +71,8 @@ impl Source<'_> {
             parts.push(excluded.negate());
         }
         for exception in &self.exceptions {
-            let each = |list: &[ResourceFilter]| -> Vec<Formula> {
-                list.iter().map(|filter| at.exception(filter)).collect()
-            };
+            let each =
+                |list: &[ResourceFilter]| -> Vec<Formula> { list.iter().map(|filter| at.exception(filter)).collect() };
             let lifted = if exception.any.is_empty() {
                 let all = each(&exception.all);
                 if all.is_empty() {
@@ -241,7 +240,11 @@ impl At<'_> {
         }
         if let Some(selector) = &wanted.selector {
             let formula = Formula::selector(selector, false);
-            parts.push(if self.connects() { without_labels(formula) } else { formula });
+            parts.push(if self.connects() {
+                without_labels(formula)
+            } else {
+                formula
+            });
         }
         if let Some(selector) = &wanted.namespace_selector {
             parts.push(self.namespace_selector(selector, in_rule));

@@ -453,7 +453,10 @@ impl Group {
         for resource in resources {
             let same = others.iter().filter(|place| place.resource.plural == resource.plural);
             let other_group = wide || same.clone().any(|place| place.resource.group != resource.group);
-            let other_sub = wide || same.clone().any(|place| place.resource.subresource != resource.subresource);
+            let other_sub = wide
+                || same
+                    .clone()
+                    .any(|place| place.resource.subresource != resource.subresource);
             let group = other_group.then_some(resource.group.as_str());
             let sub = other_sub.then_some(resource.subresource.as_str());
             let found = by_kind.iter_mut().find(|(g, s, _)| *g == group && *s == sub);

@@ -52,8 +52,14 @@ fn others(selector: &KindSelector) -> Option<String> {
 }
 
 impl Place {
-    /// The places that selectors tell apart: those of `match`, and of what is taken from it.
-    pub(super) fn all(matched: &[&KindSelector], excluded: &[&KindSelector], discovery: &Discovery) -> Vec<Self> {
+    /// The places that selectors tell apart: those of `match`, and of what is taken from it. With `webhook` only what Kyverno's
+    /// webhook lists counts: ephemeral containers come with Pods, not with other subresources of theirs.
+    pub(super) fn all(
+        matched: &[&KindSelector],
+        excluded: &[&KindSelector],
+        discovery: &Discovery,
+        webhook: bool,
+    ) -> Vec<Self> {
         let mut wide: Vec<String> = Vec::new();
         for pattern in matched.iter().filter_map(|selector| others(selector)) {
             if !wide.contains(&pattern) {
@@ -80,7 +86,17 @@ impl Place {
                 || places
                     .iter()
                     .any(|place| place.covers(resource) && is_namespace(resource));
-            if named(matched) || special {
+            let mut listing = matched.iter();
+            let unlisted = webhook
+                && is_ephemeral(resource)
+                && !listing.any(|selector| {
+                    let pods = Resource {
+                        subresource: String::new(),
+                        ..(**resource).clone()
+                    };
+                    kind_matches(selector, resource, false) || kind_matches(selector, &pods, false)
+                });
+            if (named(matched) || special) && !unlisted {
                 places.push(Self {
                     resource: (**resource).clone(),
                     others: None,

@@ -17,9 +17,9 @@ use super::{
 use crate::{
     convert::Exceptions,
     kube::{Discovery, NAME_LABEL},
-    kyverno::autogen,
+    kyverno::{autogen, matching::kind_matches},
     policy::{MatchResources, Policy, PolicyException, PolicyKind, Rule, validate_exception},
-    prove::inline::inline,
+    prove::{Layer, inline::inline},
     value::Value,
 };
 
@@ -27,15 +27,28 @@ use crate::{
 pub(super) fn add(
     policy: &Policy,
     exceptions: Exceptions<'_>,
-    discovery: &Discovery,
+    (discovery, layer): (&Discovery, Layer),
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
     let rules = autogen::all_rules(policy);
     steps.note(rules.len() > policy.spec.rules.len(), Construct::Autogen);
     steps.note(policy.spec.rules.len() > 1, Construct::Rules);
+    let known = rules.iter().flat_map(|rule| rule.matches.kinds()).any(|kind| {
+        let mut served = discovery.iter();
+        served.any(|resource| kind_matches(kind, resource, false))
+    });
+    let names: Vec<&str> = rules
+        .iter()
+        .flat_map(|rule| rule.matches.kinds())
+        .map(|kind| kind.text.as_str())
+        .collect();
+    if !known && let Some(first) = names.first() {
+        let reason = format!("the cluster serves no `{first}`: what is a custom kind must be known to be converted");
+        return Err(Refused::new(code::UNKNOWN_KIND, reason));
+    }
     for rule in &rules {
-        add_rule(policy, rule, exceptions, discovery, objects, steps)?;
+        add_rule(policy, rule, exceptions, (discovery, layer), objects, steps)?;
     }
     Ok(())
 }
@@ -44,7 +57,7 @@ fn add_rule(
     policy: &Policy,
     rule: &Rule,
     exceptions: Exceptions<'_>,
-    discovery: &Discovery,
+    (discovery, layer): (&Discovery, Layer),
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
@@ -63,7 +76,7 @@ fn add_rule(
         rule,
         exceptions: lifting(policy, rule, exceptions)?,
     };
-    let places = Place::all(&source.matched(), &source.excluded(), discovery);
+    let places = Place::all(&source.matched(), &source.excluded(), discovery, layer != Layer::Rule);
     let groups = match groups(&source, &places) {
         Ok(groups) => groups,
         Err(Lack::Nothing) => return Ok(()),
@@ -80,7 +93,11 @@ fn add_rule(
     steps.note(groups.len() > 1, Construct::Split);
     steps.note(policy.kind == PolicyKind::Policy, Construct::OwnNamespace);
     let written = rule.source.document();
-    let written = written.root().at(&["validate", "cel"]).unwrap_or(Value::Null).to_serde();
+    let written = written
+        .root()
+        .at(&["validate", "cel"])
+        .unwrap_or(Value::Null)
+        .to_serde();
     let variables: Vec<(String, String)> = cel
         .variables
         .iter()
@@ -176,9 +193,7 @@ fn note(group: &Group, scope: &Scope, places: &[Place], source: &Source<'_>, ste
     let classes: BTreeSet<u8> = places.iter().map(|place| place.class() as u8).collect();
     let speaks = |block: &MatchResources| {
         let mut filters = block.filters().iter();
-        filters.any(|filter| {
-            !filter.resources.namespaces.is_empty() || filter.resources.namespace_selector.is_some()
-        })
+        filters.any(|filter| !filter.resources.namespaces.is_empty() || filter.resources.namespace_selector.is_some())
     };
     let outside = classes.iter().any(|class| *class != Class::Namespaced as u8);
     steps.note(outside && speaks(&source.rule.matches), Construct::Scopes);

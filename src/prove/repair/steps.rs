@@ -29,6 +29,7 @@ pub(super) enum Construct {
     Bindings,
     Exceptions,
     FailurePolicy,
+    Errors,
     NoAnnotations,
     OneLine,
     OwnNamespace,
@@ -96,8 +97,16 @@ impl Construct {
                 "match conditions of the webhook are copied",
                 &["H24"],
             ),
-            Self::Inlined => ("inlined-variables", "variables in match conditions are written out", &["H56"]),
-            Self::Renamed => ("renamed-conditions", "match conditions have names that the API server takes", &["H57"]),
+            Self::Inlined => (
+                "inlined-variables",
+                "variables in match conditions are written out",
+                &["H56"],
+            ),
+            Self::Renamed => (
+                "renamed-conditions",
+                "match conditions have names that the API server takes",
+                &["H57"],
+            ),
             Self::Autogen => (
                 "pod-controllers",
                 "rules for pod controllers are native policies of their own",
@@ -120,6 +129,12 @@ impl Construct {
                 &["V02", "V03", "H29", "H30", "H31", "H32"],
             ),
             Self::FailurePolicy => ("failure-policy", "the failure policy is carried over", &["V01"]),
+            Self::Errors => (
+                "errors-refuse",
+                "a native policy of its own refuses requests on which a match condition errs, as Kyverno's webhook does whatever \
+                 the actions are",
+                &[],
+            ),
             Self::NoAnnotations => (
                 "no-audit-annotations",
                 "audit annotations are dropped: Kyverno ignores them, but the API server refuses requests on which they \

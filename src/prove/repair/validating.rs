@@ -10,14 +10,15 @@ use super::{
 use crate::{
     convert::Exceptions,
     kube::NAME_LABEL,
-    kyverno::autogen,
+    kyverno::{autogen, webhook::Webhook},
     policy::{CelPolicyException, Mode, ValidatingPolicy, ValidationAction},
 };
 
-/// Adds the native policies of a policy.
+/// Adds the native policies of a policy. With `errors`, one of them does nothing but to refuse what its match conditions err on.
 pub(super) fn add(
     policy: &ValidatingPolicy,
     exceptions: Exceptions<'_>,
+    errors: bool,
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
@@ -52,7 +53,66 @@ pub(super) fn add(
         let before = if number == 0 { None } else { Some(policy) };
         add_one(variant, before, &lifting, objects, steps)?;
     }
+    if errors {
+        let variants: Vec<&ValidatingPolicy> = generated.iter().map(|variant| &variant.policy).collect();
+        refuse_errors(policy, &variants, objects, steps)?;
+    }
     Ok(())
+}
+
+/// Whether Kyverno's webhook asks conditions whose errors refuse the request.
+pub(super) fn may_refuse_errors(policy: &ValidatingPolicy) -> bool {
+    let webhook = Webhook::of_validating_policy(policy);
+    webhook.fails() && !webhook.asked().is_empty()
+}
+
+/// Adds a native policy for all that the webhook lists, which admits whatever its conditions can be asked about.
+fn refuse_errors(
+    policy: &ValidatingPolicy,
+    generated: &[&ValidatingPolicy],
+    objects: &mut Objects<'_>,
+    steps: &mut Steps,
+) -> Result<(), Refused> {
+    let mut rules: Vec<Json> = Vec::new();
+    let mut selector = Json::Null;
+    for (number, policy) in std::iter::once(&policy).chain(generated).enumerate() {
+        let written = policy.spec.source.document().root().to_serde();
+        let constraints = pruned(&written["matchConstraints"]);
+        if number == 0 {
+            selector = constraints["objectSelector"].clone();
+        }
+        for rule in constraints["resourceRules"].as_array().into_iter().flatten() {
+            let mut rule = rule.clone();
+            if let Some(map) = rule.as_object_mut() {
+                map.remove("resourceNames");
+            }
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    steps.add(Construct::Errors);
+    let mut constraints = json!({"resourceRules": rules});
+    if !selector.is_null() {
+        constraints["objectSelector"] = selector;
+    }
+    let mut conditions = Conditions::default();
+    let asked = Webhook::of_validating_policy(policy);
+    for condition in &policy.spec.match_conditions {
+        let text = condition.expression.text().trim();
+        if asked.asked().iter().any(|other| other == text) {
+            conditions.add(&condition.name.value, text, steps);
+        }
+    }
+    let spec = json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": constraints,
+        "matchConditions": conditions.json(),
+        "validations": [{"expression": "true"}],
+    });
+    objects
+        .add(&spec, &[(Json::Null, vec!["Deny"])], &Json::Null)
+        .ok_or_else(|| Refused::new(code::INVALID, "the candidate cannot be read"))
 }
 
 fn add_one(

@@ -8,7 +8,7 @@ use crate::{
     kyverno::{autogen, exception::CompiledException, failure_action::Actions, webhook::Webhook},
     policy::{
         ApplyRules, FailurePolicy, MatchCondition, MatchResources, Mode, Policy, PolicyKind, Rule,
-        ValidatingAdmissionPolicyBinding, ValidatingPolicy, ValidationAction, validate_exception,
+        ValidatingAdmissionPolicyBinding, ValidatingPolicy, Validation, ValidationAction, validate_exception,
     },
     prove::{
         Layer, Target,
@@ -22,6 +22,12 @@ use crate::{
 fn text_of(conditions: &[MatchCondition]) -> Vec<String> {
     let texts = conditions.iter().map(|condition| condition.expression.text().trim());
     texts.map(str::to_owned).collect()
+}
+
+/// The validations that may object: `true` never does.
+fn objecting(validations: &[Validation]) -> Vec<String> {
+    let texts = validations.iter().map(|part| part.expression.text().trim());
+    texts.filter(|text| *text != "true").map(str::to_owned).collect()
 }
 
 fn effect_of(actions: impl IntoIterator<Item = ValidationAction>) -> Effect {
@@ -118,11 +124,7 @@ fn classic_body(rule: &Rule, conditions: Vec<String>) -> Body {
             .iter()
             .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
             .collect(),
-        validations: cel
-            .expressions
-            .iter()
-            .map(|part| text(part.expression.text()))
-            .collect(),
+        validations: objecting(&cel.expressions),
         // Kyverno does not evaluate them.
         annotations: Vec::new(),
         params: cel
@@ -168,11 +170,7 @@ pub(super) fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
                     .iter()
                     .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
                     .collect(),
-                validations: policy
-                    .validations
-                    .iter()
-                    .map(|part| text(part.expression.text()))
-                    .collect(),
+                validations: objecting(&policy.validations),
                 annotations: policy
                     .audit_annotations
                     .iter()
@@ -359,11 +357,7 @@ pub(super) fn validating(
                         .iter()
                         .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
                         .collect(),
-                    validations: spec
-                        .validations
-                        .iter()
-                        .map(|part| text(part.expression.text()))
-                        .collect(),
+                    validations: objecting(&spec.validations),
                     annotations: spec
                         .audit_annotations
                         .iter()
