@@ -20,7 +20,7 @@ mod validating;
 use std::collections::BTreeSet;
 
 use self::{object::Objects, steps::Steps};
-use super::{Label, Layer, Options, Proof, Region, Target, at_layer, prove};
+use super::{Label, Layer, Options, Proof, Region, Target, at_layer, prove, sides::ignores};
 use crate::{
     convert::{Exceptions, Object, Outcome},
     kube::Discovery,
@@ -127,18 +127,39 @@ fn repaired(
     options: &Options<'_>,
 ) -> Result<Repaired, Refused> {
     let layered = at_layer(original, options.layer);
-    let first = candidate(original, &layered, exceptions, discovery, options, false);
-    let refuses_errors = match &layered {
-        Original::Policy(_) => false,
-        Original::ValidatingPolicy(policy) => options.layer != Layer::Rule && validating::may_refuse_errors(policy),
-    };
-    match first {
-        Err(_) if refuses_errors => {
-            let second = candidate(original, &layered, exceptions, discovery, options, true);
-            second.or(first)
+    let mut shapes = vec![Shape::default()];
+    if let Original::ValidatingPolicy(policy) = &layered {
+        if options.layer != Layer::Rule && validating::may_refuse_errors(policy) {
+            shapes.push(Shape {
+                refuses_errors: true,
+                ..Shape::default()
+            });
         }
-        first => first,
+        // Kyverno ignores errors of match conditions only.
+        if ignores(policy) {
+            shapes.push(Shape {
+                fails: true,
+                ..Shape::default()
+            });
+        }
     }
+    let mut first = None;
+    for shape in shapes {
+        match candidate(original, &layered, exceptions, discovery, options, shape) {
+            Ok(repaired) => return Ok(repaired),
+            Err(refused) => first = first.or(Some(refused)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Refused::new(code::UNPROVEN, "there is no candidate")))
+}
+
+/// What a candidate for a ValidatingPolicy may have beyond what is written.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shape {
+    /// A native policy of its own refuses what match conditions err on.
+    refuses_errors: bool,
+    /// Errors are not ignored.
+    fails: bool,
 }
 
 /// Builds a candidate and proves it.
@@ -148,7 +169,7 @@ fn candidate(
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,
-    errors: bool,
+    shape: Shape,
 ) -> Result<Repaired, Refused> {
     let mut steps = Steps::default();
     let mut objects = Objects::new(original.kind(), original.name());
@@ -157,7 +178,7 @@ fn candidate(
             rules::add(policy, exceptions, (discovery, options.layer), &mut objects, &mut steps)?
         }
         Original::ValidatingPolicy(policy) => {
-            validating::add(policy, exceptions, errors, &mut objects, &mut steps)?;
+            validating::add(policy, exceptions, shape, &mut objects, &mut steps)?;
         }
     }
     let asked = options.layer == Layer::Rule || asks(layered);

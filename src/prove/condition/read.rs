@@ -365,3 +365,49 @@ fn equal(ast: &Ast, a: ExprId, b: ExprId) -> Option<Node> {
     };
     Some(Node::Fits(term(ast, of)?, vec![Wanted::Exact(text)]))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::prove::condition::{Condition, Reader};
+
+    #[test]
+    fn the_fragment() {
+        let subject = "(object != null ? object : oldObject)";
+        for (text, is_read) in [
+            ("{s}.metadata.?labels[?'a'].hasValue()", true),
+            ("{s}.metadata.labels['a'].hasValue()", false),
+            ("has(request.subResource) && request.subResource == 'status'", true),
+            ("has(request.dryRun)", false),
+            ("request.resource.group == 'apps'", true),
+            ("request.userInfo.groups.exists(g, g.startsWith('dev-'))", true),
+            ("request.userInfo.groups.exists(g, g.matches('(?s)^a.b.*$'))", true),
+            // A dot is no line end, a wildcard is one.
+            ("request.userInfo.groups.exists(g, g.matches('^a.b.*$'))", false),
+            ("request.userInfo.username.matches('^a.*$')", false),
+            ("request.userInfo.username.matches('^a$')", true),
+            ("{s}.metadata.name.matches('^a.*$')", true),
+            ("request.userInfo.groups.all(g, g.startsWith('dev-'))", false),
+            ("request.userInfo.groups.exists_one(g, g.startsWith('dev-'))", false),
+            (
+                "request.userInfo.groups.exists(g, request.userInfo.username.startsWith('a'))",
+                false,
+            ),
+            ("{s}.metadata.?labels.orValue({}).exists(k, k.startsWith('a'))", true),
+            (
+                "{s}.metadata.?labels.orValue({'a': 'b'}).exists(k, k.startsWith('a'))",
+                false,
+            ),
+            (
+                "{s}.metadata.?labels.orValue({}).exists(k, k.startsWith('a') && {s}.metadata.labels[k] == 'x')",
+                true,
+            ),
+            (
+                "{s}.metadata.?labels.orValue({}).exists(k, k.startsWith('a') && {s}.metadata.annotations[k] == 'x')",
+                false,
+            ),
+        ] {
+            let text = text.replace("{s}", subject);
+            assert_eq!(Condition::read(&text, Reader::Native).is_some(), is_read, "{text}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{
-    Refused, code,
+    Refused, Shape, code,
     object::{Conditions, Objects, validations},
     steps::{Construct, Steps},
 };
@@ -14,11 +14,11 @@ use crate::{
     policy::{CelPolicyException, Mode, ValidatingPolicy, ValidationAction},
 };
 
-/// Adds the native policies of a policy. With `errors`, one of them does nothing but to refuse what its match conditions err on.
+/// Adds the native policies of a policy.
 pub(super) fn add(
     policy: &ValidatingPolicy,
     exceptions: Exceptions<'_>,
-    errors: bool,
+    shape: Shape,
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
@@ -51,9 +51,9 @@ pub(super) fn add(
     for (number, variant) in all.enumerate() {
         // The webhook asks the policy's own conditions, also about what is generated.
         let before = if number == 0 { None } else { Some(policy) };
-        add_one(variant, before, &lifting, objects, steps)?;
+        add_one((variant, before), &lifting, shape, objects, steps)?;
     }
-    if errors {
+    if shape.refuses_errors {
         let variants: Vec<&ValidatingPolicy> = generated.iter().map(|variant| &variant.policy).collect();
         refuse_errors(policy, &variants, objects, steps)?;
     }
@@ -116,19 +116,18 @@ fn refuse_errors(
 }
 
 fn add_one(
-    policy: &ValidatingPolicy,
-    before: Option<&ValidatingPolicy>,
+    (policy, before): (&ValidatingPolicy, Option<&ValidatingPolicy>),
     lifting: &[&CelPolicyException],
+    shape: Shape,
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
     let document = policy.spec.source.document();
     let written = document.root().to_serde();
     let mut spec = json!({});
-    if let Some(word) = &written["failurePolicy"].as_str() {
-        spec["failurePolicy"] = json!(word);
-        steps.note(*word == "Ignore", Construct::FailurePolicy);
-    }
+    let ignores = written["failurePolicy"].as_str() == Some("Ignore") && !shape.fails;
+    spec["failurePolicy"] = json!(if ignores { "Ignore" } else { "Fail" });
+    steps.note(ignores, Construct::FailurePolicy);
     let mut constraints = pruned(&written["matchConstraints"]);
     let own = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
     if let Some(own) = own {
