@@ -13,6 +13,7 @@ mod diff;
 mod eval;
 mod exit;
 mod explain;
+mod fix;
 mod github;
 pub mod input;
 mod interrupt;
@@ -74,6 +75,7 @@ enum Command {
     Run(run::Args),
     List(list::Args),
     Merge(merge::Args),
+    Fix(fix::Args),
     Convert(convert::Args),
     Prove(prove::Args),
     Diff(diff::Args),
@@ -92,6 +94,7 @@ impl Command {
             Self::Run(args) => args.run(output),
             Self::List(args) => args.run(output),
             Self::Merge(args) => args.run(output),
+            Self::Fix(args) => args.run(output),
             Self::Convert(args) => args.run(output),
             Self::Prove(args) => args.run(output),
             Self::Diff(args) => args.run(output),

@@ -30,6 +30,9 @@ const AUTOMATON_LIMIT: usize = 64 << 20;
 const STATE_LIMIT: u64 = 1 << 19;
 /// States times group slots: the scratch memory of a search that reports groups, in words.
 const SLOT_LIMIT: u64 = 16 << 20;
+/// Up to so many states the literals that every match begins with are looked for; in a large pattern that search takes longer
+/// than all others together.
+const PREFILTER_LIMIT: u64 = 4_096;
 /// From this height on the recursive compiler gets a stack of its own.
 const TALL: u32 = 100;
 /// The size of that stack.
@@ -100,13 +103,8 @@ impl Regex {
         if parsed.states > STATE_LIMIT || parsed.names.len() > 1 && parsed.states.saturating_mul(slots) > SLOT_LIMIT {
             return Err(large());
         }
-        let plain = build(
-            &parsed.hir,
-            parsed.height,
-            WhichCaptures::Implicit,
-            Some(AUTOMATON_LIMIT),
-        )
-        .ok_or_else(large)?;
+        let shape = (&parsed.hir, parsed.height, parsed.states);
+        let plain = build(shape, WhichCaptures::Implicit, Some(AUTOMATON_LIMIT)).ok_or_else(large)?;
         Ok(Self(Arc::new(Inner {
             pattern: pattern.into(),
             names: parsed.names,
@@ -275,7 +273,8 @@ impl Regex {
         }
         let full = inner.full.get_or_init(|| {
             // The size was checked with the plain automaton; groups add less than its own size again.
-            build(&inner.hir, inner.height, WhichCaptures::All, None).unwrap_or_else(|| inner.plain.clone())
+            build((&inner.hir, inner.height, inner.states), WhichCaptures::All, None)
+                .unwrap_or_else(|| inner.plain.clone())
         });
         let mut slots = vec![None; 2 * groups];
         let input = Input::new(text).span(at..text.len());
@@ -365,8 +364,12 @@ fn width(text: &str, at: usize) -> usize {
 }
 
 /// Builds an automaton; `None` if it would be too large.
-fn build(hir: &Hir, height: u32, captures: WhichCaptures, limit: Option<usize>) -> Option<meta::Regex> {
-    let config = meta::Config::new().which_captures(captures).nfa_size_limit(limit);
+fn build(parsed: (&Hir, u32, u64), captures: WhichCaptures, limit: Option<usize>) -> Option<meta::Regex> {
+    let (hir, height, states) = parsed;
+    let config = meta::Config::new()
+        .which_captures(captures)
+        .nfa_size_limit(limit)
+        .auto_prefilter(states <= PREFILTER_LIMIT);
     let build = || meta::Builder::new().configure(config).build_from_hir(hir).ok();
     if height < TALL {
         return build();

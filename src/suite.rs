@@ -10,6 +10,7 @@
 
 mod annotations;
 mod files;
+mod fix;
 mod load;
 mod mocks;
 mod resource;
@@ -20,6 +21,7 @@ mod values;
 use std::sync::Arc;
 
 pub use files::{Disk, Files, Memory};
+pub use fix::{Change, Fixed, fix};
 pub use mocks::{ApiCallResponse, GlobalContextEntry, GlobalContextSource, Method};
 pub use resource::{BuiltInScopes, Resource, Scopes};
 pub use sidecar::{

@@ -343,6 +343,7 @@ impl<'a> Map<'a> {
     }
 
     /// The value of a key that was hashed before.
+    #[inline]
     pub fn get_key(self, key: Key<'_>) -> Option<Value<'a>> {
         self.find(key).map(|entry| self.document.view(entry.value))
     }
@@ -360,7 +361,7 @@ impl<'a> Map<'a> {
         }
         entries
             .iter()
-            .find(|entry| entry.hash == key.hash && self.text_of(entry) == key.text)
+            .find(|entry| entry.hash == key.hash && self.is_key(entry, key))
     }
 
     #[cold]
@@ -374,6 +375,14 @@ impl<'a> Map<'a> {
             .map(|&i| &entries[i as usize])
             .take_while(|entry| entry.hash == key.hash)
             .find(|entry| self.text_of(entry) == key.text)
+    }
+
+    /// Whether an entry has the key; compares bytes, which need not be looked at as text.
+    #[inline]
+    fn is_key(self, entry: &Entry, key: Key<'_>) -> bool {
+        let start = entry.key_start as usize;
+        let bytes = &self.document.text.as_bytes()[start..start + entry.key_len as usize];
+        bytes == key.text.as_bytes()
     }
 
     fn text_of(self, entry: &Entry) -> &'a str {

@@ -9,6 +9,7 @@
 
 mod chars;
 mod compose;
+mod edit;
 pub mod emit;
 mod error;
 mod go_string;
@@ -29,6 +30,7 @@ mod tree;
 
 use std::sync::{Arc, OnceLock};
 
+pub use edit::Edits;
 pub use error::{Error, ErrorKind, NOT_UTF8};
 pub use go_string::{go_key, go_value};
 pub use graft::{Edited, Graft};

@@ -26,11 +26,11 @@ use crate::{
 /// Upstream prices some work at next to nothing (`list + list`, `replace`, `format`, the equality of nested lists) and
 /// lets such an expression use all memory or run for hours. What stays below the limit of cost otherwise is far below
 /// this one.
-const WORK_LIMIT: u64 = 128 << 20;
+const WORK_LIMIT: u64 = 64 << 20;
 /// How many states at how many bytes count as one.
 const SEARCH: usize = 8;
 /// What a byte that a search may read counts.
-const SCAN: usize = 2;
+const SCAN: usize = 4;
 /// What a step of a walk counts.
 const STEP: u64 = 64;
 

@@ -45,7 +45,11 @@ pub(crate) enum DefaultCost {
     /// The walk over both texts.
     Both,
     Matches,
+    /// Matching a constant pattern of this size.
+    MatchesPattern(u64),
     Contains,
+    /// The same for all arguments that the program has.
+    Known(u64),
 }
 
 /// cel-go's own cost of an overload; `id` is empty where the checker left several.
@@ -90,6 +94,21 @@ impl CallCost {
         }
     }
 
+    /// The same with the sizes of those arguments that are constant.
+    pub(crate) fn with_constants(self, constant: impl Fn(usize) -> Option<u64>) -> Self {
+        match self {
+            CallCost::Default(DefaultCost::Text(i)) => match constant(i) {
+                Some(size) => CallCost::Default(DefaultCost::Known(text(size))),
+                None => self,
+            },
+            CallCost::Default(DefaultCost::Matches) => match constant(1) {
+                Some(size) => CallCost::Default(DefaultCost::MatchesPattern(size)),
+                None => self,
+            },
+            _ => self,
+        }
+    }
+
     /// What a call will cost, where its arguments tell.
     #[inline]
     pub(crate) fn before(&self, args: &[Val<'_>]) -> Option<u64> {
@@ -124,6 +143,8 @@ impl DefaultCost {
             DefaultCost::Shorter => shorter(&args[0], &args[1]),
             DefaultCost::Both => text(size(&args[0]) + size(&args[1])),
             DefaultCost::Matches => matches(size(&args[0]), size(&args[1])),
+            DefaultCost::MatchesPattern(pattern) => matches(size(&args[0]), pattern),
+            DefaultCost::Known(price) => price,
             DefaultCost::Contains => text(size(&args[0])) * text(size(&args[1])),
         }
     }

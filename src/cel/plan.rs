@@ -16,6 +16,7 @@ use super::{
     eval,
     host::NoHost,
     library::pattern,
+    ops::characters,
     program::*,
     val::Val,
     wrapper,
@@ -360,7 +361,11 @@ impl Planner<'_> {
             let cost = cost();
             return Ok(self.push(Node::Binary(operator, a, b, cost)));
         }
-        let call = self.make_call(function, only, args, cost())?;
+        let cost = cost().with_constants(|i| match self.as_constant(*args.get(i)?)? {
+            Constant::Text(text) => Some(characters(text) as u64),
+            _ => None,
+        });
+        let call = self.make_call(function, only, args, cost)?;
         if self.folding()
             && is_conversion(function.name)
             && let [arg] = call.args[..]

@@ -254,6 +254,9 @@ impl<'a> Val<'a> {
                 }),
                 _ => false,
             },
+            Type::String => matches!(self, Val::String(_)),
+            Type::Bool => matches!(self, Val::Bool(_)),
+            Type::Int => matches!(self, Val::Int(_)),
             other => self.type_name() == other.runtime_name(),
         }
     }

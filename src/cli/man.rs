@@ -1,5 +1,8 @@
-//! `kyvtest man`: the manual pages.
+//! `kyvtest man`: the manual pages, and the reference of the command line in Markdown (`docs/cli.md`).
 
+use std::io::Write as _;
+
+use clap_markdown::{MarkdownOptions, help_markdown_command_custom};
 use clap_mangen::Man;
 
 use super::{Exit, Failure, output::Output};
@@ -13,11 +16,19 @@ pub(super) struct Args {
     /// The command whose page is wanted
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
+
+    /// Print the reference of all commands in Markdown instead
+    #[arg(long, conflicts_with = "command")]
+    markdown: bool,
 }
 
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let root = super::command();
+        if self.markdown {
+            output.artefact().write_all(reference(&root).as_bytes())?;
+            return Ok(Exit::Success);
+        }
         let page = match &self.command {
             None => root,
             Some(name) => match root.find_subcommand(name) {
@@ -28,6 +39,17 @@ impl Args {
         Man::new(page).render(output.artefact())?;
         Ok(Exit::Success)
     }
+}
+
+/// The whole command line in Markdown.
+fn reference(root: &clap::Command) -> String {
+    let options = MarkdownOptions::new()
+        .title("Command line".to_owned())
+        .show_footer(false)
+        .show_table_of_contents(true);
+    let text = help_markdown_command_custom(root, &options);
+    let lines = text.lines().map(str::trim_end).collect::<Vec<_>>();
+    lines.join("\n").trim_end().to_owned() + "\n"
 }
 
 fn no_such_command(name: &str, root: &clap::Command) -> Diagnostic {

@@ -43,11 +43,16 @@ impl FromStr for ReportFile {
 impl ReportFile {
     /// Writes the report. Readers see the old file or the new one, never a part.
     pub(super) fn write(&self, text: &str) -> Result<(), Diagnostic> {
-        replace(&self.path, text.as_bytes()).map_err(|error| {
-            let message = format!("cannot write `{}`: {}", self.path.display(), reason(&error));
-            Diagnostic::new(Code::OutputFailed, message)
-        })
+        write(&self.path, text)
     }
+}
+
+/// Writes a file. Readers see the old one or the new one, never a part.
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Diagnostic> {
+    replace(path, text.as_bytes()).map_err(|error| {
+        let message = format!("cannot write `{}`: {}", path.display(), reason(&error));
+        Diagnostic::new(Code::OutputFailed, message)
+    })
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {

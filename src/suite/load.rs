@@ -130,7 +130,7 @@ fn empty(path: &str, document: usize) -> Suite {
     }
 }
 
-fn unreadable(span: Span, path: &str, error: &io::Error) -> Diagnostic {
+pub(super) fn unreadable(span: Span, path: &str, error: &io::Error) -> Diagnostic {
     let code = match error.kind() {
         io::ErrorKind::NotFound => Code::MissingFile,
         io::ErrorKind::IsADirectory => Code::NotAFile,

@@ -282,7 +282,7 @@ pub fn to_string(node: Node<'_>) -> String {
 }
 
 /// A string as a scalar on one line, quoted where needed.
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     if is_plain(text) {
         return text.to_owned();
     }

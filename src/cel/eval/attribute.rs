@@ -27,6 +27,26 @@ enum Missing<'a> {
 impl<'a> Machine<'a> {
     #[inline(never)]
     pub(super) fn eval_attribute(&mut self, id: NodeId, attribute: &'a Attribute) -> Val<'a> {
+        // The usual `element.field` of a comprehension.
+        if let (
+            Root::Slot(slot),
+            [
+                Qualifier::Field {
+                    name,
+                    hash,
+                    optional: false,
+                    test_only: false,
+                },
+            ],
+        ) = (&attribute.root, &attribute.qualifiers[..])
+            && self.trace.is_none()
+            && let Some(Val::DocumentMap(map)) = self.slots[slot.0 as usize]
+            && let Some(value) = map.get_key(Key::with_hash(name, *hash))
+        {
+            self.charge(cost::SELECT);
+            self.charge(cost::SELECT);
+            return value.into();
+        }
         let mut value = self.resolve(attribute);
         if attribute.test_only
             && let Val::Optional(inner) = value

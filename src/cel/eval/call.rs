@@ -28,11 +28,21 @@ impl<'a> Machine<'a> {
                 if call.binding == Binding::Variadic && first.is_error() && !call.non_strict {
                     return self.stop(id, call, first);
                 }
-                let args = [first, self.eval(right)];
+                let args = [first, self.operand(right)];
                 let failed = args.iter().find(|arg| arg.is_error() && !call.non_strict).copied();
                 self.call(id, call, &args, failed)
             }
             _ => self.eval_wide_call(id, call),
+        }
+    }
+
+    /// The value of an argument. Most second arguments are constant texts, which need no step of their own.
+    #[inline]
+    fn operand(&mut self, id: NodeId) -> Val<'a> {
+        let program = self.program;
+        match &program.nodes[id.0 as usize] {
+            Node::Constant(Constant::Text(text)) if self.trace.is_none() => Val::String(text),
+            _ => self.eval(id),
         }
     }
 

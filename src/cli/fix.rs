@@ -1,0 +1,118 @@
+//! `kyvtest fix`: test files of older releases, in the schema that Kyverno reads today.
+
+use std::path::Path;
+
+use similar::TextDiff;
+
+use super::{
+    Exit, Failure,
+    color::LITERAL,
+    output::Output,
+    report_file,
+};
+use crate::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    suite::{self, Disk, Fixed, Options, discover, fix},
+};
+
+/// Bring test files of older releases to the current schema
+///
+/// Shows what would change in kyverno-test.yaml files and in the values and user info files that they name, as a diff that `patch`
+/// takes; comments and layout stay. Files are changed with `--write` only. What has no counterpart any more is reported.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Test files, or folders with them
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<String>,
+
+    /// The name of test files
+    #[arg(short = 'f', long, value_name = "NAME", default_value = "kyverno-test.yaml")]
+    file_name: String,
+
+    /// Change the files
+    #[arg(long)]
+    write: bool,
+
+    /// End with 1 if there is something to change
+    #[arg(long, conflicts_with = "write")]
+    check: bool,
+}
+
+impl Args {
+    pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let options = Options {
+            file_name: &self.file_name,
+            ..Options::default()
+        };
+        let mut exit = Exit::Success;
+        let mut files: Vec<Fixed> = Vec::new();
+        let mut suites = 0;
+        for path in &self.paths {
+            for path in discover(&Disk, path, &options)? {
+                suites += 1;
+                match fix(&Disk, &path) {
+                    Ok(fixed) => {
+                        for fixed in fixed {
+                            // Suites share values files.
+                            if files.iter().all(|other| other.path != fixed.path) {
+                                files.push(fixed);
+                            }
+                        }
+                    }
+                    Err(refusal) => {
+                        output.diagnostic(&refusal.0, &refusal.1);
+                        exit = exit.combine(Exit::Input);
+                    }
+                }
+            }
+        }
+        if suites == 0 {
+            let message = format!("there is no `{}` to fix", self.file_name);
+            return Err(Diagnostic::new(Code::NoTests, message).into());
+        }
+        let mut changed = 0;
+        for file in &files {
+            for diagnostic in &file.remaining {
+                output.diagnostic(diagnostic, &file.sources);
+                if diagnostic.severity == Severity::Error {
+                    exit = exit.combine(Exit::Input);
+                }
+            }
+            if file.after == file.before {
+                continue;
+            }
+            changed += 1;
+            if self.write {
+                if let Err(diagnostic) = report_file::write(Path::new(&file.path), &file.after) {
+                    output.diagnostic(&diagnostic, &Sources::new());
+                    exit = exit.combine(Exit::Input);
+                    continue;
+                }
+            } else {
+                output.styled(&difference(file))?;
+            }
+            for suite::Change { line, text } in &file.changes {
+                output.remark(&format!("{LITERAL}{}{LITERAL:#}:{line}: {text}\n", file.path));
+            }
+        }
+        let files = if changed == 1 { "1 file".to_owned() } else { format!("{changed} files") };
+        output.remark(&match (changed, self.write) {
+            (0, _) => "nothing to fix\n".to_owned(),
+            (_, true) => format!("{files} changed\n"),
+            (_, false) => format!("{files} to change; `--write` does it\n"),
+        });
+        if self.check && changed > 0 {
+            exit = exit.combine(Exit::Mismatch);
+        }
+        Ok(exit)
+    }
+}
+
+/// The change of a file as `diff -u` shows it.
+fn difference(file: &Fixed) -> String {
+    let diff = TextDiff::from_lines(&file.before, &file.after);
+    diff.unified_diff()
+        .context_radius(3)
+        .header(&file.path, &file.path)
+        .to_string()
+}
