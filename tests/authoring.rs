@@ -17,7 +17,9 @@ fn folders(below: &str) -> Vec<String> {
 fn old_test_files_become_current_ones() {
     for folder in folders("fixtures/fix") {
         let fixed = fix(&Disk, &format!("{folder}/kyverno-test.yaml")).expect("it can be read");
-        let expected = fs::read_dir(format!("{folder}/expected")).expect("expectations").count();
+        let expected = fs::read_dir(format!("{folder}/expected"))
+            .expect("expectations")
+            .count();
         assert_eq!(fixed.len(), expected, "{folder}");
         for file in fixed {
             let name = Path::new(&file.path).file_name().expect("a name").to_string_lossy();
@@ -25,7 +27,13 @@ fn old_test_files_become_current_ones() {
             assert_eq!(file.after, wanted, "{}", file.path);
             assert_eq!(file.changes.is_empty(), file.after == file.before, "{}", file.path);
             let unfixable = folder.ends_with("checks");
-            assert_eq!(!file.remaining.is_empty(), unfixable, "{}: {:?}", file.path, file.remaining);
+            assert_eq!(
+                !file.remaining.is_empty(),
+                unfixable,
+                "{}: {:?}",
+                file.path,
+                file.remaining
+            );
         }
     }
 }
@@ -70,7 +78,10 @@ fn fix_shows_a_diff_and_writes_only_when_asked() {
     let (code, diff, remarks) = kyvtest(&folder, &["fix", "."]);
     assert_eq!(code, Some(0), "{remarks}");
     insta::assert_snapshot!("fix-diff", format!("{diff}---- stderr\n{remarks}"));
-    assert_eq!(fs::read_to_string(folder.join("kyverno-test.yaml")).expect("a file"), before);
+    assert_eq!(
+        fs::read_to_string(folder.join("kyverno-test.yaml")).expect("a file"),
+        before
+    );
     assert_eq!(kyvtest(&folder, &["fix", "--check", "."]).0, Some(1));
 
     let (code, stdout, _) = kyvtest(&folder, &["fix", "--write", "."]);

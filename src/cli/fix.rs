@@ -4,12 +4,7 @@ use std::path::Path;
 
 use similar::TextDiff;
 
-use super::{
-    Exit, Failure,
-    color::LITERAL,
-    output::Output,
-    report_file,
-};
+use super::{Exit, Failure, color::LITERAL, output::Output, report_file};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     suite::{self, Disk, Fixed, Options, discover, fix},
@@ -95,7 +90,11 @@ impl Args {
                 output.remark(&format!("{LITERAL}{}{LITERAL:#}:{line}: {text}\n", file.path));
             }
         }
-        let files = if changed == 1 { "1 file".to_owned() } else { format!("{changed} files") };
+        let files = if changed == 1 {
+            "1 file".to_owned()
+        } else {
+            format!("{changed} files")
+        };
         output.remark(&match (changed, self.write) {
             (0, _) => "nothing to fix\n".to_owned(),
             (_, true) => format!("{files} changed\n"),

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use clap_markdown::{MarkdownOptions, help_markdown_command_custom};
 use clap_mangen::Man;
+use clap_markdown::{MarkdownOptions, help_markdown_command_custom};
 
 use super::{Exit, Failure, output::Output};
 use crate::diagnostic::{Code, Diagnostic};

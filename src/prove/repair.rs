@@ -72,7 +72,7 @@ pub struct Refused {
     /// Why, for people.
     pub reason: String,
     /// The request that defeats the best candidate, where there is one.
-    pub witness: Option<Region>,
+    pub witness: Option<Box<Region>>,
 }
 
 /// Codes of refusals.
@@ -175,7 +175,7 @@ fn candidate(
     let mut objects = Objects::new(original.kind(), original.name());
     match layered {
         Original::Policy(policy) => {
-            rules::add(policy, exceptions, (discovery, options.layer), &mut objects, &mut steps)?
+            rules::add(policy, exceptions, (discovery, options.layer), &mut objects, &mut steps)?;
         }
         Original::ValidatingPolicy(policy) => {
             validating::add(policy, exceptions, shape, &mut objects, &mut steps)?;
@@ -281,10 +281,12 @@ fn unproven(proof: Proof) -> Refused {
         ),
     };
     // What the region says of causes is about the generator.
-    let witness = proof.regions.into_iter().next().map(|region| Region {
-        hazard: None,
-        cause: String::new(),
-        ..region
+    let witness = proof.regions.into_iter().next().map(|region| {
+        Box::new(Region {
+            hazard: None,
+            cause: String::new(),
+            ..region
+        })
     });
     Refused { code, reason, witness }
 }

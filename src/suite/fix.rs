@@ -206,7 +206,10 @@ impl Fixer<'_> {
         if let Some(payload) = entries.get("jsonPayload") {
             match (entries.get("jsonPayloads"), payload.value.string_field()) {
                 (None, Some(path)) if !path.is_empty() => {
-                    self.note(payload.key_span, "`jsonPayload` is called `jsonPayloads` and has a list");
+                    self.note(
+                        payload.key_span,
+                        "`jsonPayload` is called `jsonPayloads` and has a list",
+                    );
                     let items = [path.into_owned()];
                     self.edits.replace_by_list(root, payload, "jsonPayloads", &items);
                 }
@@ -303,7 +306,10 @@ impl Fixer<'_> {
         let mut involved = involved.into_iter();
         if let Some(first) = involved.next() {
             let what = format!("{} become `resources: [{}]`", written.join(" and "), names.join(", "));
-            self.note(first.key_span, what.replacen("become", if written.len() == 1 { "becomes" } else { "become" }, 1));
+            self.note(
+                first.key_span,
+                what.replacen("become", if written.len() == 1 { "becomes" } else { "become" }, 1),
+            );
             self.edits.replace_by_list(row, first, "resources", &names);
         }
         for entry in involved {

@@ -193,7 +193,8 @@ impl Random {
             .iter()
             .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
             .collect();
-        if !namespace.is_empty() && !(is_namespace && operation == Operation::Create) {
+        let is_stored = !is_namespace || operation != Operation::Create;
+        if is_stored && !namespace.is_empty() {
             let entries = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()));
             world.add_namespace(Namespace::with_labels(&namespace, entries));
         }

@@ -139,7 +139,7 @@ fn row(head: &Head, repair: &Repair, sources: &Sources) -> Json {
                 "remarks": [],
                 "label": null,
                 "world": null,
-                "witness": witness.as_ref().map(region_json),
+                "witness": witness.as_deref().map(region_json),
             })
         }
     }

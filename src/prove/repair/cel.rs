@@ -133,7 +133,7 @@ impl Names {
             Formula::Known(known) => known.to_string(),
             Formula::All(parts) => and(parts.iter().map(|part| self.expression(part)).collect()),
             Formula::Any(parts) => or(parts.iter().map(|part| self.expression(part)).collect()),
-            Formula::Not(inner) => format!("!({})", self.expression(inner)),
+            Formula::Not(inner) => self.negated(inner),
             Formula::Name(patterns) => fits(&format!("{}.metadata.name", self.subject), patterns),
             Formula::Namespace(patterns) => {
                 let fits = fits("request.namespace", patterns);
@@ -152,6 +152,22 @@ impl Names {
             Formula::Group(name) => format!("{} in request.userInfo.groups", literal(name)),
             // These have gone to selectors, or the policy is refused.
             Formula::NamespaceLabel(_) | Formula::Hidden(_) => "false".to_owned(),
+        }
+    }
+
+    fn negated(self, leaf: &Formula) -> String {
+        let differs = |term: &str, text: &str| format!("{term} != {}", literal(text));
+        match leaf {
+            Formula::Name(names) if !names.iter().any(|name| has_wildcard(name)) && names.len() == 1 => {
+                differs(&format!("{}.metadata.name", self.subject), &names.concat())
+            }
+            Formula::Namespace(names)
+                if self.in_namespace && !names.iter().any(|name| has_wildcard(name)) && names.len() == 1 =>
+            {
+                differs("request.namespace", &names.concat())
+            }
+            Formula::User(name) if !has_wildcard(name) => differs("request.userInfo.username", name),
+            leaf => format!("!({})", self.expression(leaf)),
         }
     }
 

@@ -175,19 +175,9 @@ fn first(entries: impl Iterator<Item = (Formula, Formula)>) -> impl FnOnce(Formu
 }
 
 impl At<'_> {
-    fn text(self, patterns: &[Text], known: bool, make: impl FnOnce(Vec<String>) -> Formula) -> Formula {
-        if known {
-            return Formula::Known(patterns.iter().any(|pattern| wildcard::matches(pattern, "")));
-        }
-        if patterns.iter().any(|pattern| pattern.value == "*") {
-            return Formula::TRUE;
-        }
-        make(patterns.iter().map(|pattern| pattern.value.clone()).collect())
-    }
-
     /// The names of namespaces.
     fn namespaces(self, patterns: &[Text]) -> Formula {
-        self.text(patterns, self.place.class() == Class::Cluster, Formula::Namespace)
+        text(patterns, self.place.class() == Class::Cluster, Formula::Namespace)
     }
 
     fn connects(self) -> bool {
@@ -223,10 +213,10 @@ impl At<'_> {
         }
         let mut parts = Vec::new();
         if let Some(name) = &wanted.name {
-            parts.push(self.text(std::slice::from_ref(name), self.connects(), Formula::Name));
+            parts.push(text(std::slice::from_ref(name), self.connects(), Formula::Name));
         }
         if !wanted.names.is_empty() {
-            parts.push(self.text(&wanted.names, self.connects(), Formula::Name));
+            parts.push(text(&wanted.names, self.connects(), Formula::Name));
         }
         if !wanted.namespaces.is_empty() {
             parts.push(self.namespaces(&wanted.namespaces));
@@ -270,7 +260,7 @@ impl At<'_> {
             Class::Cluster => true,
             Class::Namespace => !of_itself,
         };
-        self.text(patterns, nowhere, Formula::Namespace)
+        text(patterns, nowhere, Formula::Namespace)
     }
 
     fn override_labels(self, entry: &FailureActionOverride) -> Formula {
@@ -289,6 +279,20 @@ impl At<'_> {
             Class::Namespace => Formula::Hidden("the labels of a Namespace before an update".to_owned()),
         }
     }
+}
+
+/// Patterns of a text, of which one must fit; where the text is known, it is empty.
+fn text(patterns: &[Text], known: bool, make: impl FnOnce(Vec<String>) -> Formula) -> Formula {
+    if patterns.is_empty() {
+        return Formula::FALSE;
+    }
+    if known {
+        return Formula::Known(patterns.iter().any(|pattern| wildcard::matches(pattern, "")));
+    }
+    if patterns.iter().any(|pattern| pattern.value == "*") {
+        return Formula::TRUE;
+    }
+    make(patterns.iter().map(|pattern| pattern.value.clone()).collect())
 }
 
 /// What is left of a statement about labels where there are none.

@@ -350,15 +350,18 @@ impl Group {
         if let [one] = formulas.as_slice() {
             return (**one != Formula::TRUE).then(|| names.expression(one));
         }
-        let parts = formulas.iter().map(|formula| {
-            let guard = self.guard(places, formula);
-            if **formula == Formula::TRUE {
-                guard
-            } else {
-                and(vec![guard, names.expression(formula)])
-            }
-        });
-        Some(or(parts.collect()))
+        let guarded = formulas.iter().filter(|formula| ***formula != Formula::TRUE);
+        let guarded = guarded.map(|formula| (self.guard(places, formula), names.expression(formula)));
+        Some(if formulas.contains(&&Formula::TRUE) {
+            // Whatever nothing is said about is meant.
+            and(guarded
+                .map(|(guard, expression)| or(vec![format!("!({guard})"), expression]))
+                .collect())
+        } else {
+            or(guarded
+                .map(|(guard, expression)| and(vec![guard, expression]))
+                .collect())
+        })
     }
 
     /// Which requests of the policy a formula is about.
@@ -379,28 +382,29 @@ impl Group {
             }
         }
         let texts = parts.into_iter().map(|(of, operations)| {
-            let all_places = self.items.iter().filter(|item| operations.contains(&item.operation));
+            let here = |item: &Item| of.contains(&item.place);
+            let now = |item: &Item| operations.contains(&item.operation);
             let mut texts = Vec::new();
-            if all_places.clone().any(|item| !of.contains(&item.place)) {
-                let rest: Vec<usize> = all_places
-                    .map(|item| item.place)
-                    .filter(|place| !of.contains(place))
-                    .collect();
+            if self.items.iter().all(|item| here(item) && now(item)) {
+                return "true".to_owned();
+            }
+            // One of the two is enough where it leaves nothing else.
+            let by_place = self.items.iter().filter(|item| here(item)).all(now);
+            let by_operation = !by_place && self.items.iter().filter(|item| now(item)).all(here);
+            if !by_operation {
+                let mut rest: Vec<usize> = self.items.iter().map(|item| item.place).collect();
+                rest.retain(|place| !of.contains(place));
+                rest.dedup();
                 texts.push(self.is_among(places, &of, &rest));
             }
-            let mut at_places = self.items.iter().filter(|item| of.contains(&item.place));
-            if at_places.any(|item| !operations.contains(&item.operation)) {
+            if !by_place {
                 let words: Vec<String> = operations
                     .iter()
                     .map(|operation| operation.as_str().to_owned())
                     .collect();
                 texts.push(one_of("request.operation", &words));
             }
-            if texts.is_empty() {
-                "true".to_owned()
-            } else {
-                and(texts)
-            }
+            and(texts)
         });
         or(texts.collect())
     }
@@ -449,11 +453,14 @@ impl Group {
             .map(|(_, place)| place)
             .collect();
         let wide = others.iter().any(|place| place.others.is_some());
+        let subs = others
+            .iter()
+            .any(|place| place.others.as_ref().is_some_and(|pattern| pattern != "*"));
         let mut by_kind: Vec<(Option<&str>, Option<&str>, Vec<String>)> = Vec::new();
         for resource in resources {
             let same = others.iter().filter(|place| place.resource.plural == resource.plural);
             let other_group = wide || same.clone().any(|place| place.resource.group != resource.group);
-            let other_sub = wide
+            let other_sub = subs
                 || same
                     .clone()
                     .any(|place| place.resource.subresource != resource.subresource);

@@ -112,7 +112,8 @@ pub(super) fn validations(list: &Json, steps: &mut Steps) -> Json {
         let mut validation = validation.clone();
         if let Some(map) = validation.as_object_mut() {
             map.retain(|key, value| {
-                !value.is_null() && !(key != "expression" && value.as_str().is_some_and(str::is_empty))
+                let is_empty = value.as_str().is_some_and(str::is_empty);
+                !value.is_null() && (key == "expression" || !is_empty)
             });
             if let Some(Json::String(message)) = map.get_mut("message") {
                 let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
