@@ -91,7 +91,7 @@ fn joined(mut parts: Vec<String>, word: &str) -> String {
 }
 
 /// An expression as an operand: in parentheses where it has operators of its own outside of any.
-pub(super) fn inside(expression: &str) -> String {
+fn inside(expression: &str) -> String {
     let mut depth = 0_i32;
     let mut in_quotes = None;
     let mut before = ' ';

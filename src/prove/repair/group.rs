@@ -4,7 +4,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{
-    cel::{Names, and, inside, one_of, or},
+    cel::{Names, and, one_of, or},
     classic::Source,
     formula::{Case, Formula, Need, cases},
     place::{Class, Place},
@@ -487,7 +487,7 @@ impl Group {
                     parts.push(one_of("request.subResource", &[sub.to_owned()]));
                 }
             }
-            inside(&and(parts))
+            and(parts)
         });
         or(texts.collect())
     }
