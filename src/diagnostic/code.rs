@@ -139,6 +139,7 @@ codes! {
     VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule answered";
     NotRepaired = "KT470", Conversion, Error, "policy that has no proven native form";
     Repaired = "KT471", Conversion, Note, "policy that has a proven native form";
+    NotASuite = "KT480", Conversion, Warning, "counterexample that no suite can express";
     NoSuchPolicy = "KT500", Coverage, Error, "row about a policy that is not there";
     NoSuchRule = "KT501", Coverage, Error, "row about a rule that is not there";
     NoSuchResource = "KT502", Coverage, Error, "row about a resource that is not there";
