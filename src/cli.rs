@@ -4,15 +4,18 @@
 //! write through the one `Output` handle and end with an [`Exit`] or a `Failure`.
 
 mod cel;
+mod cluster;
 mod color;
 mod completions;
 mod config;
 mod convert;
+mod cover;
 mod crash;
 mod diff;
 mod eval;
 mod exit;
 mod explain;
+mod fill;
 mod fix;
 mod github;
 pub mod input;
@@ -21,10 +24,12 @@ mod list;
 mod man;
 mod merge;
 mod output;
+mod overrides;
 mod progress;
 mod prove;
 mod report_file;
 mod run;
+mod schedule;
 mod schema;
 mod select;
 mod show_config;
@@ -74,6 +79,8 @@ struct Cli {
 enum Command {
     Run(run::Args),
     List(list::Args),
+    Cover(cover::Args),
+    Fill(fill::Args),
     Merge(merge::Args),
     Fix(fix::Args),
     Convert(convert::Args),
@@ -93,6 +100,8 @@ impl Command {
         match self {
             Self::Run(args) => args.run(output),
             Self::List(args) => args.run(output),
+            Self::Cover(args) => args.run(output),
+            Self::Fill(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Fix(args) => args.run(output),
             Self::Convert(args) => args.run(output),
@@ -145,7 +154,14 @@ fn run(args: &[OsString]) -> Exit {
                 output.diagnostic(remark, &config.sources);
             }
             match Cli::try_parse_from(args) {
-                Ok(cli) => cli.command.run(&mut output),
+                Ok(mut cli) => {
+                    match &mut cli.command {
+                        Command::Run(args) => args.set_overrides(config.overrides),
+                        Command::List(args) => args.set_overrides(config.overrides),
+                        _ => {}
+                    }
+                    cli.command.run(&mut output)
+                }
                 Err(error) => answer(&error, &mut output),
             }
         }

@@ -12,6 +12,7 @@ pub mod failure_action;
 pub mod input;
 pub mod lens;
 pub mod matching;
+pub mod observe;
 mod params;
 pub mod refusal;
 pub mod response;

@@ -8,6 +8,7 @@
 //! Known limits: expressions that differ are searched and not proven; the table of kinds is that of Kubernetes 1.36 for
 //! every release unless another one is given.
 
+pub mod behaviour;
 pub mod condition;
 mod dialect;
 mod difference;

@@ -3,11 +3,15 @@
 //! Two lenses. In the default one a row that nothing satisfies is a failure; [`compat`] gives the verdicts that
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
+mod asking;
 pub mod compat;
+pub mod coverage;
 pub mod diff;
 mod edit;
 pub mod expect;
+pub mod fill;
 pub mod filter;
+pub mod found;
 mod native;
 pub mod places;
 mod question;
@@ -15,22 +19,29 @@ mod respond;
 pub mod selector;
 pub mod strict;
 mod surroundings;
+mod told;
 mod twins;
 mod values;
+
+use std::time::Duration;
 
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Code, Diagnostic, Severity, Span},
     kube::{Discovery, Operation},
     kyverno::config::Config,
+    prove::behaviour::Behaviours,
     suite::{ExpectedDivergence, Suite},
     verdict::{Effect, Status},
 };
 
-pub use crate::{compare::Divergence, verdict::DivergenceClass};
+pub use crate::{compare::Divergence, pair::Note, verdict::DivergenceClass};
+pub use coverage::Coverage;
+pub use found::{Found, Proof};
 pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
+pub use told::Told;
 pub use twins::Twin;
 
 /// How suites are run.
@@ -44,6 +55,23 @@ pub struct Settings {
     pub now: Option<Timestamp>,
     /// Which requests Kyverno judges; `kyverno test` judges all of them.
     pub config: Config,
+    /// Whether it is told how the engines come to their answers.
+    pub trace: bool,
+    /// The watch by which cases are timed: a time that only grows. Nothing else depends on it.
+    pub watch: Option<fn() -> Duration>,
+    /// What is to be found out besides.
+    pub extras: Extras,
+}
+
+/// What a run may find out besides what becomes of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extras {
+    /// What the suites try of their policies.
+    pub coverage: bool,
+    /// Which behaviours of their policies they exercise.
+    pub behaviours: bool,
+    /// The label of a proof for each policy.
+    pub proofs: bool,
 }
 
 impl Settings {
@@ -54,6 +82,9 @@ impl Settings {
             discovery: Discovery::kubernetes(),
             now: None,
             config: Config::bare(),
+            trace: false,
+            watch: None,
+            extras: Extras::default(),
         }
     }
 }
@@ -77,6 +108,14 @@ pub struct SuiteRun {
     pub places: Places,
     /// The labels of the suite: `key`, and `key=value` where there is one.
     pub tags: Vec<String>,
+    /// What is to be known about the comparison of policies with their twins, by name of the policy.
+    pub notes: Vec<(String, Note)>,
+    /// What the suite tries of its policies, where somebody asked.
+    pub coverage: Option<Coverage>,
+    /// The behaviours of its policies, where somebody asked.
+    pub behaviours: Vec<Found<Behaviours>>,
+    /// What is proven of its policies, where somebody asked.
+    pub proofs: Vec<Found<Proof>>,
 }
 
 impl SuiteRun {
@@ -106,6 +145,10 @@ impl SuiteRun {
             responses: Vec::new(),
             places: Places::default(),
             tags: Vec::new(),
+            notes: Vec::new(),
+            coverage: None,
+            behaviours: Vec::new(),
+            proofs: Vec::new(),
         }
     }
 }
@@ -139,6 +182,12 @@ pub struct Case {
     pub divergence: Option<Divergence>,
     /// The difference that the suite accepts, see [`expect::settle`].
     pub expected_divergence: Option<ExpectedDivergence>,
+    /// Why somebody else than the suite accepts the difference, see [`Case::accept`].
+    pub accepted: Option<String>,
+    /// How long it took to decide it on both sides, where that was measured.
+    pub elapsed: Option<Duration>,
+    /// How the engines came to their answers, where that is told.
+    pub told: Told,
     /// Where the expectation stands.
     pub place: Option<Span>,
     /// Which expectations are not met, and why.
@@ -253,6 +302,10 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         responses: responses.list,
         places: Places::of(suite),
         tags: tags(suite),
+        notes: responses.notes,
+        coverage: responses.coverage,
+        behaviours: responses.behaviours,
+        proofs: responses.proofs,
     }
 }
 

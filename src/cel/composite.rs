@@ -12,6 +12,7 @@ use super::{
     env::Env,
     eval::{Activation, Variables, evaluate},
     host::Host,
+    observe::Place,
     program::Program,
     types::Type,
     val::Val,
@@ -131,6 +132,12 @@ impl Composite {
     /// The variables with what compiling them came to.
     pub fn programs(&self) -> &[(Name, Result<Program, CompileError>)] {
         &self.programs
+    }
+
+    /// The programs of the variables, for somebody who looks on.
+    pub fn places(&self) -> impl Iterator<Item = (Place, &Program)> {
+        let programs = self.programs.iter();
+        programs.filter_map(|(name, program)| Some((Place::Variable(name.to_string()), program.as_ref().ok()?)))
     }
 
     /// The variables of one request.

@@ -14,6 +14,7 @@
 mod attribute;
 mod call;
 mod literal;
+mod tell;
 
 pub(in crate::cel) use call::invoke;
 
@@ -21,6 +22,7 @@ use super::{
     context::{Context, Scratch, WORK_LIMIT_EXCEEDED},
     cost,
     host::Host,
+    observe::Observer,
     ops,
     program::*,
     trace::Trace,
@@ -84,7 +86,10 @@ pub fn evaluate<'a>(
         final_cost: 0,
         stopped_early: false,
         trace: None,
+        observer: host.observer(),
+        detour: false,
     };
+    machine.detour = machine.observer.is_some();
     let outer = scratch.account(0);
     let mut value = machine.eval(program.root);
     if machine.stopped_early && machine.counting && program.has_fold {
@@ -104,11 +109,12 @@ pub fn evaluate<'a>(
     } else if scratch.is_exhausted() {
         value = Val::Error(WORK_LIMIT_EXCEEDED);
     }
-    scratch.account(outer);
-    Outcome {
-        value,
-        cost: if machine.counting { machine.cost } else { 0 },
+    let cost = if machine.counting { machine.cost } else { 0 };
+    if let Some(story) = machine.observer.and_then(Observer::story) {
+        machine.tell(story, value);
     }
+    scratch.account(outer);
+    Outcome { value, cost }
 }
 
 pub(super) struct Machine<'a> {
@@ -125,13 +131,29 @@ pub(super) struct Machine<'a> {
     /// Whether a call or literal stopped at an argument's error before all its arguments were evaluated.
     stopped_early: bool,
     pub(super) trace: Option<Box<Trace<'a>>>,
+    /// Who looks on.
+    observer: Option<&'a Observer>,
+    /// Whether nodes are evaluated in [`Machine::eval_detour`]: somebody looks on, or the limit was exceeded.
+    detour: bool,
 }
 
 impl<'a> Machine<'a> {
+    /// The value of a comprehension's variable.
+    fn slot(&self, slot: Slot) -> Option<Val<'a>> {
+        self.slots.get(slot.0 as usize).copied().flatten()
+    }
+
+    fn set_slot(&mut self, slot: Slot, value: Option<Val<'a>>) {
+        if let Some(place) = self.slots.get_mut(slot.0 as usize) {
+            *place = value;
+        }
+    }
+
     #[cold]
     fn restart(&mut self) {
         self.cost = 0;
         self.cancelled = false;
+        self.detour = self.observer.is_some();
         self.slots.fill(None);
         self.trace = Some(Box::default());
     }
@@ -157,15 +179,34 @@ impl<'a> Machine<'a> {
             self.cost = self.final_cost;
         } else {
             self.cancelled = true;
+            self.detour = true;
             self.final_cost = self.cost;
         }
     }
 
+    #[inline]
     pub(super) fn eval(&mut self, id: NodeId) -> Val<'a> {
+        if self.detour {
+            return self.eval_detour(id);
+        }
+        self.eval_node(id)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn eval_detour(&mut self, id: NodeId) -> Val<'a> {
         // Upstream unwinds from where the limit was exceeded.
         if self.cancelled {
             return Val::Error(COST_LIMIT_EXCEEDED);
         }
+        let value = self.eval_node(id);
+        if let Some(observer) = self.observer {
+            observer.value(self.program, id, &value);
+        }
+        value
+    }
+
+    fn eval_node(&mut self, id: NodeId) -> Val<'a> {
         let program = self.program;
         match &program.nodes[id.0 as usize] {
             Node::Constant(constant) => {

@@ -7,7 +7,7 @@ mod mocks;
 
 pub use mocks::Mocks;
 
-use super::time::Timestamp;
+use super::{observe::Observer, time::Timestamp};
 use crate::value::{Document, Value};
 
 /// An answer from outside, or the text of the error. The libraries put before it what they were about, except before
@@ -159,6 +159,76 @@ pub trait Host {
     fn random(&self) -> Option<u64> {
         None
     }
+
+    /// Who looks on at what parts of expressions come to; nobody in a plain run.
+    fn observer(&self) -> Option<&Observer> {
+        None
+    }
+}
+
+/// A host with somebody who looks on.
+#[derive(Clone, Copy)]
+pub struct Observed<'h> {
+    /// Who answers.
+    pub host: &'h dyn Host,
+    /// Who looks on.
+    pub observer: &'h Observer,
+}
+
+impl std::fmt::Debug for Observed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observed").finish_non_exhaustive()
+    }
+}
+
+impl Host for Observed<'_> {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+        self.host.resource_get(api_version, resource, namespace, name)
+    }
+
+    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
+        self.host.resource_list(api_version, resource, namespace, labels)
+    }
+
+    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
+        self.host.resource_post(api_version, resource, namespace, body)
+    }
+
+    fn policy_namespace(&self) -> &str {
+        self.host.policy_namespace()
+    }
+
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
+        self.host.resource_of_kind(api_version, kind)
+    }
+
+    fn global_context(&self, name: &str, projection: &str) -> Answer {
+        self.host.global_context(name, projection)
+    }
+
+    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+        self.host.http(request)
+    }
+
+    fn image_metadata(&self, reference: &str) -> Answer {
+        self.host.image_metadata(reference)
+    }
+
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        self.host.authorize(attributes)
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        self.host.now()
+    }
+
+    fn random(&self) -> Option<u64> {
+        self.host.random()
+    }
+
+    fn observer(&self) -> Option<&Observer> {
+        Some(self.observer)
+    }
 }
 
 /// A host for a policy of a namespace.
@@ -222,6 +292,10 @@ impl Host for InNamespace<'_> {
     fn random(&self) -> Option<u64> {
         self.host.random()
     }
+
+    fn observer(&self) -> Option<&Observer> {
+        self.host.observer()
+    }
 }
 
 /// A host whose authorizer is the cluster's own, as a function; what the host itself says of an access comes first.
@@ -246,6 +320,10 @@ impl std::fmt::Debug for Authorizing<'_> {
 }
 
 impl Host for Authorizing<'_> {
+    fn observer(&self) -> Option<&Observer> {
+        self.host.observer()
+    }
+
     fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
         let attributes = Attributes {
             user: match &attributes.service_account {

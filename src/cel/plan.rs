@@ -5,6 +5,8 @@
 
 mod comprehension;
 
+use std::sync::Arc;
+
 use super::{
     ast::{Expr, ExprId, MapEntry, Name},
     check::{Checked, Reference},
@@ -37,6 +39,7 @@ pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
         checked,
         env,
         nodes: Vec::new(),
+        origins: Vec::new(),
         scopes: Vec::new(),
         slots: 0,
         has_fold: false,
@@ -46,6 +49,8 @@ pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
     Ok(Program {
         profile: env.profile(),
         nodes: planner.nodes,
+        origins: planner.origins,
+        source: Arc::clone(&checked.source),
         root,
         slots: planner.slots,
         variables: env.variables().iter().map(|variable| variable.name.clone()).collect(),
@@ -60,6 +65,7 @@ pub(super) fn plan_literal_call(checked: &Checked, call: ExprId, env: &Env) -> R
         checked,
         env,
         nodes: Vec::new(),
+        origins: Vec::new(),
         scopes: Vec::new(),
         slots: 0,
         has_fold: false,
@@ -88,6 +94,7 @@ struct Planner<'c> {
     checked: &'c Checked,
     env: &'c Env,
     nodes: Vec<Node>,
+    origins: Vec<Option<ExprId>>,
     /// The comprehension variables around the node, innermost last.
     scopes: Vec<(Name, Local)>,
     slots: u32,
@@ -135,6 +142,16 @@ impl Planner<'_> {
     }
 
     fn plan(&mut self, id: ExprId) -> Planned {
+        let node = self.plan_expr(id)?;
+        self.origins.resize(self.nodes.len(), None);
+        // A longer expression may take over the node of a part of it.
+        if let Some(origin) = self.origins.get_mut(node.0 as usize) {
+            *origin = Some(id);
+        }
+        Ok(node)
+    }
+
+    fn plan_expr(&mut self, id: ExprId) -> Planned {
         let checked = self.checked;
         match checked.ast.expr(id) {
             Expr::Literal(literal) => Ok(self.constant(literal_constant(literal))),

@@ -3,8 +3,10 @@
 //! Upstream counterpart: cel-go `interpreter/{interpretable,attributes}.go`. Names are gone: comprehension variables are
 //! slots, variables are numbers, functions are pointers, constant regular expressions and sets are made.
 
+use std::sync::Arc;
+
 use super::{
-    ast::Name,
+    ast::{ExprId, Name},
     cost::CallCost,
     decl::{Binding, Function, Implementation},
     profile::Profile,
@@ -29,6 +31,10 @@ pub(crate) struct Slot(pub(crate) u32);
 pub struct Program {
     pub(crate) profile: &'static Profile,
     pub(crate) nodes: Vec<Node>,
+    /// The expression that each node stands for, where it stands for one; see `observe`.
+    pub(crate) origins: Vec<Option<ExprId>>,
+    /// The text, for stories.
+    pub(crate) source: Arc<str>,
     pub(crate) root: NodeId,
     pub(crate) slots: u32,
     /// Names of the variables, by number, for the error of one that is not bound.

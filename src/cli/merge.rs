@@ -10,7 +10,8 @@ use crate::{
 
 /// Merge the reports of several shards
 ///
-/// Takes JSON reports or JUnit reports of `kyvtest run --shard I/N` and prints the report that one run would have written.
+/// Takes JSON reports or JUnit reports of `kyvtest run --shard I/N`, or JSON reports of `kyvtest cover --shard I/N`, and prints the
+/// report that one run would have written.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The reports, all in the same format

@@ -125,6 +125,8 @@ codes! {
     ListKind = "KT041", Input, Warning, "list where single objects are due";
     DuplicateResource = "KT042", Input, Warning, "resource that is listed twice";
     IgnoredValue = "KT043", Input, Warning, "value that nothing reads";
+    Timeout = "KT060", Input, Error, "case that takes too long";
+    NotDeterministic = "KT061", Input, Error, "run that comes to something else the second time";
     CelSyntax = "KT101", Policy, Error, "CEL syntax error";
     CelType = "KT102", Policy, Error, "CEL type error";
     CelProgram = "KT103", Policy, Error, "CEL expression with a constant part that always fails";
@@ -150,6 +152,11 @@ codes! {
     StaleDivergence = "KT509", Coverage, Error, "expected divergence that does not occur";
     NoTests = "KT510", Coverage, Warning, "nothing to run";
     UpstreamCrash = "KT511", Coverage, Error, "suite on which `kyverno test` crashes";
+    NotCovered = "KT512", Coverage, Warning, "part of a policy that a suite never tries";
+    UnreferencedResource = "KT513", Coverage, Warning, "resource that no row is about";
+    MissingBehaviour = "KT514", Coverage, Warning, "behaviour that a suite does not exercise";
+    BelowMinimum = "KT515", Coverage, Error, "coverage below the minimum";
+    NothingToFill = "KT516", Coverage, Note, "nothing that could be filled in";
     UnsupportedRule = "KT520", Coverage, Warning, "rule that is not decided";
     UnsupportedKind = "KT521", Coverage, Warning, "policy of a kind that is not decided";
     NothingInFile = "KT550", Coverage, Warning, "file with nothing in it";

@@ -15,7 +15,9 @@ use crate::{
         admission::{Cause, Decision as Decided, Declarations, Inputs, Outcome, Parts, ValidationText, Validator},
         context::Scratch,
         host::{Attributes, Authorizing, Decision, Host},
+        observe::{Observer, Place},
         profile::Profile,
+        program::Program,
     },
     kube::Access,
     policy::{Cel, MatchCondition, Rule, Validate},
@@ -50,6 +52,11 @@ impl CompiledRule {
                 .as_ref()
                 .map(|kind| Params::new(kind, cel.param_ref.as_ref())),
         })
+    }
+
+    /// The programs of the rule, for somebody who looks on.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        self.validator.programs()
     }
 
     /// The rule's answer to a request that it matches, exceptions aside.
@@ -189,6 +196,10 @@ struct Review<'h> {
 }
 
 impl Host for Review<'_> {
+    fn observer(&self) -> Option<&Observer> {
+        self.host.observer()
+    }
+
     fn authorize(&self, asked: &Attributes) -> Option<Decision> {
         self.host.authorize(&Attributes {
             service_account: asked.service_account.clone(),

@@ -3,6 +3,7 @@
 pub mod condition;
 pub mod context;
 pub mod images;
+pub(super) mod observe;
 pub mod pattern;
 pub mod pod_security;
 mod request;

@@ -8,18 +8,23 @@ use std::sync::{Arc, OnceLock};
 use super::{
     autogen::{controllers, rules_for},
     cel_rule::CompiledRule,
-    classic::rule::{Asked, ClassicRule, Driver, Prelude, Said, lifted_by, outside},
+    classic::{
+        observe::Parts,
+        rule::{Asked, ClassicRule, Driver, Prelude, Said, lifted_by, outside},
+    },
     exception::CompiledException,
     failure_action::Actions,
     input::{Documents, Input},
-    matching::{Selection, applies},
+    matching::{Selection, applies, explain, filter_that_applies},
+    observe::WatchedRule,
     response::{RuleResponse, Unsupported},
 };
 use crate::{
     cel::{
-        admission::{Cause, Decision, Declarations, Inputs, Outcome, Parts, Validator},
+        admission::{Cause, Decision, Declarations, Inputs, Outcome, Parts as Texts, Validator},
         context::Scratch,
         host::{Attributes, Host, NoHost},
+        observe::Observer,
         profile::Profile,
     },
     kube::{Atom, Facts, Pattern, Text},
@@ -85,12 +90,12 @@ impl CompiledPolicy {
         let conditions = conditions
             .filter(|conditions| !conditions.is_empty())
             .map(|conditions| {
-                let parts = Parts {
+                let parts = Texts {
                     match_conditions: conditions
                         .iter()
                         .map(|condition| (condition.name.value.as_str(), condition.expression.text()))
                         .collect(),
-                    ..Parts::default()
+                    ..Texts::default()
                 };
                 let declarations = Declarations {
                     params: false,
@@ -133,6 +138,67 @@ impl CompiledPolicy {
             Some((_, rules)) => rules.get_or_init(|| compile(kind)),
             None => self.written.get_or_init(|| compile("")),
         }
+    }
+
+    /// The names, `match` and `exclude` of the rules in force for a kind.
+    pub(super) fn selections(
+        &self,
+        kind: &str,
+    ) -> impl Iterator<Item = (&str, &MatchResources, Option<&MatchResources>)> {
+        let rules = self.rules(kind).iter();
+        rules.map(|rule| (rule.name.as_str(), &rule.matches, rule.exclude.as_ref()))
+    }
+
+    /// Its rules with what their parts came to: those that are written, and those that are generated and were asked.
+    pub fn watched(&self, observer: &Observer) -> Vec<WatchedRule<'_>> {
+        let generated = self.generated.iter().filter_map(|(_, rules)| rules.get());
+        let rules = self.rules("").iter().chain(generated.flatten());
+        rules
+            .map(|rule| {
+                let mut parts = Parts {
+                    observer,
+                    found: Vec::new(),
+                };
+                rule.prelude.parts(&mut parts);
+                if let Body::Classic(classic) = &rule.body {
+                    classic.parts(&mut parts);
+                }
+                WatchedRule {
+                    rule: &rule.name,
+                    programs: match &rule.body {
+                        Body::Cel(cel) => cel.programs(),
+                        Body::Classic(_) | Body::Unsupported(_) => Vec::new(),
+                    },
+                    parts: parts.found,
+                }
+            })
+            .collect()
+    }
+
+    /// Which rules match a request by which filter, and why the others do not, for people.
+    pub fn explain(&self, input: &Input<'_>) -> Vec<String> {
+        if let Some(part) = self.gate(input) {
+            return vec![format!("the policy is not asked because of its {part}")];
+        }
+        let cell = input.request.cell();
+        let own = self.policy.metadata.namespace.as_ref();
+        let rules = self.rules(&input.request.resource.kind).iter();
+        let one = |rule: &Compiled| {
+            let mut facts = input.facts();
+            let selection = Selection {
+                matches: &rule.matches,
+                exclude: rule.exclude.as_ref(),
+                policy_namespace: own.map_or("", |namespace| namespace.value.as_str()),
+            };
+            match explain(selection, &cell, &mut facts) {
+                Ok(()) => {
+                    let filter = filter_that_applies(&rule.matches, &cell, &mut facts);
+                    format!("rule `{}`: match.{filter} selects the request", rule.name)
+                }
+                Err(mismatch) => mismatch.text(&rule.name),
+            }
+        };
+        rules.map(one).collect()
     }
 
     /// Answers a request.

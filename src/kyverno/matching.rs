@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     kube::{Atom, Cell, Facts, Pattern, Resource, Text},
-    policy::{KindSelector, MatchResources},
+    policy::{KindSelector, MatchResources, ResourceFilter},
     text::wildcard,
 };
 
@@ -85,6 +85,16 @@ pub fn explain<'p>(selection: Selection<'p>, cell: &Cell<'_>, facts: &mut impl F
     }
 }
 
+/// The filter of a block that selects the requests of a cell: `any[0]`; `all` if it takes all of them.
+pub fn filter_that_applies<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> String {
+    let applies = |filter: &'p _| filter_applies(filter, Block::Match, cell, facts, &mut Quiet);
+    match matches.any.iter().position(applies) {
+        Some(number) => format!("any[{number}]"),
+        None if matches.all.is_empty() => "resources".to_owned(),
+        None => "all".to_owned(),
+    }
+}
+
 /// Whether the `match` of a v2 PolicyException selects the requests of a cell. Operations do not count there, and the
 /// older form of the block selects nothing.
 pub fn exempts<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
@@ -96,6 +106,17 @@ pub fn exempts<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut imp
     } else {
         false
     }
+}
+
+/// Whether one filter of a `match` block selects the requests of a cell, or one of an `exclude` block.
+pub fn filter_selects<'p>(
+    filter: &'p ResourceFilter,
+    of_exclude: bool,
+    cell: &Cell<'_>,
+    facts: &mut impl Facts<'p>,
+) -> bool {
+    let block = if of_exclude { Block::Exclude } else { Block::Match };
+    filter_applies(filter, block, cell, facts, &mut Quiet)
 }
 
 /// Whether a kind selector means a resource. With `ephemeral` a selector of core Pods also means their ephemeral

@@ -19,6 +19,7 @@ use crate::{
         composite::Composite,
         env::Env,
         host::{Host, InNamespace},
+        observe::Place,
         program::Program,
     },
     kube::{Atom, Facts, Pattern, Text},
@@ -117,6 +118,25 @@ impl CompiledValidatingPolicy {
     /// The policy's match block, if it has one.
     pub fn constraints(&self) -> Option<&MatchConstraints> {
         self.constraints.as_ref()
+    }
+
+    /// The programs of the policy, for somebody who looks on; exceptions have none.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        let conditions = self.match_conditions.iter().enumerate();
+        let conditions = conditions.map(|(i, program)| (Place::MatchCondition(i), program));
+        let validations = self.validations.iter().enumerate().flat_map(|(i, validation)| {
+            let message = validation.message_expression.iter();
+            std::iter::once((Place::Validation(i), &validation.program))
+                .chain(message.map(move |program| (Place::Message(i), program)))
+        });
+        let annotations = self.audit_annotations.iter().enumerate();
+        let annotations = annotations.map(|(i, (_, program))| (Place::Annotation(i), program));
+        let variables = self.composite.places();
+        variables
+            .chain(conditions)
+            .chain(validations)
+            .chain(annotations)
+            .collect()
     }
 
     /// Answers a request.

@@ -189,7 +189,12 @@ impl<'p, 'u> Search<'p, 'u> {
 
     /// What is to be known besides.
     pub(super) fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.pair.notes().into_iter().map(str::to_owned).collect();
+        let mut notes: Vec<String> = self
+            .pair
+            .notes()
+            .into_iter()
+            .map(|note| note.as_str().to_owned())
+            .collect();
         notes.extend(self.sides.inexact.iter().cloned());
         notes
     }
@@ -573,7 +578,7 @@ impl<'p, 'u> Search<'p, 'u> {
 }
 
 /// Pairs of new and old objects: the same, then a new one over the least, then an old one under the least.
-fn pairs(objects: &[Json]) -> impl Iterator<Item = (&Json, &Json)> {
+pub(super) fn pairs(objects: &[Json]) -> impl Iterator<Item = (&Json, &Json)> {
     let least = objects.first();
     let same = objects.iter().map(|object| (object, object));
     let over = objects.iter().skip(1).filter_map(move |object| Some((object, least?)));

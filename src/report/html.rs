@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{Run, Standing, View, human, one_line, standing::reason};
+use super::{Run, Standing, View, found, human, one_line, standing::reason};
 use crate::{
     diagnostic::{Severity, Sources, Span, render as written},
-    run::{Answer, Case, places},
+    run::{Answer, Case, SuiteRun, places},
 };
 
 /// The page.
@@ -42,6 +42,9 @@ fn totals(view: &View<'_>, body: &mut String) {
         if count > 0 || matches!(name, "suites" | "cases" | "pass") {
             let _ = writeln!(body, "<li class=\"{class}\"><b>{count}</b> {name}</li>");
         }
+    }
+    if let Some(stopped) = view.stopped {
+        let _ = writeln!(body, "<li class=\"bad\">stopped: {stopped}</li>");
     }
     body.push_str(
         "</ul>\n<p><label>Filter <input id=\"filter\" type=\"search\" autocomplete=\"off\"></label>\n\
@@ -94,7 +97,43 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>, body: &mut String) {
         }
         body.push_str("</details>\n");
     }
+    proofs(run, body);
+    coverage(run, sources, body);
     body.push_str("</section>\n");
+}
+
+/// What is proven of the suite's policies.
+fn proofs(run: &SuiteRun, body: &mut String) {
+    if run.proofs.is_empty() {
+        return;
+    }
+    body.push_str("<table class=\"proofs\"><tr><th>policy</th><th>label</th><th>why</th></tr>\n");
+    for cells in found::proof_cells(run) {
+        let [policy, label, why] = cells.map(|cell| escaped(&one_line(&cell)));
+        let _ = writeln!(body, "<tr><td>{policy}</td><td>{label}</td><td>{why}</td></tr>");
+    }
+    body.push_str("</table>\n");
+}
+
+/// What the suite tries of its policies.
+fn coverage(run: &SuiteRun, sources: &Sources, body: &mut String) {
+    for policy in run.coverage.iter().flat_map(|coverage| &coverage.policies) {
+        let score = policy.score();
+        let _ = writeln!(
+            body,
+            "<details class=\"coverage\"><summary><b>coverage {} %</b> {} <span>{} of {}</span></summary>",
+            score.percent(),
+            escaped(&one_line(&policy.name)),
+            score.seen,
+            score.total
+        );
+        for item in &policy.items {
+            if let Some(missing) = super::coverage::missing(item) {
+                place(&escaped(&one_line(&missing)), Some(item.span), sources, body);
+            }
+        }
+        body.push_str("</details>\n");
+    }
 }
 
 /// What was expected and what both engines say, side by side.

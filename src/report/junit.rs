@@ -115,6 +115,10 @@ impl File {
     }
 
     fn add(&mut self, (run, sources): &Run<'_>, names: &mut Names) {
+        for [policy, label, _] in super::found::proof_cells(run) {
+            let property = Property::new(format!("proof:{}", line(&policy)), line(&label));
+            self.suite.add_property(property);
+        }
         for diagnostic in &run.diagnostics {
             if diagnostic.severity == Severity::Error {
                 let name = names.unique(&format!("{} :: {}", diagnostic.code, diagnostic.message));

@@ -17,6 +17,11 @@ pub fn render(view: &View<'_>) -> String {
     for run in view.runs {
         suite(run, view, usize::MAX, &mut text);
     }
+    super::found::proofs_markdown(view.runs, &mut text);
+    if view.runs.iter().any(|(run, _)| run.coverage.is_some()) {
+        text.push_str("\n## Coverage\n");
+        super::coverage::table(view.runs, &mut text);
+    }
     text
 }
 
@@ -109,7 +114,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>, most: usize, text: &mut Stri
 }
 
 /// Text that Markdown shows as it is.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in one_line(text).chars() {
         match c {

@@ -8,6 +8,8 @@ use std::{
 use quick_junit::{Report, TestSuite};
 use serde_json::{Value, json};
 
+use super::coverage::{self, Union};
+
 /// The order of suites in every report.
 fn order(path: &str) -> Vec<String> {
     path.split('/').map(str::to_owned).collect()
@@ -24,8 +26,12 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
     let count = |counts: &mut BTreeMap<String, u64>, key: &str, value: &Value| {
         *counts.entry(key.to_owned()).or_default() += value.as_u64().unwrap_or_default();
     };
+    let mut stopped = Value::Null;
     for (number, text) in reports.iter().enumerate() {
         let mut report: Value = serde_json::from_str(text).map_err(|error| (number, error.to_string()))?;
+        if report["kind"] == coverage::KIND {
+            return coverage_reports(reports);
+        }
         if report["version"] != 1 {
             return Err((number, "it is no report of version 1".to_owned()));
         }
@@ -33,6 +39,9 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
             return Err((number, "it has no suites or no summary".to_owned()));
         };
         suites.extend(found);
+        if stopped.is_null() {
+            stopped = report["stopped"].clone();
+        }
         for (key, value) in counts {
             match value.as_object() {
                 Some(classes) => {
@@ -44,13 +53,11 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
             }
         }
     }
-    suites.sort_by_cached_key(|suite| {
-        let path = suite["path"].as_str().unwrap_or_default();
-        (order(path), suite["doc"].as_u64())
-    });
+    sort(&mut suites);
     let total = |key: &str| summary.get(key).copied().unwrap_or_default();
     let merged = json!({
         "version": 1,
+        "stopped": stopped,
         "summary": {
             "suites": total("suites"),
             "cases": total("cases"),
@@ -64,6 +71,50 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
         "suites": suites,
     });
     Ok(format!("{merged}\n"))
+}
+
+/// Merges reports of coverage: what any of the suites tries of a policy is tried.
+fn coverage_reports(reports: &[&str]) -> Result<String, (usize, String)> {
+    let mut suites = Vec::new();
+    for (number, text) in reports.iter().enumerate() {
+        let mut report: Value = serde_json::from_str(text).map_err(|error| (number, error.to_string()))?;
+        match (
+            report["kind"] == coverage::KIND && report["version"] == 1,
+            report["suites"].take(),
+        ) {
+            (true, Value::Array(found)) => suites.extend(found),
+            _ => return Err((number, "it is no report of coverage of version 1".to_owned())),
+        }
+    }
+    sort(&mut suites);
+    let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+    let mut union = Union::default();
+    for policy in suites.iter().flat_map(|suite| list(suite, "policies")) {
+        let file = policy["file"].as_str().unwrap_or_default();
+        let doc = policy["doc"].as_u64().unwrap_or_default();
+        for (item, found) in list(&policy, "items").iter().enumerate() {
+            for (place, outcome) in list(found, "outcomes").iter().enumerate() {
+                if outcome["wanted"] == true {
+                    let seen = outcome["count"].as_u64().unwrap_or_default() > 0;
+                    union.add((file.to_owned(), doc, item, place), seen);
+                }
+            }
+        }
+    }
+    let merged = json!({
+        "version": 1,
+        "kind": coverage::KIND,
+        "summary": coverage::score(union.score()),
+        "suites": suites,
+    });
+    Ok(format!("{merged}\n"))
+}
+
+fn sort(suites: &mut [Value]) {
+    suites.sort_by_cached_key(|suite| {
+        let path = suite["path"].as_str().unwrap_or_default();
+        (order(path), suite["doc"].as_u64())
+    });
 }
 
 /// Merges JUnit reports. The time is the sum of all, the begin the earliest.

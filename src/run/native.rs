@@ -2,6 +2,7 @@
 
 use super::{Settings, respond::Responses, surroundings::Surroundings};
 use crate::{
+    cel::host::Host,
     diagnostic::Code,
     kube::{Operation, Request},
     kyverno::response::RuleResponse,
@@ -16,7 +17,7 @@ pub(super) const KIND: &str = "ValidatingAdmissionPolicy";
 
 /// Native policies and bindings, ready to be asked.
 pub(super) struct Natives {
-    policies: Vec<vap::CompiledPolicy>,
+    pub(super) policies: Vec<vap::CompiledPolicy>,
     bindings: Vec<vap::Binding>,
     compat: bool,
 }
@@ -76,11 +77,12 @@ impl Natives {
         resource: &Resource,
         request: &Request,
         surroundings: &Surroundings,
+        host: &dyn Host,
     ) -> Vec<(&str, Vec<RuleResponse>)> {
         if self.policies.is_empty() {
             return Vec::new();
         }
-        let verdicts = self.verdicts(suite, resource, request, surroundings);
+        let verdicts = self.verdicts(suite, resource, request, surroundings, host);
         let answer = |(name, verdict): (_, Option<Verdict>)| {
             let rule = verdict.map(|verdict| {
                 let mut rule = RuleResponse::new(name, verdict.status, verdict.message, verdict.trace);
@@ -98,13 +100,9 @@ impl Natives {
         resource: &Resource,
         request: &Request,
         surroundings: &Surroundings,
+        host: &dyn Host,
     ) -> Vec<(&str, Option<Verdict>)> {
-        let Surroundings {
-            world,
-            discovery,
-            mocks,
-            ..
-        } = surroundings;
+        let Surroundings { world, discovery, .. } = surroundings;
         if self.compat {
             // Whatever operation is asked for, the command line creates the object.
             let request = surroundings.request(suite, resource, Operation::Create, None);
@@ -117,7 +115,7 @@ impl Natives {
                 })
                 .collect();
         }
-        let answer = vap::decide(&self.policies, &self.bindings, request, world, discovery, mocks);
+        let answer = vap::decide(&self.policies, &self.bindings, request, world, discovery, host);
         let of_policy = |name| {
             let verdict = answer.of_policy(name);
             (name, verdict.filter(|verdict| verdict.status != Status::NoMatch))

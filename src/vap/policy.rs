@@ -3,7 +3,9 @@
 use crate::{
     cel::{
         admission::{Declarations, Parts, ValidationText, Validator},
+        observe::Place,
         profile::Profile,
+        program::Program,
     },
     kube,
     policy::{
@@ -79,6 +81,11 @@ impl CompiledPolicy {
     /// The policy's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The programs of the policy, for somebody who looks on.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        self.validator.programs()
     }
 
     /// The policy's match block, if it has one.

@@ -99,6 +99,11 @@ impl Expression {
         &self.text
     }
 
+    /// What is evaluated, if it can be.
+    pub fn program(&self) -> Option<&Program> {
+        self.program.as_ref().ok()
+    }
+
     /// Why it cannot be evaluated.
     pub fn flaw(&self) -> Option<&Flaw> {
         self.program.as_ref().err()

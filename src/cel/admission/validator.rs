@@ -11,7 +11,9 @@ use super::{
 use crate::cel::{
     context::Scratch,
     host::{Attributes, Host},
+    observe::Place,
     profile::Profile,
+    program::Program,
     val::Val,
 };
 
@@ -163,6 +165,25 @@ impl Validator {
             validations,
             environment,
         }
+    }
+
+    /// The programs of the policy with their places; those that cannot be evaluated have none.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        let conditions = self.match_conditions.iter().enumerate();
+        let conditions = conditions.map(|(i, (_, expression))| (Place::MatchCondition(i), expression.program()));
+        let validations = self.validations.iter().enumerate().flat_map(|(i, validation)| {
+            let message = validation.message_expression.as_ref().and_then(Expression::program);
+            [
+                (Place::Validation(i), validation.expression.program()),
+                (Place::Message(i), message),
+            ]
+        });
+        let annotations = self.audit_annotations.iter().enumerate();
+        let annotations = annotations.map(|(i, (_, expression))| (Place::Annotation(i), expression.program()));
+        let variables = self.environment.composite.places();
+        let rest = conditions.chain(validations).chain(annotations);
+        let rest = rest.filter_map(|(place, program)| Some((place, program?)));
+        variables.chain(rest).collect()
     }
 
     /// Decides on a request. `resource` is what `authorizer.requestResource` asks about.

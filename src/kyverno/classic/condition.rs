@@ -8,7 +8,13 @@ mod operator;
 
 use operator::Operator;
 
-use crate::value::{Data, Value};
+use crate::{
+    cel::{
+        observe::{Observer, Way},
+        story::Evaluation,
+    },
+    value::{Data, Value},
+};
 
 /// Puts values in place of variables: answers the value, or why it cannot.
 pub type Substitute<'s> = dyn FnMut(&Data) -> Result<Data, String> + 's;
@@ -93,6 +99,39 @@ impl Condition {
     }
 }
 
+impl Condition {
+    fn observed(&self, substitute: &mut Substitute<'_>, observer: Option<&Observer>) -> Result<bool, String> {
+        let holds = self.evaluate(substitute);
+        if let Some(observer) = observer {
+            let way = match holds {
+                Ok(true) => Way::True,
+                Ok(false) => Way::False,
+                Err(_) => Way::Error,
+            };
+            observer.note(self, way);
+            if let Some(story) = observer.story() {
+                let mut part = |data: &Data| {
+                    (
+                        data.to_json(),
+                        substitute(data).map_or_else(|error| error, |data| data.to_json()),
+                    )
+                };
+                let parts = [part(&self.key), part(&self.value)];
+                let text = format!("{} {} {}", parts[0].0, self.operator, parts[1].0);
+                story.tell(Evaluation {
+                    text,
+                    value: match &holds {
+                        Ok(holds) => holds.to_string(),
+                        Err(error) => format!("error: {error}"),
+                    },
+                    parts: parts.into_iter().filter(|(written, value)| written != value).collect(),
+                });
+            }
+        }
+        holds
+    }
+}
+
 impl Conditions {
     /// Reads a block as a policy writes it: a list, or `any` and `all`.
     pub fn read(value: Value<'_>) -> Self {
@@ -111,11 +150,23 @@ impl Conditions {
     /// # Errors
     /// As [`Condition::evaluate`].
     pub fn evaluate(&self, substitute: &mut Substitute<'_>) -> Result<Answer, String> {
+        self.evaluate_observed(substitute, None)
+    }
+
+    /// The same with somebody who looks on.
+    ///
+    /// # Errors
+    /// As [`Condition::evaluate`].
+    pub fn evaluate_observed(
+        &self,
+        substitute: &mut Substitute<'_>,
+        observer: Option<&Observer>,
+    ) -> Result<Answer, String> {
         match self {
             Self::List(conditions) => {
                 let mut messages = Vec::new();
                 for condition in conditions {
-                    if !condition.evaluate(substitute)? {
+                    if !condition.observed(substitute, observer)? {
                         return Ok(Answer {
                             holds: false,
                             message: condition.message.clone(),
@@ -128,7 +179,7 @@ impl Conditions {
                     message: join(messages, ";"),
                 })
             }
-            Self::AnyAll { any, all } => any_all(any.as_deref(), all, substitute),
+            Self::AnyAll { any, all } => any_all(any.as_deref(), all, substitute, observer),
         }
     }
 
@@ -155,12 +206,17 @@ impl Conditions {
     }
 }
 
-fn any_all(any: Option<&[Condition]>, all: &[Condition], substitute: &mut Substitute<'_>) -> Result<Answer, String> {
+fn any_all(
+    any: Option<&[Condition]>,
+    all: &[Condition],
+    substitute: &mut Substitute<'_>,
+    observer: Option<&Observer>,
+) -> Result<Answer, String> {
     let mut holding = Vec::new();
     let mut failing = Vec::new();
     let mut any_holds = any.is_none();
     for condition in any.unwrap_or_default() {
-        if condition.evaluate(substitute)? {
+        if condition.observed(substitute, observer)? {
             any_holds = true;
             holding.push(condition.message.as_str());
             break;
@@ -169,7 +225,7 @@ fn any_all(any: Option<&[Condition]>, all: &[Condition], substitute: &mut Substi
     }
     let mut all_hold = true;
     for condition in all {
-        if !condition.evaluate(substitute)? {
+        if !condition.observed(substitute, observer)? {
             all_hold = false;
             failing.push(condition.message.as_str());
             break;

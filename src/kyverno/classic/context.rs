@@ -17,7 +17,10 @@ use loader::{Load, Loader};
 
 use super::images::images;
 use crate::{
-    cel::host::{Host, NoHost},
+    cel::{
+        host::{Host, NoHost},
+        observe::Observer,
+    },
     jmespath::{self, Expression},
     value::Data,
 };
@@ -151,6 +154,11 @@ impl<'o> Context<'o> {
             loading: 0,
             size: 0,
         }
+    }
+
+    /// Who looks on, if anybody does.
+    pub fn observer(&self) -> Option<&'o Observer> {
+        self.outside.host().observer()
     }
 
     /// The document as it is, without what has not been loaded.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{
     condition::Conditions,
     context::{Context, Entry, Outside},
+    observe::Parts,
     pod_security::{Exclusion, PodSecurity},
     validation::{Validation, conditions_of, entries_of},
     validator::{Answer, Validator, unmet},
@@ -41,6 +42,11 @@ impl Prelude {
             entries: entries_of(rule.context.as_ref()),
             preconditions: conditions_of(rule.preconditions.as_ref()),
         }
+    }
+
+    /// What its parts came to.
+    pub(in crate::kyverno) fn parts(&self, parts: &mut Parts<'_>) {
+        parts.conditions("preconditions", self.preconditions.as_ref());
     }
 
     /// Whether there is nothing to do.
@@ -90,6 +96,15 @@ impl ClassicRule {
             forgives: action == FailureAction::Enforce && validate.allow_existing_violations != Some(false),
             has_preconditions: rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null()),
         })
+    }
+}
+
+impl ClassicRule {
+    /// What its parts came to. Preconditions are asked before it.
+    pub(in crate::kyverno) fn parts(&self, parts: &mut Parts<'_>) {
+        if let Kind::Resource(validation) = &self.check {
+            parts.check("validate", &validation.check);
+        }
     }
 }
 

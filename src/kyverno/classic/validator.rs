@@ -6,11 +6,12 @@
 use super::{
     condition::{Conditions, join},
     context::Context,
+    observe::pattern,
     pattern::{PatternError, match_pattern},
     validation::{Check, Loop, Validation},
     variables::{substitute_all, substitute_preconditions, substitute_string},
 };
-use crate::{kube::Operation, value::Data, verdict::Status};
+use crate::{cel::observe::Way, kube::Operation, value::Data, verdict::Status};
 
 /// How many elements all loops of a rule together may have.
 const ELEMENTS: usize = 100_000;
@@ -55,13 +56,13 @@ impl Validator<'_, '_> {
                 let target = self.target(element)?;
                 Some(self.pattern(target, &pattern))
             }
-            Check::AnyPattern(patterns) => {
-                let patterns = match self.substitute(patterns, nesting) {
+            Check::AnyPattern(written) => {
+                let patterns = match self.substitute(written, nesting) {
                     Ok(patterns) => patterns,
                     Err(answer) => return Some(answer),
                 };
                 let target = self.target(element)?;
-                Some(self.any_pattern(target, &patterns))
+                Some(self.any_pattern(target, &patterns, written))
             }
             Check::Foreach(loops) => self.foreach(loops, element, nesting),
             Check::Nothing => None,
@@ -129,7 +130,7 @@ impl Validator<'_, '_> {
         self.say(status, |rule, message| pattern_message(rule, message, &error))
     }
 
-    fn any_pattern(&mut self, target: Data, patterns: &Data) -> Answer {
+    fn any_pattern(&mut self, target: Data, patterns: &Data, written: &Data) -> Answer {
         // Upstream writes them as JSON and reads them again.
         let patterns = patterns.with_doubles();
         let Some(patterns) = patterns.as_list() else {
@@ -148,7 +149,9 @@ impl Validator<'_, '_> {
         let rule = self.rule;
         let (mut failed, mut skipped) = (Vec::new(), Vec::new());
         for (i, pattern) in patterns.iter().enumerate() {
-            match match_pattern(&target, pattern) {
+            let matched = match_pattern(&target, pattern);
+            self.note_pattern(written, i, &matched);
+            match matched {
                 Ok(()) => {
                     return (
                         Status::Pass,
@@ -170,6 +173,18 @@ impl Validator<'_, '_> {
             return (Status::Skip, skipped.join(" "));
         }
         (Status::Pass, self.message.to_owned())
+    }
+
+    /// Tells somebody who looks on what one of several patterns came to.
+    fn note_pattern(&self, written: &Data, number: usize, matched: &Result<(), PatternError>) {
+        if let (Some(observer), Some(pattern)) = (self.context.observer(), pattern(written, number)) {
+            let way = match matched {
+                Ok(()) => Way::True,
+                Err(error) if error.skip => Way::Other,
+                Err(_) => Way::False,
+            };
+            observer.note(pattern, way);
+        }
     }
 
     /// Puts the rule's message into a text.
@@ -200,10 +215,15 @@ impl Validator<'_, '_> {
                     // A field that is not there has no elements.
                     if !error.contains("Unknown key") {
                         failed = Some(error);
+                    } else if let Some(observer) = self.context.observer() {
+                        observer.note(entry, Way::Empty);
                     }
                     continue;
                 }
             };
+            if let (true, Some(observer)) = (elements.is_empty(), self.context.observer()) {
+                observer.note(entry, Way::Empty);
+            }
             self.context.checkpoint();
             let answer = self.each(entry, &elements, element, nesting);
             self.context.restore();
@@ -248,7 +268,17 @@ impl Validator<'_, '_> {
             } else {
                 outer
             };
-            match self.validate(&entry.validation, scope, nesting + 1) {
+            let answer = self.validate(&entry.validation, scope, nesting + 1);
+            if let Some(observer) = self.context.observer() {
+                let way = match &answer {
+                    Some((Status::Pass, _)) => Way::True,
+                    Some((Status::Fail, _)) => Way::False,
+                    Some((Status::Error, _)) => Way::Error,
+                    _ => Way::Other,
+                };
+                observer.note(entry, way);
+            }
+            match answer {
                 None | Some((Status::Skip, _)) => {}
                 Some((Status::Pass, _)) => applied = true,
                 Some((Status::Error, text)) if text.contains("failed to evaluate preconditions") => {}
@@ -300,8 +330,9 @@ fn any_pattern_message(rule: &str, message: Message<'_>, failed: &str) -> String
 
 /// Whether a block of conditions holds, and what it says.
 fn evaluate(conditions: &Conditions, context: &mut Context<'_>) -> Result<(bool, String), String> {
+    let observer = context.observer();
     let mut substitute = |data: &Data| substitute_preconditions(data, context).map_err(|error| error.to_string());
-    let answer = conditions.evaluate(&mut substitute)?;
+    let answer = conditions.evaluate_observed(&mut substitute, observer)?;
     Ok((answer.holds, answer.message))
 }
 

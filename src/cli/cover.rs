@@ -1,0 +1,146 @@
+//! `kyvtest cover`: what suites never try of their policies.
+
+use std::io::Write as _;
+
+use clap::ValueEnum;
+
+use super::{Exit, Failure, output::Output, suites::Suites};
+use crate::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    report::{Run, coverage, found},
+    run::Extras,
+};
+
+/// Show what suites never try of their policies
+///
+/// Runs the suites and lists which rules, filters, conditions, expressions and branches of them were never true, never false or never
+/// reached, with their places. Only requests count that a row or a case asks a policy about. What is never tried can be changed
+/// without a test failing.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    suites: Suites,
+
+    /// Sort all requests by what the policies make of them, and show which of these behaviours no row exercises
+    ///
+    /// Each missing one comes with a request that belongs to it; `kyvtest fill` writes it as a case.
+    #[arg(long)]
+    behaviours: bool,
+
+    /// End with 5 if less than so many percent were tried
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    min: Option<u8>,
+
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    /// What to do about resources that no row is about: say so, or end with 5
+    #[arg(long, value_name = "WORD", value_enum)]
+    unreferenced: Option<Unreferenced>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Human,
+    Json,
+    Markdown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Unreferenced {
+    Warn,
+    Reject,
+}
+
+impl Args {
+    pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.suites.paths.is_empty() {
+            let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
+            return Err(diagnostic.with_help("`kyvtest cover .` looks in this folder").into());
+        }
+        self.suites.extras = Extras {
+            coverage: !self.behaviours,
+            behaviours: self.behaviours,
+            proofs: false,
+        };
+        let executed = self.suites.execute()?;
+        for remark in &executed.remarks.0 {
+            output.diagnostic(remark, &executed.remarks.1);
+        }
+        let mut exit = Exit::Success;
+        for timed in &executed.runs {
+            let errors = timed.run.diagnostics.iter();
+            for diagnostic in errors.filter(|found| found.severity == Severity::Error) {
+                output.diagnostic(diagnostic, &timed.sources);
+            }
+            if timed.run.is_broken() {
+                exit = exit.combine(Exit::Input);
+            }
+        }
+        let runs: Vec<Run<'_>> = executed.runs.iter().map(|timed| (&timed.run, &timed.sources)).collect();
+        if runs.iter().all(|(run, _)| run.cases.is_empty()) {
+            exit = exit.combine(Exit::NoTests);
+        }
+        match self.format {
+            Format::Human if self.behaviours => output.styled(&found::behaviours_human(&runs))?,
+            Format::Json if self.behaviours => {
+                let text = format!("{}\n", found::behaviours_json(&runs));
+                output.artefact().write_all(text.as_bytes())?;
+            }
+            Format::Markdown if self.behaviours => {
+                output
+                    .artefact()
+                    .write_all(found::behaviours_markdown(&runs).as_bytes())?;
+            }
+            Format::Human => {
+                let text = coverage::human(&runs, true);
+                output.styled(&text)?;
+            }
+            Format::Json => {
+                let text = format!("{}\n", coverage::json(&runs));
+                output.artefact().write_all(text.as_bytes())?;
+            }
+            Format::Markdown => output.artefact().write_all(coverage::markdown(&runs).as_bytes())?,
+        }
+        exit = exit.combine(self.check_unreferenced(&runs, output));
+        exit = exit.combine(self.check_minimum(&runs, output));
+        Ok(exit)
+    }
+
+    fn check_unreferenced(&self, runs: &[Run<'_>], output: &mut Output) -> Exit {
+        let Some(word) = self.unreferenced else {
+            return Exit::Success;
+        };
+        let mut exit = Exit::Success;
+        for (run, sources) in runs {
+            for finding in run.coverage.iter().flat_map(coverage::unreferenced) {
+                let finding = if word == Unreferenced::Reject {
+                    exit = Exit::BelowThreshold;
+                    finding.with_severity(Severity::Error)
+                } else {
+                    finding
+                };
+                output.diagnostic(&finding, sources);
+            }
+        }
+        exit
+    }
+
+    fn check_minimum(&self, runs: &[Run<'_>], output: &mut Output) -> Exit {
+        let (what, score) = if self.behaviours {
+            ("coverage of behaviours", found::exercised(runs))
+        } else {
+            ("coverage", coverage::total(runs))
+        };
+        match self.min {
+            Some(min) if score.seen * 100 < u64::from(min) * score.total => {
+                let message = format!("{what} is {} %, less than {min} %", score.percent());
+                output.diagnostic(&Diagnostic::new(Code::BelowMinimum, message), &Sources::new());
+                Exit::BelowThreshold
+            }
+            _ => Exit::Success,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `kyvtest fill`: the behaviours that suites do not exercise, written as cases.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use super::{Exit, Failure, input, output::Output, suites::Suites};
+use crate::{
+    diagnostic::{Code, Diagnostic, Sources},
+    run::{
+        Extras, SuiteRun,
+        fill::{File, Missing, suites},
+    },
+    suite::{self, Disk, Options, Suite},
+};
+
+/// Write cases for the behaviours that suites do not exercise
+///
+/// For every behaviour of a policy that no row is about (see `kyvtest cover --behaviours`), a resource and a row with what both
+/// engines decide today go into a new folder `behaviours` beside the suite. Read them before you accept them: a row says what is, not
+/// what should be.
+///
+/// Without `--write` the files end in `.new`, so that no run reads them. Nothing that is there already is overwritten.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    suites: Suites,
+
+    /// Write the files under their own names, so that runs read them
+    #[arg(long)]
+    write: bool,
+}
+
+impl Args {
+    pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.suites.paths.is_empty() {
+            let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
+            return Err(diagnostic.with_help("`kyvtest fill .` looks in this folder").into());
+        }
+        self.suites.extras = Extras {
+            coverage: false,
+            behaviours: true,
+            proofs: false,
+        };
+        let executed = self.suites.execute()?;
+        let mut exit = Exit::Success;
+        let mut lines = String::new();
+        for timed in &executed.runs {
+            for diagnostic in timed.run.diagnostics.iter() {
+                output.diagnostic(diagnostic, &timed.sources);
+            }
+            if timed.run.is_broken() {
+                exit = exit.combine(Exit::Input);
+                continue;
+            }
+            let loaded = suite::load(&Disk, &timed.run.path, &Options::default());
+            if let Some(own) = loaded.into_iter().find(|suite| suite.document == timed.run.doc) {
+                self.fill(&timed.run, &own, &mut lines)?;
+            }
+        }
+        if lines.is_empty() && exit == Exit::Success {
+            let note = Diagnostic::new(Code::NothingToFill, "there is nothing that could be filled in");
+            output.diagnostic(&note, &Sources::new());
+        }
+        output.artefact().write_all(lines.as_bytes())?;
+        Ok(exit)
+    }
+
+    /// Writes what a suite lacks, and says what was written.
+    fn fill(&self, run: &SuiteRun, suite: &Suite, lines: &mut String) -> Result<(), Failure> {
+        let Some(test) = &suite.test else { return Ok(()) };
+        let rules = |name: &str| {
+            let mut classic = suite.policies.policies.iter();
+            let own = classic.find(|policy| policy.metadata.name.value == name);
+            own.map_or(&[][..], |policy| &policy.spec.rules)
+        };
+        let mut missing = Vec::new();
+        for policy in &run.behaviours {
+            let rules = rules(&policy.name);
+            for behaviour in policy.found.list.iter().filter(|behaviour| !behaviour.exercised) {
+                missing.push(Missing {
+                    policy: &policy.name,
+                    rule: match rules {
+                        [only] => Some(only.name.value.as_str()),
+                        _ => None,
+                    },
+                    has_several_rules: rules.len() > 1,
+                    behaviour,
+                });
+            }
+        }
+        let folder = Path::new(&run.path).parent().unwrap_or_else(|| Path::new(""));
+        for files in suites(test, &missing) {
+            let at = self.free(folder, &files);
+            for file in &files {
+                let path = at.join(self.name(file));
+                let written = fs::create_dir_all(&at).and_then(|()| fs::write(&path, &file.text));
+                if let Err(error) = written {
+                    let message = format!("cannot write `{}`: {}", path.display(), input::reason(&error));
+                    return Err(Diagnostic::new(Code::OutputFailed, message).into());
+                }
+                let _ = writeln!(lines, "{}", path.display());
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, file: &File) -> String {
+        let end = if self.write { "" } else { ".new" };
+        format!("{}{end}", file.name)
+    }
+
+    /// The first folder in which nothing would be overwritten.
+    fn free(&self, folder: &Path, files: &[File]) -> PathBuf {
+        let taken = |at: &Path| {
+            files
+                .iter()
+                .any(|file| at.join(file.name).exists() || at.join(self.name(file)).exists())
+        };
+        let first = folder.join("behaviours");
+        let others = (2..10_000).map(|number| folder.join(format!("behaviours-{number}")));
+        let mut all = std::iter::once(first.clone()).chain(others);
+        all.find(|at| !taken(at)).unwrap_or(first)
+    }
+}

@@ -1,0 +1,286 @@
+//! What is known of policies for all requests: labels of proofs in the reports of runs, and the report of behaviours.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{Run, markdown::escaped};
+use crate::{
+    diagnostic::Sources,
+    run::{
+        SuiteRun,
+        coverage::Score,
+        found::{Behaviour, Label, Proof, Shown},
+    },
+    verdict::Verdict,
+};
+
+/// The kind of difference, the code of a refusal.
+fn details(label: &Label) -> (Option<&str>, Option<&str>) {
+    match label {
+        Label::Refuted(kind) => (Some(kind.as_str()), None),
+        Label::NotConvertible { code } => (None, Some(code)),
+        _ => (None, None),
+    }
+}
+
+/// Why a label is not a better one.
+fn why(proof: &Proof) -> &str {
+    let first = proof.regions.first().map(|region| region.text.as_str());
+    first.unwrap_or(&proof.reason)
+}
+
+/// The proofs of a suite as its JSON has them.
+pub(super) fn proofs_json(run: &SuiteRun, sources: &Sources) -> Vec<Value> {
+    let proof = |found: &crate::run::found::Found<Proof>| {
+        let proof = &found.found;
+        let (kind, code) = details(&proof.label);
+        let regions: Vec<Value> = proof
+            .regions
+            .iter()
+            .map(|region| json!({"class": region.class.as_str(), "hazard": region.hazard, "text": region.text}))
+            .collect();
+        json!({
+            "policy": {
+                "kind": found.kind,
+                "name": found.name,
+                "file": sources.name(found.file),
+                "doc": found.doc,
+            },
+            "label": proof.label.as_str(),
+            "kind": kind,
+            "code": code,
+            "reason": (!proof.reason.is_empty()).then_some(&proof.reason),
+            "world": proof.world.to_string(),
+            "regions": regions,
+        })
+    };
+    run.proofs.iter().map(proof).collect()
+}
+
+/// The proofs of a suite, a line each.
+pub(super) fn proofs_human(run: &SuiteRun) -> String {
+    let mut text = String::new();
+    for found in &run.proofs {
+        let proof = &found.found;
+        let why = why(proof);
+        let why = if why.is_empty() {
+            String::new()
+        } else {
+            format!(": {why}")
+        };
+        let label = proof.label.as_str();
+        let _ = writeln!(text, "{label:<12} {} :: {}{why}", run.path, found.name);
+    }
+    text
+}
+
+/// The proofs of a suite as texts: policy, label, why.
+pub(super) fn proof_cells(run: &SuiteRun) -> impl Iterator<Item = [String; 3]> {
+    run.proofs.iter().map(|found| {
+        let proof = &found.found;
+        [
+            found.name.clone(),
+            proof.label.as_str().to_owned(),
+            why(proof).to_owned(),
+        ]
+    })
+}
+
+/// The proofs of all suites as a table in Markdown; nothing where there are none.
+pub(super) fn proofs_markdown(runs: &[Run<'_>], text: &mut String) {
+    if runs.iter().all(|(run, _)| run.proofs.is_empty()) {
+        return;
+    }
+    text.push_str("\n## Proofs\n\n| suite | policy | label | why |\n|---|---|---|---|\n");
+    for (run, _) in runs {
+        for cells in proof_cells(run) {
+            let [policy, label, why] = cells.map(|cell| escaped(&cell));
+            let _ = writeln!(text, "| {} | {policy} | {label} | {why} |", escaped(&run.path));
+        }
+    }
+}
+
+/// How many behaviours the suites exercise; each suite counts for itself.
+pub fn exercised(runs: &[Run<'_>]) -> Score {
+    let policies = runs.iter().flat_map(|(run, _)| &run.behaviours);
+    score(policies.flat_map(|policy| &policy.found.list))
+}
+
+fn score<'b>(list: impl Iterator<Item = &'b Behaviour> + Clone) -> Score {
+    Score {
+        seen: list.clone().filter(|behaviour| behaviour.exercised).count() as u64,
+        total: list.count() as u64,
+    }
+}
+
+/// A sentence that says how many.
+fn sentence(suites: usize, score: Score) -> String {
+    let who = if suites == 1 {
+        "your suite exercises".to_owned()
+    } else {
+        format!("your {suites} suites exercise")
+    };
+    let noun = if score.total == 1 { "behaviour" } else { "behaviours" };
+    format!("{who} {} of {} {noun}", score.seen, score.total)
+}
+
+/// The behaviours for people: the number first, then what is missing with a request each.
+pub fn behaviours_human(runs: &[Run<'_>]) -> String {
+    let mut text = String::new();
+    let all = exercised(runs);
+    let _ = writeln!(text, "{}", sentence(runs.len(), all));
+    for (run, _) in runs {
+        for policy in &run.behaviours {
+            let own = score(policy.found.list.iter());
+            let _ = writeln!(text, "\n{} :: {}: {} of {}", run.path, policy.name, own.seen, own.total);
+            if !policy.found.note.is_empty() {
+                let _ = writeln!(text, "  note: {}", policy.found.note);
+            }
+            for behaviour in &policy.found.list {
+                let mark = if behaviour.exercised { "exercised" } else { "missing" };
+                let side = match behaviour.sides {
+                    "kyverno" => " [Kyverno only]",
+                    "vap" => " [native policy only]",
+                    _ => "",
+                };
+                let _ = writeln!(text, "  {mark:<9}  {}{side}", behaviour.text);
+                if let Some(shown) = behaviour.witness.as_ref().filter(|_| !behaviour.exercised) {
+                    witness(shown, &mut text);
+                }
+            }
+        }
+    }
+    text
+}
+
+/// A request with what is said to it.
+fn witness(shown: &Shown, text: &mut String) {
+    let request = &shown.situation.request;
+    let said = |verdict: &Verdict| format!("{} ({})", verdict.effect, verdict.status);
+    let native = shown
+        .native
+        .as_ref()
+        .map(|native| format!(", native policy: {}", said(native)));
+    let user = if request.user.username == "alice"
+        && matches!(request.user.groups(), [only] if only == "system:authenticated")
+    {
+        String::new()
+    } else {
+        format!(
+            " by {} in groups [{}]",
+            request.user.username,
+            request.user.groups().join(", ")
+        )
+    };
+    let _ = writeln!(
+        text,
+        "    {} {}{user}: Kyverno: {}{}",
+        request.operation.as_str(),
+        request.resource.name(),
+        said(&shown.kyverno),
+        native.unwrap_or_default()
+    );
+    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
+        if !document.root().is_null() {
+            let _ = writeln!(text, "      {name}: {}", document.root().to_serde());
+        }
+    }
+    let labels = shown.situation.namespace_labels.iter();
+    let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+    if labels.len() > 1 {
+        let _ = writeln!(text, "      namespace labels: {}", labels.join(", "));
+    }
+}
+
+/// The behaviours as JSON.
+pub fn behaviours_json(runs: &[Run<'_>]) -> Value {
+    let suites: Vec<Value> = runs
+        .iter()
+        .map(|(run, sources)| {
+            let policies: Vec<Value> = run
+                .behaviours
+                .iter()
+                .map(|policy| {
+                    json!({
+                        "name": policy.name,
+                        "kind": policy.kind,
+                        "file": sources.name(policy.file),
+                        "doc": policy.doc,
+                        "score": super::coverage::score(score(policy.found.list.iter())),
+                        "note": (!policy.found.note.is_empty()).then_some(&policy.found.note),
+                        "behaviours": policy.found.list.iter().map(behaviour).collect::<Vec<_>>(),
+                    })
+                })
+                .collect();
+            json!({"path": run.path, "doc": run.doc, "name": run.name, "policies": policies})
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "kind": "behaviours",
+        "summary": super::coverage::score(exercised(runs)),
+        "suites": suites,
+    })
+}
+
+fn behaviour(behaviour: &Behaviour) -> Value {
+    let verdict = |verdict: &Verdict| json!({"status": verdict.status.as_str(), "effect": verdict.effect.as_str(), "message": verdict.message});
+    let witness = behaviour.witness.as_ref().map(|shown| {
+        let request = &shown.situation.request;
+        let object = |document: &crate::value::Document| {
+            let root = document.root();
+            if root.is_null() { Value::Null } else { root.to_serde() }
+        };
+        let labels: serde_json::Map<String, Value> = shown
+            .situation
+            .namespace_labels
+            .iter()
+            .map(|(key, value)| (key.clone(), json!(value)))
+            .collect();
+        json!({
+            "operation": request.operation.as_str(),
+            "collection": request.collection,
+            "resource": request.resource.name(),
+            "group": request.resource.group,
+            "userInfo": {"username": request.user.username, "groups": request.user.groups()},
+            "roles": request.roles.as_deref().unwrap_or_default(),
+            "clusterRoles": request.cluster_roles.as_deref().unwrap_or_default(),
+            "namespaceLabels": labels,
+            "object": object(&request.object),
+            "oldObject": object(&request.old_object),
+            "kyverno": verdict(&shown.kyverno),
+            "vap": shown.native.as_ref().map(verdict),
+        })
+    });
+    json!({
+        "sides": behaviour.sides,
+        "fate": behaviour.fate.as_str(),
+        "text": behaviour.text,
+        "cells": behaviour.cells,
+        "exercised": behaviour.exercised,
+        "witness": witness,
+    })
+}
+
+/// The behaviours as a table in Markdown.
+pub fn behaviours_markdown(runs: &[Run<'_>]) -> String {
+    let all = exercised(runs);
+    let mut text = format!("# Behaviours: {} of {}\n\n", all.seen, all.total);
+    text.push_str("| suite | policy | behaviour | exercised |\n|---|---|---|---|\n");
+    for (run, _) in runs {
+        for policy in &run.behaviours {
+            for behaviour in &policy.found.list {
+                let mark = if behaviour.exercised { "yes" } else { "**no**" };
+                let _ = writeln!(
+                    text,
+                    "| {} | {} | {} | {mark} |",
+                    escaped(&run.path),
+                    escaped(&policy.name),
+                    escaped(&behaviour.text)
+                );
+            }
+        }
+    }
+    text
+}

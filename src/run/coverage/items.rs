@@ -1,0 +1,427 @@
+//! From what was seen to the items of a report.
+
+use super::{
+    Coverage, Item, ItemKind, Outcome, PolicyCoverage, unreferenced,
+    watch::{Watch, constraints_apart},
+};
+use crate::{
+    cel::{
+        observe::{Fork, Observer, Place, Point, Ways, points},
+        program::Program,
+    },
+    diagnostic::Span,
+    kyverno::{
+        classic_policy::CompiledPolicy,
+        observe::{PartKind, WatchedRule, filters},
+    },
+    policy::{
+        AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Rule, Subtree,
+        ValidatingAdmissionPolicy, ValidatingPolicy, Validation, Variable,
+    },
+    run::places::written,
+    suite::Suite,
+};
+
+/// The programs of a policy or of what autogen made of it.
+pub(super) type Programs<'p> = Vec<(Place, &'p Program)>;
+
+/// The expressions of a rule or policy.
+struct Texts<'p> {
+    /// The field of the conditions.
+    conditions_at: &'static str,
+    /// What stands before the names of the other fields.
+    prefix: &'static str,
+    /// The field of the validations.
+    validations_at: &'static str,
+    conditions: &'p [MatchCondition],
+    variables: &'p [Variable],
+    validations: &'p [Validation],
+    annotations: &'p [AuditAnnotation],
+}
+
+impl<'p> Texts<'p> {
+    fn of_rule(rule: &'p Rule) -> Self {
+        let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
+        Self {
+            conditions_at: "celPreconditions",
+            prefix: "validate.cel.",
+            validations_at: "expressions",
+            conditions: &rule.cel_preconditions,
+            variables: cel.map_or(&[], |cel| &cel.variables),
+            validations: cel.map_or(&[], |cel| &cel.expressions),
+            annotations: cel.map_or(&[], |cel| &cel.audit_annotations),
+        }
+    }
+
+    fn of_validating(policy: &'p ValidatingPolicy) -> Self {
+        let spec = &policy.spec;
+        Self {
+            conditions_at: "matchConditions",
+            prefix: "",
+            validations_at: "validations",
+            conditions: &spec.match_conditions,
+            variables: &spec.variables,
+            validations: &spec.validations,
+            annotations: &spec.audit_annotations,
+        }
+    }
+
+    fn of_native(policy: &'p ValidatingAdmissionPolicy) -> Self {
+        Self {
+            conditions_at: "matchConditions",
+            prefix: "",
+            validations_at: "validations",
+            conditions: &policy.match_conditions,
+            variables: &policy.variables,
+            validations: &policy.validations,
+            annotations: &policy.audit_annotations,
+        }
+    }
+
+    /// What an expression is, where it stands and the expression itself.
+    fn find(&self, place: &Place) -> Option<(ItemKind, String, &'p Expression)> {
+        let Self {
+            conditions_at,
+            prefix,
+            validations_at,
+            ..
+        } = self;
+        Some(match place {
+            Place::MatchCondition(i) => (
+                ItemKind::MatchCondition,
+                format!("{conditions_at}[{i}].expression"),
+                &self.conditions.get(*i)?.expression,
+            ),
+            Place::Variable(name) => {
+                let mut variables = self.variables.iter().enumerate();
+                let (i, variable) = variables.rfind(|(_, variable)| variable.name.value == *name)?;
+                let path = format!("{prefix}variables[{i}].expression");
+                (ItemKind::Variable, path, &variable.expression)
+            }
+            Place::Validation(i) => (
+                ItemKind::Validation,
+                format!("{prefix}{validations_at}[{i}].expression"),
+                &self.validations.get(*i)?.expression,
+            ),
+            Place::Message(i) => (
+                ItemKind::MessageExpression,
+                format!("{prefix}{validations_at}[{i}].messageExpression"),
+                self.validations.get(*i)?.message_expression.as_ref()?,
+            ),
+            Place::Annotation(i) => (
+                ItemKind::AuditAnnotation,
+                format!("{prefix}auditAnnotations[{i}].valueExpression"),
+                &self.annotations.get(*i)?.value_expression,
+            ),
+        })
+    }
+
+    /// The items of all expressions. The first list of programs is that of the policy as it is written.
+    fn items(&self, rule: Option<&str>, all: &[Programs<'_>], observer: &Observer) -> Vec<Item> {
+        let Some((written, generated)) = all.split_first() else {
+            return Vec::new();
+        };
+        let same = |place: &Place| {
+            let place = place.clone();
+            let lists = generated.iter();
+            lists.filter_map(move |list| {
+                list.iter()
+                    .find(|(other, _)| *other == place)
+                    .map(|(_, program)| *program)
+            })
+        };
+        let whole = |place: &Place, program: &Program| {
+            let mut ways = observer.whole(program);
+            for other in same(place) {
+                ways.join(observer.whole(other));
+            }
+            ways
+        };
+        let mut found: Vec<Item> = Vec::new();
+        for (place, program) in written {
+            let Some((kind, path, expression)) = self.find(place) else {
+                continue;
+            };
+            let text = expression.text();
+            let mut ways = whole(place, program);
+            if let Place::Message(i) = place {
+                // The API server makes the message of every validation; it is used where the validation is false.
+                let validation = Place::Validation(*i);
+                let own = written.iter().find(|(other, _)| *other == validation);
+                let falsehoods = own.map_or(0, |(place, program)| whole(place, program).falsehoods);
+                ways = Ways {
+                    others: falsehoods,
+                    ..Ways::default()
+                };
+            }
+            found.push(Item {
+                kind,
+                rule: rule.map(str::to_owned),
+                path: path.clone(),
+                text: text.trim().to_owned(),
+                span: expression.span(),
+                outcomes: match kind {
+                    ItemKind::MatchCondition | ItemKind::Validation => truth(ways, ("true", "false")),
+                    _ => reached(ways),
+                },
+            });
+            let mut own = points(text, program);
+            // A condition that is nothing but `has` is told by its own outcomes.
+            let whole = |point: &Point| text.get(point.start..point.end).map(str::trim) == Some(text.trim());
+            own.retain(|point| point.fork != Fork::Has || !whole(point));
+            let mut all = observer.parts(program, &own);
+            for other in same(place) {
+                for (ways, more) in all.iter_mut().zip(observer.parts(other, &own)) {
+                    ways.join(more);
+                }
+            }
+            for (point, ways) in own.iter().zip(all) {
+                found.push(Item {
+                    kind: ItemKind::Branch(point.fork),
+                    rule: rule.map(str::to_owned),
+                    path: path.clone(),
+                    text: text.get(point.start..point.end).unwrap_or_default().trim().to_owned(),
+                    span: expression.part(point.start, point.end),
+                    outcomes: branch(point.fork, ways),
+                });
+            }
+        }
+        found.sort_by_key(|item| (item.span.start, item.span.end, matches!(item.kind, ItemKind::Branch(_))));
+        found
+    }
+}
+
+/// Outcomes of something that is true or false.
+fn truth(ways: Ways, (yes, no): (&'static str, &'static str)) -> Vec<Outcome> {
+    vec![
+        wanted(yes, ways.truths),
+        wanted(no, ways.falsehoods),
+        Outcome {
+            name: "error",
+            count: ways.errors,
+            wanted: false,
+        },
+    ]
+}
+
+/// Outcomes of something that only has a value.
+fn reached(ways: Ways) -> Vec<Outcome> {
+    vec![
+        wanted("reached", ways.total() - ways.errors),
+        Outcome {
+            name: "error",
+            count: ways.errors,
+            wanted: false,
+        },
+    ]
+}
+
+fn branch(fork: Fork, ways: Ways) -> Vec<Outcome> {
+    match fork {
+        Fork::All | Fork::Exists | Fork::ExistsOne => {
+            let words = match fork {
+                Fork::All => ("all true", "one false"),
+                Fork::Exists => ("one true", "all false"),
+                _ => ("exactly one true", "none or several true"),
+            };
+            let mut outcomes = vec![wanted("empty", ways.empties)];
+            outcomes.extend(truth(ways, words));
+            outcomes
+        }
+        Fork::Has => truth(ways, ("present", "absent")),
+        Fork::Optional => {
+            // A value that is no optional is there.
+            let there = ways.truths + ways.others + ways.empties;
+            truth(Ways { truths: there, ..ways }, ("present", "absent"))
+        }
+        Fork::And | Fork::Or | Fork::Condition | Fork::Filter => truth(ways, ("true", "false")),
+    }
+}
+
+const fn wanted(name: &'static str, count: u64) -> Outcome {
+    Outcome {
+        name,
+        count,
+        wanted: true,
+    }
+}
+
+/// A part of a subtree by its path: `validate.deny.conditions.any[0]`.
+fn locate(subtree: &Subtree, path: &str) -> Option<Span> {
+    let mut node = subtree.node();
+    for step in path.split('.') {
+        let (name, number) = match step.split_once('[') {
+            Some((name, rest)) => (name, rest.strip_suffix(']')?.parse::<usize>().ok()),
+            None => (step, None),
+        };
+        node = node.get(name)?;
+        if let Some(number) = number {
+            node = node.as_seq()?.get(number)?;
+        }
+    }
+    let span = node.span();
+    Some(Span::new(subtree.file(), span.start, span.end))
+}
+
+impl Watch<'_> {
+    fn rule(&self, kind: &'static str, policy: &str, rule: Option<&str>, span: Span, may_skip: bool) -> Option<Item> {
+        let answered = self.of_rule(kind, policy, rule.unwrap_or_default());
+        if answered.unsupported > 0 {
+            return None;
+        }
+        let counted = |name, count| Outcome {
+            name,
+            count,
+            wanted: false,
+        };
+        Some(Item {
+            kind: ItemKind::Rule,
+            rule: rule.map(str::to_owned),
+            path: String::new(),
+            text: String::new(),
+            span,
+            outcomes: vec![
+                wanted("pass", answered.pass),
+                wanted("fail", answered.fail),
+                Outcome {
+                    wanted: may_skip,
+                    ..counted("skip", answered.skip)
+                },
+                counted("error", answered.error),
+                counted("no match", answered.none),
+            ],
+        })
+    }
+
+    fn filter(&self, kind: &'static str, policy: &str, rule: Option<&str>, path: String, span: Span) -> Item {
+        let (yes, no) = self.of_filter(kind, policy, rule.unwrap_or_default(), &path);
+        Item {
+            kind: ItemKind::Filter,
+            rule: rule.map(str::to_owned),
+            path,
+            text: String::new(),
+            span,
+            outcomes: vec![wanted("matched", yes), wanted("passed over", no)],
+        }
+    }
+
+    fn constraints(&self, kind: &'static str, policy: &str, constraints: Option<&MatchConstraints>) -> Vec<Item> {
+        let apart = constraints.map(constraints_apart).unwrap_or_default();
+        apart
+            .into_iter()
+            .map(|(path, alone)| self.filter(kind, policy, None, path, alone.span))
+            .collect()
+    }
+
+    /// What was seen of a classic policy.
+    pub(super) fn classic(&self, compiled: &CompiledPolicy) -> PolicyCoverage {
+        let policy = compiled.policy();
+        let (kind, name) = (policy.kind.name(), policy.metadata.name.value.as_str());
+        let watched = compiled.watched(&self.observer);
+        let mut items = Vec::new();
+        for rule in &policy.spec.rules {
+            let own = rule.name.value.as_str();
+            let may_skip = rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null())
+                || !rule.cel_preconditions.is_empty();
+            let Some(item) = self.rule(kind, name, Some(own), rule.name.span, may_skip) else {
+                continue;
+            };
+            items.push(item);
+            let blocks = [("match", Some(&rule.matches)), ("exclude", rule.exclude.as_ref())];
+            for (word, block) in blocks {
+                for (path, filter) in block.into_iter().flat_map(|block| filters(block, word)) {
+                    items.push(self.filter(kind, name, Some(own), path, filter.span));
+                }
+            }
+            let variants: Vec<&WatchedRule<'_>> = watched.iter().filter(|one| written(one.rule) == own).collect();
+            let programs: Vec<Programs<'_>> = variants.iter().map(|one| one.programs.clone()).collect();
+            items.extend(parts(rule, &variants));
+            items.extend(Texts::of_rule(rule).items(Some(own), &programs, &self.observer));
+        }
+        coverage(name, kind, policy.origin, items)
+    }
+
+    /// What was seen of a CEL policy. The first list of programs is that of the policy as it is written.
+    pub(super) fn validating(&self, policy: &ValidatingPolicy, programs: &[Programs<'_>]) -> PolicyCoverage {
+        let (kind, name) = (policy.kind(), policy.metadata.name.value.as_str());
+        let may_skip = !policy.spec.match_conditions.is_empty();
+        let mut items: Vec<Item> = self
+            .rule(kind, name, None, policy.metadata.name.span, may_skip)
+            .into_iter()
+            .collect();
+        items.extend(self.constraints(kind, name, policy.spec.match_constraints.as_ref()));
+        items.extend(Texts::of_validating(policy).items(None, programs, &self.observer));
+        coverage(name, kind, policy.origin, items)
+    }
+
+    /// What was seen of a native policy.
+    pub(super) fn native(
+        &self,
+        policy: &ValidatingAdmissionPolicy,
+        kind: &'static str,
+        programs: Programs<'_>,
+    ) -> PolicyCoverage {
+        let name = policy.metadata.name.value.as_str();
+        let mut items: Vec<Item> = self
+            .rule(kind, name, None, policy.metadata.name.span, false)
+            .into_iter()
+            .collect();
+        items.extend(self.constraints(kind, name, policy.match_constraints.as_ref()));
+        items.extend(Texts::of_native(policy).items(None, &[programs], &self.observer));
+        coverage(name, kind, policy.origin, items)
+    }
+
+    /// Everything, once the policies are known.
+    pub(super) fn coverage(&self, suite: &Suite, mut policies: Vec<PolicyCoverage>) -> Coverage {
+        policies.sort_by(|a, b| (a.file, a.doc).cmp(&(b.file, b.doc)));
+        Coverage {
+            policies,
+            unreferenced: unreferenced(suite),
+        }
+    }
+}
+
+/// The parts of a rule that are no CEL; what autogen made of the rule counts for it.
+fn parts(rule: &Rule, variants: &[&WatchedRule<'_>]) -> Vec<Item> {
+    let Some((first, others)) = variants.split_first() else {
+        return Vec::new();
+    };
+    let own = first.parts.iter().map(|part| {
+        let mut ways = part.ways;
+        let same = others.iter().flat_map(|other| &other.parts);
+        for other in same.filter(|other| other.path == part.path) {
+            ways.join(other.ways);
+        }
+        Item {
+            kind: match part.kind {
+                PartKind::Condition => ItemKind::Condition,
+                PartKind::Pattern => ItemKind::Pattern,
+                PartKind::Loop => ItemKind::Loop,
+            },
+            rule: Some(rule.name.value.clone()),
+            path: part.path.clone(),
+            text: String::new(),
+            span: locate(&rule.source, &part.path).unwrap_or(rule.name.span),
+            outcomes: match part.kind {
+                PartKind::Condition => truth(ways, ("true", "false")),
+                PartKind::Pattern => truth(ways, ("matched", "failed")),
+                PartKind::Loop => {
+                    let mut outcomes = vec![wanted("no elements", ways.empties)];
+                    outcomes.extend(truth(ways, ("passed", "failed")));
+                    outcomes
+                }
+            },
+        }
+    });
+    own.collect()
+}
+
+fn coverage(name: &str, kind: &'static str, origin: Origin, items: Vec<Item>) -> PolicyCoverage {
+    PolicyCoverage {
+        name: name.to_owned(),
+        kind,
+        file: origin.file,
+        doc: origin.document,
+        items,
+    }
+}

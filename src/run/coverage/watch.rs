@@ -1,0 +1,197 @@
+//! Looks on while the policies of a suite are asked.
+
+use std::{cell::RefCell, collections::BTreeMap};
+
+use super::super::{Key, places::written, question::Question, respond::Asked};
+use crate::{
+    cel::observe::Observer,
+    kyverno::{observe::Selected, response::RuleResponse},
+    policy::MatchConstraints,
+    suite::Suite,
+    verdict::Status,
+};
+
+/// How often a rule answered what.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Answered {
+    pub(super) pass: u64,
+    pub(super) fail: u64,
+    pub(super) skip: u64,
+    pub(super) error: u64,
+    pub(super) none: u64,
+    pub(super) unsupported: u64,
+}
+
+/// A policy by kind and name, and a rule of it.
+type Rule = (&'static str, String, String);
+
+/// What is seen of a suite.
+pub(in crate::run) struct Watch<'s> {
+    /// Sees what expressions and conditions come to.
+    pub(super) observer: Observer,
+    suite: &'s Suite,
+    questions: Vec<Question<'s>>,
+    answered: RefCell<BTreeMap<Rule, Answered>>,
+    /// By rule and path: how often a filter selected a request and how often it did not.
+    filters: RefCell<BTreeMap<(Rule, String), (u64, u64)>>,
+}
+
+impl<'s> Watch<'s> {
+    pub(in crate::run) fn new(suite: &'s Suite) -> Self {
+        Self {
+            observer: Observer::new(),
+            suite,
+            questions: Question::all(suite).collect(),
+            answered: RefCell::default(),
+            filters: RefCell::default(),
+        }
+    }
+
+    /// Whether a row or a case asks a policy about a request.
+    pub(in crate::run) fn is_asked(&self, policy: &str, asked: &Asked<'_>) -> bool {
+        let key = Key::of(asked.resource);
+        let mut own = self
+            .questions
+            .iter()
+            .filter(|question| question.policy_name() == policy && question.concerns(&key));
+        own.any(|question| match asked.asker {
+            Some(asker) => asker == question.asker,
+            // A question with an old object of its own is another request.
+            None => question.operation == asked.run && question.wanted(self.suite, &key).old_object.is_none(),
+        })
+    }
+
+    /// Whether a row or a case asks a policy about a payload.
+    pub(super) fn is_asked_about_payload(&self, policy: &str, key: &Key) -> bool {
+        let mut questions = self.questions.iter();
+        questions.any(|question| question.policy_name() == policy && question.concerns(key))
+    }
+
+    /// Notes the answers of a policy whose rules are named `rules`.
+    pub(super) fn answers<'r>(
+        &self,
+        kind: &'static str,
+        policy: &str,
+        rules: impl Iterator<Item = &'r str>,
+        answers: &[RuleResponse],
+    ) {
+        let Ok(mut answered) = self.answered.try_borrow_mut() else {
+            return;
+        };
+        let mut at = |rule: &str, count: fn(&mut Answered) -> &mut u64| {
+            let key = (kind, policy.to_owned(), rule.to_owned());
+            *count(answered.entry(key).or_default()) += 1;
+        };
+        for rule in rules {
+            let mut own = answers
+                .iter()
+                .filter(|answer| rule.is_empty() || written(&answer.rule) == rule)
+                .peekable();
+            if own.peek().is_none() {
+                at(rule, |all| &mut all.none);
+            }
+            for answer in own {
+                at(
+                    rule,
+                    match answer.status {
+                        Status::Pass => |all| &mut all.pass,
+                        Status::Fail | Status::Warn => |all| &mut all.fail,
+                        Status::Skip => |all| &mut all.skip,
+                        Status::Error => |all| &mut all.error,
+                        Status::NoMatch => |all| &mut all.none,
+                        Status::Unsupported => |all| &mut all.unsupported,
+                    },
+                );
+            }
+        }
+    }
+
+    /// Notes which filters select a request. Of several that stand for the same one, any may.
+    pub(super) fn selected(&self, kind: &'static str, policy: &str, found: &[Selected]) {
+        let mut merged: BTreeMap<(&str, &str), bool> = BTreeMap::new();
+        for one in found {
+            *merged.entry((written(&one.rule), &one.path)).or_default() |= one.selects;
+        }
+        let Ok(mut filters) = self.filters.try_borrow_mut() else {
+            return;
+        };
+        for ((rule, path), selects) in merged {
+            let key = ((kind, policy.to_owned(), rule.to_owned()), path.to_owned());
+            let (yes, no) = filters.entry(key).or_default();
+            *(if selects { yes } else { no }) += 1;
+        }
+    }
+
+    /// What a rule answered.
+    pub(super) fn of_rule(&self, kind: &'static str, policy: &str, rule: &str) -> Answered {
+        let key = (kind, policy.to_owned(), rule.to_owned());
+        self.answered.borrow().get(&key).copied().unwrap_or_default()
+    }
+
+    /// How often a filter selected a request, and how often it did not.
+    pub(super) fn of_filter(&self, kind: &'static str, policy: &str, rule: &str, path: &str) -> (u64, u64) {
+        let key = ((kind, policy.to_owned(), rule.to_owned()), path.to_owned());
+        self.filters.borrow().get(&key).copied().unwrap_or_default()
+    }
+}
+
+/// Which parts of constraints select a request. What is excluded counts only where the rest selects the request.
+pub(super) fn constraints_select(
+    constraints: &MatchConstraints,
+    mut ask: impl FnMut(&MatchConstraints) -> bool,
+) -> Vec<Selected> {
+    let mut found: Vec<Selected> = constraints_apart(constraints)
+        .into_iter()
+        .map(|(path, alone)| Selected {
+            rule: String::new(),
+            selects: ask(&alone),
+            path,
+        })
+        .collect();
+    let rest = MatchConstraints {
+        exclude_resource_rules: Vec::new(),
+        ..constraints.clone()
+    };
+    if !ask(&rest) {
+        found.retain(|one| !one.path.starts_with("matchConstraints.excludeResourceRules"));
+    }
+    found
+}
+
+/// The parts of constraints, each as constraints of their own.
+pub(super) fn constraints_apart(constraints: &MatchConstraints) -> Vec<(String, MatchConstraints)> {
+    let empty = MatchConstraints {
+        namespace_selector: None,
+        object_selector: None,
+        resource_rules: Vec::new(),
+        exclude_resource_rules: Vec::new(),
+        match_policy: constraints.match_policy,
+        span: constraints.span,
+    };
+    let mut apart = Vec::new();
+    for (i, rule) in constraints.resource_rules.iter().enumerate() {
+        let mut alone = empty.clone();
+        alone.resource_rules.push(rule.clone());
+        alone.span = rule.span;
+        apart.push((format!("matchConstraints.resourceRules[{i}]"), alone));
+    }
+    if let Some(selector) = &constraints.namespace_selector {
+        let mut alone = empty.clone();
+        alone.namespace_selector = Some(selector.clone());
+        alone.span = selector.span;
+        apart.push(("matchConstraints.namespaceSelector".to_owned(), alone));
+    }
+    if let Some(selector) = &constraints.object_selector {
+        let mut alone = empty.clone();
+        alone.object_selector = Some(selector.clone());
+        alone.span = selector.span;
+        apart.push(("matchConstraints.objectSelector".to_owned(), alone));
+    }
+    for (i, rule) in constraints.exclude_resource_rules.iter().enumerate() {
+        let mut alone = empty.clone();
+        alone.resource_rules.push(rule.clone());
+        alone.span = rule.span;
+        apart.push((format!("matchConstraints.excludeResourceRules[{i}]"), alone));
+    }
+    apart
+}

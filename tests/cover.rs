@@ -1,0 +1,227 @@
+//! `kyvtest cover`, `kyvtest fill` and what `kyvtest run` says besides: coverage, behaviours, proofs.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn kyvtest(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kyvtest"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear()
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary starts")
+}
+
+fn shown(output: &Output) -> String {
+    let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    format!("exit code: {code}\n--- stdout\n{stdout}\n--- stderr\n{stderr}").replace('\u{1b}', "ESC")
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = kyvtest(args);
+    serde_json::from_slice(&output.stdout).expect("standard output is the report alone")
+}
+
+fn list<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
+    value[key].as_array().expect("a list").iter()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+/// A report of coverage in the form of the predicted one.
+fn lines(report: &Value) -> String {
+    let score = |value: &Value| format!("{}/{}", value["seen"], value["total"]);
+    let mut lines = String::new();
+    for suite in list(report, "suites") {
+        for policy in list(suite, "policies") {
+            let _ = writeln!(lines, "{} {}", text(&policy["name"]), score(&policy["score"]));
+            for item in list(policy, "items") {
+                let what = match (&item["text"], &item["path"]) {
+                    (Value::String(text), _) => format!(" {text}"),
+                    (_, Value::String(path)) => format!(" {path}"),
+                    _ => String::new(),
+                };
+                let outcomes: Vec<String> = list(item, "outcomes")
+                    .map(|outcome| {
+                        let pair = format!("{}={}", text(&outcome["name"]), outcome["count"]);
+                        if outcome["wanted"] == true {
+                            pair
+                        } else {
+                            format!("({pair})")
+                        }
+                    })
+                    .collect();
+                let (rule, kind) = (text(&item["rule"]), text(&item["kind"]));
+                let _ = writeln!(lines, "{rule} {kind}{what}: {}", outcomes.join(" "));
+            }
+        }
+    }
+    let _ = writeln!(lines, "{}", score(&report["summary"]));
+    for suite in list(report, "suites") {
+        for found in list(suite, "unreferenced") {
+            let resource = &found["resource"];
+            let _ = writeln!(
+                lines,
+                "unreferenced {} {}",
+                text(&resource["kind"]),
+                text(&resource["name"])
+            );
+        }
+    }
+    lines
+}
+
+#[test]
+fn every_number_is_as_predicted() {
+    let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/cover/known/expected.txt");
+    let expected = fs::read_to_string(expected).expect("it can be read");
+    let report = json(&["cover", "--format", "json", "fixtures/cover/known"]);
+    assert_eq!(lines(&report), expected);
+}
+
+#[test]
+fn coverage_for_people() {
+    insta::assert_snapshot!("human", shown(&kyvtest(&["cover", "fixtures/cover/known"])));
+    let markdown = kyvtest(&["cover", "--format", "markdown", "fixtures/cover/known"]);
+    insta::assert_snapshot!("markdown", shown(&markdown));
+}
+
+#[test]
+fn a_minimum_and_resources_without_rows_are_thresholds() {
+    let code = |args: &[&str]| {
+        let all = [&["cover", "fixtures/cover/known"], args].concat();
+        let output = kyvtest(&all);
+        let codes = ["KT513", "KT515"].map(|code| String::from_utf8_lossy(&output.stderr).contains(code));
+        (output.status.code(), codes)
+    };
+    assert_eq!(code(&[]), (Some(0), [false, false]));
+    assert_eq!(code(&["--min", "66"]), (Some(0), [false, false]));
+    assert_eq!(code(&["--min", "67"]), (Some(5), [false, true]));
+    assert_eq!(code(&["--unreferenced", "warn"]), (Some(0), [true, false]));
+    assert_eq!(code(&["--unreferenced", "reject"]), (Some(5), [true, false]));
+}
+
+#[test]
+fn shards_merge_into_the_whole() {
+    let folder = scratch("shards");
+    let mut files = Vec::new();
+    for part in ["1/3", "2/3", "3/3"] {
+        let file = folder.join(part.replace('/', "-"));
+        let output = kyvtest(&["cover", "--format", "json", "suites", "--shard", part]);
+        fs::write(&file, &output.stdout).expect("it can be written");
+        files.push(file.display().to_string());
+    }
+    let args: Vec<&str> = std::iter::once("merge")
+        .chain(files.iter().map(String::as_str))
+        .collect();
+    let merged = kyvtest(&args);
+    let whole = kyvtest(&["cover", "--format", "json", "suites"]);
+    assert!(
+        whole.stdout == merged.stdout,
+        "{}",
+        String::from_utf8_lossy(&merged.stderr)
+    );
+}
+
+#[test]
+fn behaviours_for_people() {
+    let args = ["cover", "--behaviours", "fixtures/cover/behaviours"];
+    insta::assert_snapshot!("behaviours", shown(&kyvtest(&args)));
+    let markdown = kyvtest(&[&args[..], &["--format", "markdown"]].concat());
+    insta::assert_snapshot!("behaviours-markdown", shown(&markdown));
+    let report = json(&[&args[..], &["--format", "json"]].concat());
+    assert_eq!(report["kind"], "behaviours");
+    for suite in list(&report, "suites") {
+        for behaviour in list(suite, "policies").flat_map(|policy| list(policy, "behaviours")) {
+            assert!(
+                behaviour["exercised"] == true || behaviour["witness"].is_object(),
+                "{behaviour}"
+            );
+        }
+    }
+}
+
+/// A folder of this test alone, empty.
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cover-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("it can be made");
+    folder
+}
+
+fn copy(from: &str, to: &Path) {
+    fs::create_dir_all(to).expect("it can be made");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(from);
+    for entry in fs::read_dir(from).expect("it can be read") {
+        let entry = entry.expect("it can be read");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("it can be copied");
+    }
+}
+
+#[test]
+fn what_is_filled_in_is_green_and_exercises_everything() {
+    for suite in [
+        "fixtures/cover/behaviours",
+        "suites/exclude",
+        "suites/match-constraints",
+        "suites/user-info",
+    ] {
+        let folder = scratch(&format!("fill-{}", suite.replace('/', "-")));
+        copy(suite, &folder);
+        let at = folder.display().to_string();
+        let proposed = kyvtest(&["fill", &at]);
+        assert_eq!(proposed.status.code(), Some(0), "{}", shown(&proposed));
+        let names = String::from_utf8_lossy(&proposed.stdout).into_owned();
+        assert!(
+            !names.is_empty() && names.lines().all(|name| name.ends_with(".new")),
+            "{names}"
+        );
+        let before = kyvtest(&["list", &at]).stdout;
+        let written = kyvtest(&["fill", "--write", &at]);
+        assert_eq!(written.status.code(), Some(0), "{}", shown(&written));
+        let ran = kyvtest(&["run", &at]);
+        assert_eq!(ran.status.code(), Some(0), "{}", shown(&ran));
+        assert!(kyvtest(&["list", &at]).stdout.len() > before.len(), "{suite}");
+        // A second time there are folders already, and they stay as they are.
+        let contents = || {
+            let files = String::from_utf8_lossy(&written.stdout).into_owned();
+            files.lines().map(|file| fs::read(file).ok()).collect::<Vec<_>>()
+        };
+        let earlier = contents();
+        kyvtest(&["fill", "--write", &at]);
+        assert!(earlier.iter().all(Option::is_some) && contents() == earlier, "{suite}");
+    }
+}
+
+#[test]
+fn a_run_says_what_is_proven() {
+    let args = ["fixtures/cover/behaviours", "--prove"];
+    insta::assert_snapshot!("prove-human", shown(&kyvtest(&[&["run"], &args[..]].concat())));
+    let report = json(&[&["run", "-o", "json"], &args[..]].concat());
+    let proof = &report["suites"][0]["proofs"][0];
+    assert_eq!(proof["policy"]["name"], "apps-have-owners");
+    assert!(proof["label"].is_string() && proof["world"].is_string(), "{proof}");
+    let plain = json(&["run", "-o", "json", "fixtures/cover/behaviours"]);
+    assert_eq!(plain["suites"][0]["proofs"], Value::Array(Vec::new()));
+    for (format, wanted) in [
+        ("junit", "proof:apps-have-owners"),
+        ("markdown", "## Proofs"),
+        ("html", "class=\"proofs\""),
+    ] {
+        let output = kyvtest(&[&["run", "-o", format], &args[..]].concat());
+        assert!(String::from_utf8_lossy(&output.stdout).contains(wanted), "{format}");
+    }
+    let page = kyvtest(&["run", "-o", "html", "--coverage", "fixtures/cover/known"]);
+    assert!(String::from_utf8_lossy(&page.stdout).contains("<b>coverage 63.6 %</b> ports"));
+}
