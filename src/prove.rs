@@ -5,16 +5,22 @@
 //! [guards]. Whatever is cut off makes the answer [`Label::Unknown`], never a proof; a refutation is a request that both
 //! concrete engines decided differently ([`replay::Replayed`] has no other constructor).
 //!
-//! Known limits: expressions that differ are searched and not proven; what they cost is not compared.
+//! Known limits: expressions that differ are searched and not proven; the table of kinds is that of Kubernetes 1.36 for
+//! every release unless another one is given.
 
 pub mod behaviour;
 pub mod condition;
+mod dialect;
+mod difference;
 mod explain;
 pub mod guards;
 pub mod language;
 mod objects;
+mod params;
+mod region;
 pub mod replay;
 mod search;
+pub mod shrink;
 pub mod sides;
 pub mod solver;
 pub mod symbolic;
@@ -26,15 +32,17 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+pub use self::region::{Answer, Region};
 use self::{
-    replay::{Engines, Replayed},
+    replay::Engines,
     search::Search,
     sides::Sides,
     solver::Solver,
     symbolic::{Budget, GaveUp},
+    witness::Situation,
 };
 use crate::{
-    cel::time::Timestamp,
+    cel::{profile::Profile, time::Timestamp},
     convert::{Exceptions, RefusalCode},
     kube::Discovery,
     kyverno::config::Config,
@@ -77,6 +85,8 @@ pub enum Kind {
     Action,
     /// Only one side evaluates: only reports change.
     Applicability,
+    /// Both object, with other words.
+    Message,
 }
 
 impl Kind {
@@ -86,6 +96,7 @@ impl Kind {
             Self::Decision => "decision",
             Self::Action => "action",
             Self::Applicability => "applicability",
+            Self::Message => "message",
         }
     }
 
@@ -93,6 +104,7 @@ impl Kind {
         match class {
             DivergenceClass::Weaker | DivergenceClass::Stricter => Self::Decision,
             DivergenceClass::Action => Self::Action,
+            DivergenceClass::Message => Self::Message,
             _ => Self::Applicability,
         }
     }
@@ -183,23 +195,6 @@ impl fmt::Display for World {
     }
 }
 
-/// Requests on which the sides differ in the same way.
-#[derive(Debug, Clone)]
-pub struct Region {
-    /// How they differ.
-    pub class: DivergenceClass,
-    /// The code of the hazard that causes it, where one is known.
-    pub hazard: Option<String>,
-    /// Which requests, for people.
-    pub text: String,
-    /// Why, for people; empty where nobody knows.
-    pub cause: String,
-    /// The resources and operations.
-    pub cells: Vec<String>,
-    /// One of the requests.
-    pub witness: Replayed,
-}
-
 /// How much was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -226,6 +221,8 @@ pub struct Proof {
     pub notes: Vec<String>,
     /// How much was done.
     pub stats: Stats,
+    /// Whether the prover contradicts itself: then `reason` says where, and nothing is claimed.
+    pub fault: bool,
 }
 
 /// Native policies with their bindings.
@@ -248,10 +245,17 @@ pub struct Options<'a> {
     pub now: Option<Timestamp>,
     /// How many paths may be followed.
     pub paths: u64,
-    /// Whether every path is checked with a request of its own.
+    /// Whether every path is checked with a request of its own, and every proof with requests.
     pub paranoid: bool,
+    /// Whether messages count.
+    pub messages: bool,
+    /// The API server's dialect of CEL.
+    pub kube: &'static Profile,
     /// Set by somebody who does not want to wait any longer.
     pub stop: Option<&'a AtomicBool>,
+    /// Changes every request before it is asked: tests spoil witnesses with it.
+    #[doc(hidden)]
+    pub spoil: Option<fn(&mut Situation)>,
 }
 
 impl Default for Options<'_> {
@@ -262,7 +266,10 @@ impl Default for Options<'_> {
             now: None,
             paths: 500_000,
             paranoid: false,
+            messages: false,
+            kube: Profile::kubernetes(),
             stop: None,
+            spoil: None,
         }
     }
 }
@@ -280,7 +287,7 @@ pub fn prove(
         reason: String::new(),
         world: World {
             kyverno: "1.19",
-            kube: "1.36",
+            kube: options.kube.name.trim_start_matches("k8s-"),
             discovery: "ga+2".to_owned(),
             layer: options.layer,
             data: "normalised",
@@ -289,10 +296,14 @@ pub fn prove(
         regions: Vec::new(),
         notes: Vec::new(),
         stats: Stats::default(),
+        fault: false,
     };
     let served = Discovery::kubernetes().iter().len();
     if discovery.iter().len() > served {
         proof.world.discovery.push_str("+crds");
+    }
+    if proof.world.kube != "1.36" && proof.world.discovery == "ga+2" {
+        proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());
     }
     let universe = universe::with_unknown(discovery);
     let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
@@ -326,7 +337,15 @@ pub fn prove(
     } else {
         Config::bare()
     };
-    let engines = Engines::new(&layered, exceptions, target, &config, options.layer, &universe);
+    let engines = Engines::for_profile(
+        &layered,
+        exceptions,
+        target,
+        &config,
+        options.layer,
+        &universe,
+        options.kube,
+    );
     let engines = match engines {
         Ok(engines) => engines,
         Err(message) => {
@@ -340,13 +359,17 @@ pub fn prove(
             .inexact
             .push("Kyverno's configuration has roles with wildcards".to_owned());
     }
+    if options.layer != Layer::Rule && asks_again(&layered) {
+        let problem = "Kyverno asks the conditions of its webhook again, and sees absent objects as empty ones";
+        sides.inexact.push(problem.to_owned());
+    }
     let mut solver = Solver::default();
     let mut budget = Budget {
         paths: options.paths,
         stop: options.stop,
     };
-    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair);
-    let explored = search.explore(&mut solver, &mut budget, options.paranoid);
+    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair, options);
+    let explored = search.explore(&mut solver, &mut budget);
     match explored {
         Ok(()) => search.conclude(&mut solver, &mut proof),
         Err(GaveUp::Budget) => {
@@ -394,8 +417,24 @@ fn refused(target: &Target) -> Option<String> {
     })
 }
 
+/// Whether conditions of the webhook may come to something else when Kyverno asks them itself, after the API server
+/// (`pkg/engine/internal/match.go` upstream): they read more than objects that are there, the user and the operation.
+fn asks_again(original: &Original) -> bool {
+    let Original::Policy(policy) = original else {
+        return false;
+    };
+    let webhook = policy.spec.webhook.as_ref();
+    let conditions = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
+    conditions.iter().any(|condition| {
+        let text = condition.expression.text();
+        let plain = text.replace("request.userInfo", "").replace("request.operation", "");
+        let odd = ["oldObject", "null", "request", "namespaceObject", "authorizer"];
+        odd.iter().any(|word| plain.contains(word))
+    })
+}
+
 /// The policy with what counts at a layer.
-fn at_layer(original: &Original, layer: Layer) -> Original {
+pub fn at_layer(original: &Original, layer: Layer) -> Original {
     if layer != Layer::Rule {
         return original.clone();
     }

@@ -1,5 +1,7 @@
 //! `kyvtest prove`: is the native policy the same policy, for all requests?
 
+mod emit;
+
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -19,12 +21,14 @@ use super::{
     progress::Progress,
 };
 use crate::{
+    cel::profile::Profile,
     convert::Exceptions,
     diagnostic::{Code, Diagnostic, Severity, Sources},
-    kube::Request,
+    kyverno::config::Config,
     pair::Original,
     policy::{self, Loaded, Metadata, Origin, Purpose},
-    prove::{Label, Layer, Options, Proof, Region, Target, prove},
+    prove::{Label, Layer, Options, Proof, Region, Target, prove, witness::Situation},
+    run::Settings,
     value::Value,
     verdict::Verdict,
     yaml::{self, Limits, Mode},
@@ -74,6 +78,22 @@ pub(super) struct Args {
     #[command(flatten)]
     kyverno_config: KyvernoConfig,
 
+    /// The release of Kubernetes whose CEL the native policies are read with
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
+    kube: Kube,
+
+    /// Compare the texts of refusals, too
+    #[arg(long)]
+    messages: bool,
+
+    /// Check every path and every proof with requests
+    #[arg(long)]
+    paranoid: bool,
+
+    /// Write each counterexample as a suite into a folder of its own below this one
+    #[arg(long, value_name = "DIR", conflicts_with = "to")]
+    emit_cases: Option<PathBuf>,
+
     /// How many paths may be followed for one policy
     #[arg(long, value_name = "NUMBER", default_value_t = 500_000)]
     budget: u64,
@@ -93,6 +113,31 @@ enum LayerWord {
     #[default]
     Policy,
     Cluster,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Kube {
+    #[value(name = "1.34")]
+    V34,
+    #[value(name = "1.35")]
+    V35,
+    #[default]
+    #[value(name = "1.36")]
+    V36,
+    #[value(name = "1.37")]
+    V37,
+}
+
+impl Kube {
+    fn profile(self) -> &'static Profile {
+        let name = match self {
+            Self::V34 => "k8s-1.34",
+            Self::V35 => "k8s-1.35",
+            Self::V36 => "k8s-1.36",
+            Self::V37 => "k8s-1.37",
+        };
+        Profile::named(name).unwrap_or(Profile::kubernetes())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -118,7 +163,7 @@ impl Required {
 /// A policy and what is known of it.
 struct Row {
     policy: Json,
-    name: String,
+    original: Original,
     proof: Proof,
 }
 
@@ -141,8 +186,11 @@ impl Args {
             config: self.kyverno_config.read("chart")?,
             now: self.cluster.now()?,
             paths: self.budget,
-            paranoid: false,
+            paranoid: self.paranoid,
+            messages: self.messages,
+            kube: self.kube.profile(),
             stop: Some(interrupt::flag()),
+            spoil: None,
         };
         let mut sources = Sources::new();
         let loaded = load(&self.policies, &self.exception, &mut sources)?;
@@ -170,9 +218,9 @@ impl Args {
                 let proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
                 progress.step();
                 Row {
-                    name: original.name().to_owned(),
                     proof,
                     policy: policy_json(&original, policy, &sources),
+                    original,
                 }
             })
             .collect();
@@ -202,16 +250,38 @@ impl Args {
                 }
             }
         }
-        let exits = rows.iter().map(|row| self.exit(&row.proof));
+        if let Some(folder) = &self.emit_cases {
+            let exceptions = emit::exceptions(&loaded);
+            let settings = Settings {
+                discovery,
+                now: options.now,
+                config: if options.layer == Layer::Cluster {
+                    options.config.clone()
+                } else {
+                    Config::bare()
+                },
+                ..Settings::new(false)
+            };
+            for row in &rows {
+                let left_out = emit::emit(folder, &row.original, &exceptions, &row.proof.regions, &settings)?;
+                for diagnostic in &left_out {
+                    output.diagnostic(diagnostic, &sources);
+                }
+            }
+        }
+        let exits = rows.iter().map(|row| exit_of(&row.proof, self.require));
         Ok(exits.fold(exit, Exit::combine))
     }
+}
 
-    fn exit(&self, proof: &Proof) -> Exit {
-        match (&proof.label, proof.label.strength()) {
-            (Label::Refuted(_), _) => Exit::Divergence,
-            (_, Some(strength)) if strength >= self.require.strength() => Exit::Success,
-            _ => Exit::BelowThreshold,
-        }
+fn exit_of(proof: &Proof, required: Required) -> Exit {
+    if proof.fault {
+        return Exit::Internal;
+    }
+    match (&proof.label, proof.label.strength()) {
+        (Label::Refuted(_), _) => Exit::Divergence,
+        (_, Some(strength)) if strength >= required.strength() => Exit::Success,
+        _ => Exit::BelowThreshold,
     }
 }
 
@@ -255,7 +325,12 @@ fn policy_json(original: &Original, origin: Origin, sources: &Sources) -> Json {
     })
 }
 
-fn request_json(request: &Request, namespace_labels: &[(String, String)]) -> Json {
+fn request_json(situation: &Situation) -> Json {
+    let Situation {
+        request,
+        world,
+        namespace_labels,
+    } = situation;
     let labels: serde_json::Map<String, Json> = namespace_labels
         .iter()
         .map(|(key, value)| (key.clone(), json!(value)))
@@ -275,6 +350,7 @@ fn request_json(request: &Request, namespace_labels: &[(String, String)]) -> Jso
         "clusterRoles": request.cluster_roles.as_deref().unwrap_or_default(),
         "object": object(request.object.root()),
         "oldObject": object(request.old_object.root()),
+        "params": world.params.iter().map(|document| object(document.root())).collect::<Vec<_>>(),
     })
 }
 
@@ -290,7 +366,7 @@ fn region_json(region: &Region) -> Json {
         "text": region.text,
         "cells": region.cells,
         "witness": {
-            "request": request_json(&situation.request, &situation.namespace_labels),
+            "request": request_json(situation),
             "kyverno": verdict_json(region.witness.kyverno()),
             "vap": verdict_json(region.witness.native()),
         },
@@ -314,6 +390,7 @@ fn json_of(row: &Row) -> Json {
         regions,
         notes,
         stats,
+        fault: _,
     } = &row.proof;
     let (kind, code) = details(label);
     json!({
@@ -349,11 +426,13 @@ fn human(row: &Row) -> String {
     let _ = writeln!(
         text,
         "{HEADING}{label}{HEADING:#}  {LITERAL}{}{LITERAL:#}{}",
-        row.name,
+        row.original.name(),
         suffix(&proof.label)
     );
     let _ = writeln!(text, "  world: {}", proof.world);
-    if !proof.reason.is_empty() {
+    if proof.fault {
+        let _ = writeln!(text, "  internal error, please report it: {}", proof.reason);
+    } else if !proof.reason.is_empty() {
         let _ = writeln!(text, "  why: {}", proof.reason);
     }
     for region in &proof.regions {
@@ -367,7 +446,7 @@ fn human(row: &Row) -> String {
             let _ = writeln!(text, "    cause: {}", region.cause);
         }
     }
-    if let Some(region) = proof.regions.first() {
+    for region in firsts(&proof.regions) {
         text.push_str(&witness(region));
     }
     for note in &proof.notes {
@@ -382,6 +461,14 @@ fn human(row: &Row) -> String {
         );
     }
     text
+}
+
+/// The first region of each class: one request for each direction.
+fn firsts(regions: &[Region]) -> impl Iterator<Item = &Region> {
+    regions.iter().enumerate().filter_map(|(at, region)| {
+        let before = regions.get(..at).unwrap_or_default();
+        before.iter().all(|other| other.class != region.class).then_some(region)
+    })
 }
 
 /// The request of a region, and what both engines say to it.
@@ -408,7 +495,11 @@ fn witness(region: &Region) -> String {
         "    Kyverno: {} ({}), native policy: {} ({})",
         kyverno.effect, kyverno.status, native.effect, native.status
     );
-    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
+    let params = situation.world.params.iter().map(|document| ("parameter", document));
+    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)]
+        .into_iter()
+        .chain(params)
+    {
         if document.root().is_null() {
             continue;
         }
@@ -436,13 +527,49 @@ fn markdown(rows: &[Row]) -> String {
         let first = proof.regions.first().map(|region| region.text.as_str());
         let why = first.unwrap_or(&proof.reason);
         let label = format!("{}{}", proof.label.as_str(), suffix(&proof.label));
-        let _ = writeln!(text, "| {} | {} | {} |", cell(&row.name), cell(&label), cell(why));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            cell(row.original.name()),
+            cell(&label),
+            cell(why)
+        );
     }
     for row in rows {
-        let _ = writeln!(text, "\n{}: world `{}`", cell(&row.name), row.proof.world);
-        if let Some(region) = row.proof.regions.first() {
+        let _ = writeln!(text, "\n{}: world `{}`", cell(row.original.name()), row.proof.world);
+        for region in firsts(&row.proof.regions) {
             let _ = write!(text, "\n```\n{}```\n", witness(region));
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prove::{Stats, World};
+
+    #[test]
+    fn a_contradiction_is_an_internal_error() {
+        let mut proof = Proof {
+            label: Label::Proven,
+            reason: String::new(),
+            world: World {
+                kyverno: "1.19",
+                kube: "1.36",
+                discovery: "ga+2".to_owned(),
+                layer: Layer::Policy,
+                data: "normalised",
+                delete: "named,collection",
+            },
+            regions: Vec::new(),
+            notes: Vec::new(),
+            stats: Stats::default(),
+            fault: false,
+        };
+        assert_eq!(exit_of(&proof, Required::Tested), Exit::Success);
+        proof.fault = true;
+        assert_eq!(exit_of(&proof, Required::Tested), Exit::Internal);
+        assert_eq!(Exit::Internal.code(), 70);
+    }
 }

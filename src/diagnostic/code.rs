@@ -139,6 +139,7 @@ codes! {
     MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
     EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
     VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule answered";
+    NotASuite = "KT480", Conversion, Warning, "counterexample that no suite can express";
     NoSuchPolicy = "KT500", Coverage, Error, "row about a policy that is not there";
     NoSuchRule = "KT501", Coverage, Error, "row about a rule that is not there";
     NoSuchResource = "KT502", Coverage, Error, "row about a resource that is not there";

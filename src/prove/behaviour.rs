@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::{
     Layer, Options, Target, at_layer,
-    explain::{generalise, literals},
-    objects,
+    explain::{Table, literals},
+    objects::{self, Hints},
     replay::Engines,
     search::pairs,
     sides::{Both, Said, Sides},
@@ -239,6 +239,7 @@ pub fn behaviours(
         pair: &pair,
         explored: &explored,
         has_native,
+        hints: &Hints::new(&layered),
         made: 0,
     };
     for ((said, text), group) in grouped(&explored, has_native) {
@@ -261,9 +262,12 @@ fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -
     };
     for side in sides {
         for (at, (_, paths)) in explored.iter().enumerate() {
+            let table = Table::new(paths);
             for (number, path) in paths.iter().enumerate() {
                 let own = side.of(&path.outcome);
-                let kept = generalise(path, paths, |other| side.of(other) == own);
+                let others = paths.iter().enumerate().filter(|(_, other)| side.of(&other.outcome) != own);
+                let others: Vec<usize> = others.map(|(other, _)| other).collect();
+                let (_, kept) = table.generalise(number, &others);
                 let group = groups.entry((own.clone(), literals(&kept))).or_default();
                 match side {
                     Side::Kyverno => group.kyverno = true,
@@ -299,6 +303,7 @@ struct Search<'s, 'p, 'u> {
     pair: &'s Pair,
     explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
     has_native: bool,
+    hints: &'s Hints,
     /// How many requests were found.
     made: usize,
 }
@@ -372,7 +377,7 @@ impl<'p> Search<'_, 'p, '_> {
             let Some(witness) = Witness::new(&mut self.solver, cell, &path.literals) else {
                 continue;
             };
-            let objects = objects::candidates(cell.resource, body);
+            let objects = objects::candidates(cell.resource, body, self.hints);
             for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
                 let situation = witness.situation(cell, new, old);
                 let (kyverno, native) = self.engines.ask(&situation);

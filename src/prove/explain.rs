@@ -3,24 +3,92 @@
 use super::{solver::Literal, symbolic::Path};
 use crate::kube::{Atom, Pairs, Pattern, Text};
 
-/// The answers of a path that matter: without any of the others, every path that agrees with the rest has the property.
-pub(super) fn generalise<'p, T>(path: &Path<'p, T>, all: &[Path<'p, T>], has: impl Fn(&T) -> bool) -> Vec<Literal<'p>> {
-    let mut kept = path.literals.clone();
-    let mut at = 0;
-    while at < kept.len() {
-        let mut fewer = kept.clone();
-        fewer.remove(at);
-        let compatible = |other: &&Path<'p, T>| {
-            let contradicts = |literal: &Literal<'p>| other.literals.contains(&(literal.0, !literal.1));
-            !fewer.iter().any(contradicts)
+/// Paths of a cell as bits: which questions they answer with yes, and which with no.
+pub(super) struct Table<'p> {
+    atoms: Vec<Atom<'p>>,
+    rows: Vec<Bits>,
+    words: usize,
+}
+
+/// Answers as bits; the first half are the questions answered with yes.
+type Bits = Vec<u64>;
+
+impl<'p> Table<'p> {
+    /// Of the paths of a cell.
+    pub(super) fn new<T>(paths: &[Path<'p, T>]) -> Self {
+        let mut atoms: Vec<Atom<'p>> = paths
+            .iter()
+            .flat_map(|path| path.literals.iter().map(|(atom, _)| *atom))
+            .collect();
+        atoms.sort_unstable();
+        atoms.dedup();
+        let words = atoms.len().div_ceil(64);
+        let mut table = Self {
+            rows: Vec::with_capacity(paths.len()),
+            atoms,
+            words,
         };
-        if all.iter().filter(compatible).all(|other| has(&other.outcome)) {
-            kept = fewer;
-        } else {
-            at += 1;
+        for path in paths {
+            let mut bits = vec![0; 2 * words];
+            for (atom, holds) in &path.literals {
+                if let Ok(at) = table.atoms.binary_search(atom) {
+                    table.flip(&mut bits, at, *holds);
+                }
+            }
+            table.rows.push(bits);
+        }
+        table
+    }
+
+    fn flip(&self, bits: &mut Bits, at: usize, holds: bool) {
+        let word = at / 64 + if holds { 0 } else { self.words };
+        if let Some(word) = bits.get_mut(word) {
+            *word ^= 1 << (at % 64);
         }
     }
-    kept
+
+    /// Whether some request may give both.
+    fn compatible(&self, a: &Bits, b: &Bits) -> bool {
+        let (yes, no) = a.split_at(self.words);
+        let (other_yes, other_no) = b.split_at(self.words);
+        let meets = |a: &[u64], b: &[u64]| a.iter().zip(b).any(|(a, b)| a & b != 0);
+        !meets(yes, other_no) && !meets(no, other_yes)
+    }
+
+    /// Whether a path gives all of these answers.
+    pub(super) fn covers(&self, region: &Bits, path: usize) -> bool {
+        let row = self.rows.get(path);
+        row.is_some_and(|row| region.iter().zip(row).all(|(region, row)| region & !row == 0))
+    }
+
+    /// The answers of a path that matter: every path that gives them, and maybe others, is none of `others`. Denials are
+    /// dropped first: it is easier to say what requests have than what they do not have.
+    pub(super) fn generalise(&self, path: usize, others: &[usize]) -> (Bits, Vec<Literal<'p>>) {
+        let mut bits = self.rows.get(path).cloned().unwrap_or_default();
+        for holds in [false, true] {
+            for at in 0..self.atoms.len() {
+                let word = at / 64 + if holds { 0 } else { self.words };
+                if bits.get(word).is_none_or(|word| word & (1 << (at % 64)) == 0) {
+                    continue;
+                }
+                self.flip(&mut bits, at, holds);
+                let mut rows = others.iter().filter_map(|other| self.rows.get(*other));
+                if rows.any(|row| self.compatible(&bits, row)) {
+                    self.flip(&mut bits, at, holds);
+                }
+            }
+        }
+        let has = |at: usize, holds: bool| {
+            let word = at / 64 + if holds { 0 } else { self.words };
+            bits.get(word).is_some_and(|word| word & (1 << (at % 64)) != 0)
+        };
+        let mut literals = Vec::new();
+        for (at, atom) in self.atoms.iter().enumerate() {
+            let answers = [true, false].into_iter().filter(|holds| has(at, *holds));
+            literals.extend(answers.map(|holds| (*atom, holds)));
+        }
+        (bits, literals)
+    }
 }
 
 fn pattern(pattern: Pattern<'_>, holds: bool) -> String {

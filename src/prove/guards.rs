@@ -3,12 +3,16 @@
 //! The two sides see a request differently in a few places. A body whose text is the same on both sides decides alike on
 //! the cells where it reads none of them. A guard that does not hold proves nothing: the cell is searched instead.
 //!
-//! Not looked at are `orValue` on what is not optional (both sides agree up to Kubernetes 1.36) and functions that only
-//! Kyverno knows (the API server refuses such a policy). What evaluation may cost is the same on both sides.
+//! Where the two sides' dialects of CEL differ is the matter of `dialect` beside this. Not looked at are functions that only
+//! Kyverno knows: the API server refuses such a policy.
 
 use std::collections::BTreeSet;
 
-use super::{condition::Reader, sides::Body};
+use super::{
+    condition::Reader,
+    dialect::{self, Guard},
+    sides::Body,
+};
 use crate::{
     cel::{
         ast::{Expr, ExprId},
@@ -32,15 +36,18 @@ pub struct Reads {
     opaque: Option<&'static str>,
     /// Whether there is anything that may err.
     may_err: bool,
+    /// What is written in CEL that means another thing to each side.
+    dialect: Option<Guard>,
 }
 
 /// Fields of `request` that both sides fill alike, or that a guard looks at.
 const ALIKE: [&str; 6] = ["operation", "userInfo", "name", "namespace", "object", "oldObject"];
 
 impl Reads {
-    /// Of a body.
-    pub fn of(body: &Body) -> Self {
+    /// Of a body, read by Kyverno and by an API server.
+    pub fn of(body: &Body, kyverno: &Profile, kube: &Profile) -> Self {
         let mut reads = Self {
+            dialect: dialect::broken(body, kyverno, kube),
             annotations: !body.annotations.is_empty(),
             params: body.params.is_some(),
             opaque: body.opaque,
@@ -103,6 +110,9 @@ impl Reads {
         let is_namespace = cell.is_core_namespace();
         if let Some(opaque) = self.opaque {
             return Some(("opaque", opaque));
+        }
+        if self.dialect.is_some() {
+            return self.dialect;
         }
         if self.params {
             return Some(("D15", "parameters"));

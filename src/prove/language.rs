@@ -24,7 +24,7 @@ pub enum Base {
     Segment,
     /// A label's value.
     LabelValue,
-    /// The key of a label or annotation.
+    /// The key of a label.
     LabelKey,
     /// Anything but the empty text.
     NonEmpty,

@@ -7,14 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::sides::Body;
+use super::{language::Base, sides::Body};
 use crate::{
     cel::{
         ast::{Ast, Expr, ExprId, Literal},
         profile::Profile,
         syntax::parse,
     },
-    kube::Resource,
+    kube::{Request, Resource},
+    pair::Original,
+    value::Document,
 };
 
 /// One step into an object.
@@ -33,43 +35,87 @@ const LIMIT: usize = 400;
 const DEPTH: usize = 100;
 
 /// The least object of a kind that a cluster would take, without metadata.
-fn least(resource: &Resource) -> Json {
+pub(super) fn least(resource: &Resource) -> Json {
     let pod = json!({"containers": [{"name": "c", "image": "nginx"}]});
-    let template = json!({"metadata": {"labels": {"app": "sample"}}, "spec": pod});
+    let labels = json!({"app": "sample"});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod});
     if !resource.subresource.is_empty()
         && resource.subresource != "ephemeralcontainers"
         && resource.subresource != "status"
     {
         return json!({});
     }
+    let once = json!({"spec": {"containers": pod["containers"], "restartPolicy": "Never"}});
     match resource.kind.as_str() {
         "Pod" => json!({"spec": pod}),
-        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" | "ReplicationController" => {
-            json!({"spec": {"template": template}})
+        "Deployment" | "DaemonSet" | "ReplicaSet" => {
+            json!({"spec": {"selector": {"matchLabels": labels}, "template": template}})
         }
-        "CronJob" => json!({"spec": {"jobTemplate": {"spec": {"template": template}}}}),
+        "StatefulSet" => {
+            json!({"spec": {"selector": {"matchLabels": labels}, "serviceName": "sample", "template": template}})
+        }
+        "ReplicationController" => json!({"spec": {"selector": labels, "template": template}}),
+        "Job" => json!({"spec": {"template": once}}),
+        "CronJob" => json!({"spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": once}}}}),
+        "Service" => json!({"spec": {"ports": [{"port": 80}]}}),
         _ => json!({}),
     }
 }
 
+/// Whether an API server takes the least object of a kind: those whose validation asks for no more.
+pub(super) fn is_accepted(resource: &Resource) -> bool {
+    const KINDS: [&str; 15] = [
+        "Pod",
+        "Deployment",
+        "DaemonSet",
+        "ReplicaSet",
+        "StatefulSet",
+        "ReplicationController",
+        "Job",
+        "CronJob",
+        "Service",
+        "ConfigMap",
+        "Secret",
+        "ServiceAccount",
+        "Namespace",
+        "ResourceQuota",
+        "LimitRange",
+    ];
+    resource.subresource.is_empty()
+        && matches!(resource.group.as_str(), "" | "apps" | "batch")
+        && KINDS.contains(&resource.kind.as_str())
+}
+
+/// The narrowest world of data that has a request: its objects are the least ones of kinds whose validation is known, or
+/// anything that can be written.
+pub(super) fn world(request: &Request) -> &'static str {
+    let least = least(&request.resource);
+    let is_least = |document: &Document| {
+        let value = document.root();
+        let mut json = if value.is_null() { return true } else { value.to_serde() };
+        if let Some(map) = json.as_object_mut() {
+            for key in ["apiVersion", "kind", "metadata"] {
+                map.shift_remove(key);
+            }
+        }
+        json == least
+    };
+    if is_accepted(&request.resource) && is_least(&request.object) && is_least(&request.old_object) {
+        "normalised"
+    } else {
+        "raw"
+    }
+}
+
 /// Objects without metadata, the least one first: new ones and old ones may be any of them.
-pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> {
+pub(super) fn candidates(resource: &Resource, body: Option<&Body>, hints: &Hints) -> Vec<Json> {
     let least = least(resource);
     let mut all = vec![least.clone()];
     let Some(body) = body else { return all };
-    let mut reading = Reading::default();
-    for (name, text) in &body.variables {
-        if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
-            let steps = reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
-            reading.variables.insert(name.clone(), steps);
-            reading.literals(&ast);
-        }
-    }
-    for text in body.conditions.iter().chain(&body.validations) {
-        if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
-            reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
-            reading.literals(&ast);
-        }
+    let mut reading = Reading::of(body, &["object", "oldObject"]);
+    if body.opaque.is_some() {
+        reading.found.extend(hints.found.iter().cloned());
+        reading.constants.extend(hints.constants.iter().cloned());
     }
     let metadata = Step::Field("metadata".to_owned());
     let fixed = |steps: &Steps| {
@@ -83,30 +129,48 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> 
         .filter(|steps| !steps.is_empty() && !fixed(steps))
         .cloned()
         .collect();
-    let mut values: Vec<Json> = vec![
+    let constants: Vec<Json> = reading
+        .constants
+        .iter()
+        .flat_map(|constant| match constant {
+            Constant::Text(text) => vec![
+                json!(text),
+                json!(format!("{text}x")),
+                json!(format!("x{text}")),
+                json!([text]),
+            ],
+            Constant::Int(number) => vec![
+                json!(number),
+                json!(number.saturating_add(1)),
+                json!(number.saturating_sub(1)),
+            ],
+        })
+        .collect();
+    let plain = [
         json!(true),
         json!(false),
         json!("x"),
         json!(1),
         json!(0),
+        json!(-1),
         json!(""),
         json!([]),
         json!({}),
     ];
-    values.extend(reading.constants.iter().flat_map(|constant| match constant {
-        Constant::Text(text) => vec![
-            json!(text),
-            json!(format!("{text}x")),
-            json!(format!("x{text}")),
-            json!([text]),
-        ],
-        Constant::Int(number) => vec![
-            json!(number),
-            json!(number.saturating_add(1)),
-            json!(number.saturating_sub(1)),
-        ],
-    }));
-    // Everything at once, then one field at a time.
+    // One field at a time, with what it may be compared with; then everything at once; then anything.
+    let one_by_one = |all: &mut Vec<Json>, values: &[Json], most: usize| {
+        for (value, steps) in values
+            .iter()
+            .flat_map(|value| found.iter().map(move |steps| (value, steps)))
+        {
+            let mut object = least.clone();
+            set(&mut object, steps, value);
+            if all.len() < most && !all.contains(&object) {
+                all.push(object);
+            }
+        }
+    };
+    one_by_one(&mut all, &constants, LIMIT / 2);
     for value in [json!(true), json!("x"), json!(100_000)] {
         let mut object = least.clone();
         for steps in &found {
@@ -114,11 +178,105 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>) -> Vec<Json> 
         }
         all.push(object);
     }
-    for value in &values {
-        for steps in &found {
-            let mut object = least.clone();
-            set(&mut object, steps, value);
-            if all.len() < LIMIT && !all.contains(&object) {
+    one_by_one(&mut all, &plain, LIMIT);
+    all
+}
+
+/// What is read by expressions that are not CEL.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    found: BTreeSet<Steps>,
+    constants: BTreeSet<Constant>,
+}
+
+impl Hints {
+    /// Of the preconditions of a policy's rules: what they read of the object, and what they compare it with.
+    pub(super) fn new(original: &Original) -> Self {
+        let mut hints = Self::default();
+        if let Original::Policy(policy) = original {
+            let preconditions = policy.spec.rules.iter().filter_map(|rule| rule.preconditions.as_ref());
+            for part in preconditions {
+                hints.collect(&part.document().root().to_serde(), 0);
+            }
+        }
+        hints
+    }
+
+    fn collect(&mut self, value: &Json, depth: usize) {
+        if depth > DEPTH {
+            return;
+        }
+        match value {
+            Json::Object(map) => {
+                for (key, value) in map {
+                    if let (true, Some(text)) = (key == "value", value.as_str()) {
+                        self.constants.insert(Constant::Text(text.to_owned()));
+                    }
+                    self.collect(value, depth + 1);
+                }
+            }
+            Json::Array(list) => {
+                for value in list {
+                    self.collect(value, depth + 1);
+                }
+            }
+            Json::String(text) => {
+                for part in text.split("request.object.").skip(1) {
+                    let end = part.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-'));
+                    let path = part.get(..end.unwrap_or(part.len())).unwrap_or_default();
+                    let steps = path.split('.').filter(|name| !name.is_empty());
+                    self.found
+                        .insert(steps.map(|name| Step::Field(name.to_owned())).collect());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Labels to try where a body reads some: each text of it as a key, with any value and with the other texts.
+pub(super) fn labels(body: Option<&Body>) -> Vec<Vec<(String, String)>> {
+    let Some(body) = body else { return Vec::new() };
+    let reading = Reading::of(body, &["object", "oldObject"]);
+    let texts = reading.constants.iter().filter_map(|constant| match constant {
+        Constant::Text(text) if !text.is_empty() && Base::LabelKey.contains(text) => Some(text),
+        _ => None,
+    });
+    let texts: Vec<&String> = texts.take(6).collect();
+    if texts.is_empty() {
+        return Vec::new();
+    }
+    let mut all = vec![
+        texts
+            .iter()
+            .map(|text| ((*text).clone(), "x".to_owned()))
+            .collect::<Vec<_>>(),
+    ];
+    for key in &texts {
+        let values = texts
+            .iter()
+            .filter(|value| *value != key && Base::LabelValue.contains(value));
+        all.extend(values.map(|value| vec![((*key).clone(), (*value).clone())]));
+    }
+    all
+}
+
+/// Parameters without metadata, the least one first.
+pub(super) fn parameters(bodies: &[Body]) -> Vec<Json> {
+    let mut all = vec![json!({})];
+    for body in bodies.iter().filter(|body| body.params.is_some()) {
+        let reading = Reading::of(body, &["params"]);
+        let mut values = vec![json!("x"), json!(1)];
+        values.extend(reading.constants.iter().map(|constant| match constant {
+            Constant::Text(text) => json!(text),
+            Constant::Int(number) => json!(number),
+        }));
+        for value in values {
+            let mut object = json!({});
+            for steps in &reading.found {
+                set(&mut object, steps, &value);
+            }
+            if all.len() < 8 && !all.contains(&object) {
                 all.push(object);
             }
         }
@@ -163,12 +321,36 @@ enum Constant {
 /// What expressions read.
 #[derive(Default)]
 struct Reading {
+    roots: &'static [&'static str],
     found: BTreeSet<Steps>,
     constants: BTreeSet<Constant>,
     variables: BTreeMap<String, Vec<Steps>>,
 }
 
 impl Reading {
+    /// What a body reads of the variables with these names.
+    fn of(body: &Body, roots: &'static [&'static str]) -> Self {
+        let mut reading = Self {
+            roots,
+            ..Self::default()
+        };
+        for (name, text) in &body.variables {
+            if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
+                let steps = reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
+                reading.variables.insert(name.clone(), steps);
+                reading.literals(&ast);
+            }
+        }
+        let annotations = body.annotations.iter().map(|(_, text)| text);
+        for text in body.conditions.iter().chain(&body.validations).chain(annotations) {
+            if let Ok(ast) = parse(text, &Profile::kubernetes().syntax) {
+                reading.paths(&ast, ast.root(), &BTreeMap::new(), 0);
+                reading.literals(&ast);
+            }
+        }
+        reading
+    }
+
     fn literals(&mut self, ast: &Ast) {
         for id in (0..ast.len() as u32).map(ExprId) {
             match ast.expr(id) {
@@ -190,7 +372,7 @@ impl Reading {
         }
         match ast.expr(id) {
             Expr::Ident(name) => match &**name {
-                "object" | "oldObject" => vec![Steps::new()],
+                name if self.roots.contains(&name) => vec![Steps::new()],
                 name => bound.get(name).cloned().unwrap_or_default(),
             },
             Expr::Select { operand, field, .. } => {

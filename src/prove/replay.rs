@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Layer, Target, sides::delivered, witness::Situation};
 use crate::{
-    cel::host::Mocks,
+    cel::{host::Mocks, profile::Profile},
     compare,
     convert::Exceptions,
     kube::{Discovery, Request},
@@ -78,7 +78,7 @@ pub struct Engines<'d> {
 }
 
 impl<'d> Engines<'d> {
-    /// Prepares both engines.
+    /// Prepares both engines, the API server's as that of Kubernetes 1.36.
     ///
     /// # Errors
     /// Why Kyverno refuses the policy.
@@ -89,6 +89,23 @@ impl<'d> Engines<'d> {
         config: &Config,
         layer: Layer,
         discovery: &'d Discovery,
+    ) -> Result<Self, String> {
+        let kube = Profile::kubernetes();
+        Self::for_profile(original, exceptions, target, config, layer, discovery, kube)
+    }
+
+    /// The same for another release of Kubernetes.
+    ///
+    /// # Errors
+    /// Why Kyverno refuses the policy.
+    pub fn for_profile(
+        original: &Original,
+        exceptions: Exceptions<'_>,
+        target: &Target,
+        config: &Config,
+        layer: Layer,
+        discovery: &'d Discovery,
+        kube: &'static Profile,
     ) -> Result<Self, String> {
         let cel = exceptions.cel.iter().map(|exception| &**exception);
         let kyverno = match (original, layer) {
@@ -135,7 +152,7 @@ impl<'d> Engines<'d> {
             native: target
                 .policies
                 .iter()
-                .map(|policy| vap::CompiledPolicy::compile(policy))
+                .map(|policy| vap::CompiledPolicy::for_profile(policy, kube))
                 .collect(),
             bindings: target
                 .bindings
@@ -209,8 +226,14 @@ impl<'d> Engines<'d> {
 
     /// Asks both; `None` if they do not differ, but in their texts.
     pub fn replay(&self, situation: Situation) -> Option<Replayed> {
+        let found = self.replay_texts(situation);
+        found.filter(|found| found.class != DivergenceClass::Message)
+    }
+
+    /// Asks both; `None` if they do not differ at all.
+    pub fn replay_texts(&self, situation: Situation) -> Option<Replayed> {
         let (kyverno, native) = self.ask(&situation);
-        let class = compare::class(&kyverno, &native).filter(|class| *class != DivergenceClass::Message)?;
+        let class = compare::class(&kyverno, &native)?;
         Some(Replayed {
             situation,
             kyverno,

@@ -5,37 +5,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value as Json;
 
 use super::{
-    Kind, Label, Proof, Region, Stats, Target,
+    Kind, Label, Options, Proof, Stats, Target,
     condition::Reader,
-    explain,
+    difference::{Way, has_other_text, told, ways},
+    explain::{self, Table},
     guards::Reads,
-    objects,
+    objects::{self, Hints},
+    params::{self, Parameters},
+    region::{Answer, Region},
     replay::{Engines, Replayed},
-    sides::{BROKEN, Both, Sides, ignores},
-    solver::Solver,
+    shrink::shrink,
+    sides::{Both, Sides, ignores},
+    solver::{Literal, Solver},
     symbolic::{Budget, GaveUp, Path, explore},
     universe,
-    witness::Witness,
+    witness::{Situation, Witness},
 };
 use crate::{
-    kube::{Cell, Concrete, Discovery, Resource},
+    cel::profile::Profile,
+    kube::{Cell, Concrete, Discovery, Namespace, Resource},
     pair::{Original, Pair},
     policy::MatchConstraints,
-    verdict::Effect,
+    verdict::DivergenceClass,
 };
 
-/// Which way the sides differ on a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    /// Kyverno does more.
-    Weaker,
-    /// The native policy does more.
-    Stricter,
-}
-
 /// How many regions are told, and how many requests may be tried for one.
-const REGIONS: usize = 12;
+const REGIONS: usize = 48;
 const TRIES: u64 = 4_000;
+
+/// How many objects are tried with each list of parameters.
+const WITH_PARAMS: usize = 24;
+
+/// How many objects are tried where both sides were shown to agree.
+const VERIFIED: usize = 4;
 
 /// How many cells are searched for each guard.
 const SEARCHED: usize = 8;
@@ -50,36 +52,27 @@ pub(super) struct Search<'p, 'u> {
     ignores_errors: bool,
     /// Whether the native policies list nothing that the cluster serves.
     is_idle: bool,
+    params: Parameters,
+    hints: Hints,
+    options: &'p Options<'p>,
     explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
     requests: u64,
-    strays: u64,
+    /// What contradicts itself: a bug.
+    fault: Option<String>,
 }
 
-fn ways(both: &Both) -> Vec<Way> {
-    let effect = |said: &[(usize, Effect)], body: usize| {
-        let found = said.iter().find(|(other, _)| *other == body);
-        found.map_or(Effect::Admit, |(_, effect)| *effect)
-    };
-    let more = |a: &[(usize, Effect)], b: &[(usize, Effect)]| {
-        a.iter().any(|(body, own)| *own > effect(b, *body) || b.is_empty())
-    };
-    let mut ways = Vec::new();
-    if more(&both.kyverno, &both.native) {
-        ways.push(Way::Weaker);
-    }
-    if more(&both.native, &both.kyverno) {
-        ways.push(Way::Stricter);
-    }
-    ways
+/// A path of a cell, and the answers of it that matter.
+struct Place<'p> {
+    cell: usize,
+    path: usize,
+    literals: Vec<Literal<'p>>,
 }
 
-/// Whether each side asks expressions that the other does not: nothing that matching can tell.
-fn has_other_text(both: &Both) -> bool {
-    let lacks = |a: &[(usize, Effect)], b: &[(usize, Effect)]| {
-        let mut own = a.iter().filter(|(body, _)| *body != BROKEN);
-        own.any(|(body, _)| b.iter().all(|(other, _)| other != body))
-    };
-    lacks(&both.kyverno, &both.native) && lacks(&both.native, &both.kyverno)
+/// The namespace of a request as matching sees it.
+fn namespace(situation: &Situation) -> Option<Namespace> {
+    let name = &situation.request.namespace;
+    let known = situation.world.namespace(name).cloned();
+    known.or_else(|| (!name.is_empty()).then(|| Namespace::minimal(name)))
 }
 
 impl<'p, 'u> Search<'p, 'u> {
@@ -91,6 +84,7 @@ impl<'p, 'u> Search<'p, 'u> {
         engines: &'p Engines<'u>,
         discovery: &'u Discovery,
         pair: &'p Pair,
+        options: &'p Options<'p>,
     ) -> Self {
         let ours = match original {
             Original::Policy(_) => false,
@@ -121,9 +115,12 @@ impl<'p, 'u> Search<'p, 'u> {
             discovery,
             pair,
             ignores_errors: ours || theirs,
+            params: Parameters::new(original, target, &sides.bodies),
+            hints: Hints::new(original),
+            options,
             explored: Vec::new(),
             requests: 0,
-            strays: 0,
+            fault: None,
         }
     }
 
@@ -131,28 +128,20 @@ impl<'p, 'u> Search<'p, 'u> {
     ///
     /// # Errors
     /// If not every path could be followed.
-    pub(super) fn explore(
-        &mut self,
-        solver: &mut Solver<'p>,
-        budget: &mut Budget<'_>,
-        paranoid: bool,
-    ) -> Result<(), GaveUp> {
+    pub(super) fn explore(&mut self, solver: &mut Solver<'p>, budget: &mut Budget<'_>) -> Result<(), GaveUp> {
         for cell in universe::cells(self.discovery) {
-            let equivalents: Vec<&Resource> = self
-                .discovery
-                .equivalents(cell.resource)
-                .map(|resource| &**resource)
-                .collect();
+            let equivalents = self.equivalents(&cell);
             let (sides, discovery) = (self.sides, self.discovery);
             let paths = explore(solver, budget, &cell, |facts| {
                 sides.run(&cell, &equivalents, discovery, facts)
             })?;
-            if paranoid {
+            if self.options.paranoid {
                 for path in &paths {
                     let witness = Witness::new(solver, &cell, &path.literals);
-                    let follows =
-                        witness.is_some_and(|witness| self.follows(&cell, &equivalents, &witness, &path.outcome));
-                    self.strays += u64::from(!follows);
+                    let said = witness.map(|witness| self.said(&cell, &witness));
+                    if said.as_ref() != Some(&path.outcome) {
+                        self.blame(&cell, &path.literals, "the request of a path does not follow it");
+                    }
                 }
             }
             self.explored.push((cell, paths));
@@ -160,18 +149,33 @@ impl<'p, 'u> Search<'p, 'u> {
         Ok(())
     }
 
-    /// Whether the request of a path follows the path.
-    fn follows(&self, cell: &Cell<'u>, equivalents: &[&Resource], witness: &Witness, outcome: &Both) -> bool {
-        let situation = witness.situation(cell, &Json::Null, &Json::Null);
-        let namespace = situation.world.namespace(&situation.request.namespace).cloned();
-        let namespace = match namespace {
-            None if !situation.request.namespace.is_empty() => {
-                Some(crate::kube::Namespace::minimal(&situation.request.namespace))
-            }
-            namespace => namespace,
-        };
+    fn equivalents(&self, cell: &Cell<'u>) -> Vec<&'u Resource> {
+        let all = self.discovery.equivalents(cell.resource);
+        all.map(|resource| &**resource).collect()
+    }
+
+    /// The request of a path with these objects.
+    fn situation(&self, witness: &Witness, cell: &Cell<'u>, new: &Json, old: &Json) -> Situation {
+        let mut situation = witness.situation(cell, new, old);
+        if let Some(spoil) = self.options.spoil {
+            spoil(&mut situation);
+        }
+        situation
+    }
+
+    /// What both sides say to the request of a path, by the questions that they ask.
+    fn said(&self, cell: &Cell<'u>, witness: &Witness) -> Both {
+        let situation = &self.situation(witness, cell, &Json::Null, &Json::Null);
+        let namespace = namespace(situation);
         let mut facts = Concrete::new(&situation.request, namespace.as_ref());
-        self.sides.run(cell, equivalents, self.discovery, &mut facts) == *outcome
+        self.sides
+            .run(cell, &self.equivalents(cell), self.discovery, &mut facts)
+    }
+
+    fn blame(&mut self, cell: &Cell<'_>, literals: &[Literal<'_>], what: &str) {
+        let place = universe::name(cell);
+        let answers = explain::literals(literals);
+        self.fault.get_or_insert_with(|| format!("{what}: {place} {answers}"));
     }
 
     /// How much was done.
@@ -197,22 +201,23 @@ impl<'p, 'u> Search<'p, 'u> {
 
     /// Draws the conclusion of what was explored.
     pub(super) fn conclude(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
-        if self.strays > 0 {
-            proof.reason = format!("{} requests do not follow their paths: a bug", self.strays);
-            return;
-        }
+        let Options { paranoid, messages, .. } = *self.options;
         let unshown = self.differences(solver, proof);
         let broken = self.guarded(solver, proof);
+        if !self.sides.inexact.is_empty() {
+            self.sample(solver, proof);
+        }
+        if messages && proof.regions.is_empty() {
+            self.texts(solver, proof);
+        }
         proof.regions.sort_by_key(|region| Kind::of(region.class));
-        if let Some(first) = proof.regions.first() {
-            proof.label = Label::Refuted(Kind::of(first.class));
-            proof.world.data = "raw";
+        if !proof.regions.is_empty() {
+            // The label follows below.
         } else if let Some(text) = unshown {
             proof.reason = format!("no request was found that shows a difference of the match part: {text}");
         } else if let Some(problem) = self.sides.inexact.first() {
             proof.reason.clone_from(problem);
-            self.sample(solver, proof);
-            if proof.regions.is_empty() && self.requests > 0 {
+            if self.requests > 0 {
                 proof.label = Label::Tested { tested: self.requests };
             }
         } else if let Some(about) = broken {
@@ -226,28 +231,68 @@ impl<'p, 'u> Search<'p, 'u> {
             "the native policy lists nothing that the cluster serves".clone_into(&mut proof.reason);
         } else {
             proof.label = Label::Proven;
+            let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
+            if !self.explored.iter().any(|(_, paths)| paths.iter().any(applies)) {
+                proof.notes.push("neither side applies to any request".to_owned());
+            }
+            if paranoid {
+                self.verify(solver);
+            }
+        }
+        if let Some(first) = proof.regions.first() {
+            proof.label = Label::Refuted(Kind::of(first.class));
+            proof.world.data = objects::world(&first.witness.situation().request);
+        }
+        if paranoid {
+            for region in &proof.regions {
+                let again = shrink(self.engines, region.witness.clone()).situation().request.clone();
+                let request = &region.witness.situation().request;
+                if again.object != request.object || again.old_object != request.old_object {
+                    self.fault
+                        .get_or_insert_with(|| format!("a smallest request shrinks: {}", region.text));
+                }
+            }
+        }
+        if let Some(fault) = &self.fault {
+            proof.label = Label::Unknown;
+            proof.reason.clone_from(fault);
+            proof.fault = true;
+            proof.regions.clear();
         }
     }
 
     /// Finds the regions in which the match parts differ; the answer is one that no request shows.
     fn differences(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) -> Option<String> {
-        let mut groups: BTreeMap<(Way, String), Vec<(usize, usize)>> = BTreeMap::new();
-        for (at, (_, paths)) in self.explored.iter().enumerate() {
+        let mut groups: BTreeMap<(Way, String), Vec<Place<'p>>> = BTreeMap::new();
+        for (cell, (_, paths)) in self.explored.iter().enumerate() {
+            let mut table = None;
             for way in [Way::Weaker, Way::Stricter] {
-                let differs = |both: &Both| !has_other_text(both) && ways(both).contains(&way);
-                let mut told: Vec<String> = Vec::new();
-                for (number, path) in paths.iter().enumerate().filter(|(_, path)| differs(&path.outcome)) {
-                    let text = explain::literals(&explain::generalise(path, paths, differs));
-                    if !told.contains(&text) {
-                        groups.entry((way, text.clone())).or_default().push((at, number));
-                        told.push(text);
+                let differs =
+                    |path: &Path<'p, Both>| !has_other_text(&path.outcome) && ways(&path.outcome).contains(&way);
+                if !paths.iter().any(differs) {
+                    continue;
+                }
+                let table = table.get_or_insert_with(|| Table::new(paths));
+                let (own, others): (Vec<usize>, Vec<usize>) =
+                    (0..paths.len()).partition(|number| paths.get(*number).is_some_and(differs));
+                let mut told = Vec::new();
+                for path in own {
+                    if told.iter().any(|region| table.covers(region, path)) {
+                        continue;
                     }
+                    let (bits, literals) = table.generalise(path, &others);
+                    told.push(bits);
+                    let places = groups.entry((way, explain::literals(&literals))).or_default();
+                    places.push(Place { cell, path, literals });
                 }
             }
         }
-        // The best known cells first.
-        let mut groups: Vec<(_, Vec<(usize, usize)>)> = groups.into_iter().collect();
-        groups.sort_by_key(|(key, places)| (places.first().copied(), key.clone()));
+        // The best known cells first, and what is said in few words.
+        let mut groups: Vec<((Way, String), Vec<Place<'p>>)> = groups.into_iter().collect();
+        groups.sort_by_cached_key(|(key, places)| {
+            let first = places.first().map(|place| (place.cell, place.literals.len()));
+            (first, key.clone())
+        });
         let mut unshown = None;
         let total = groups.len();
         for ((way, text), places) in groups {
@@ -259,13 +304,19 @@ impl<'p, 'u> Search<'p, 'u> {
             }
             let names: Vec<String> = places
                 .iter()
-                .filter_map(|(at, _)| self.explored.get(*at))
+                .filter_map(|place| self.explored.get(place.cell))
                 .map(|(cell, _)| universe::name(cell))
                 .collect();
-            let text = told(way, &names, &text);
+            let cells: Vec<Cell<'u>> = places
+                .iter()
+                .filter_map(|place| self.explored.get(place.cell))
+                .map(|(cell, _)| *cell)
+                .collect();
+            let text = told(way, &cells, &text);
             match self.show(solver, &places, way) {
                 Some(witness) => {
-                    let region = self.region(witness, text, names);
+                    let first = places.first().map_or(&[][..], |place| &place.literals);
+                    let region = self.region(witness, text, names, first);
                     proof.regions.push(region);
                 }
                 None => unshown = unshown.or(Some(text)),
@@ -275,49 +326,88 @@ impl<'p, 'u> Search<'p, 'u> {
     }
 
     /// A request of one of these paths that both engines decide differently, best as a decision.
-    fn show(&mut self, solver: &mut Solver<'p>, places: &[(usize, usize)], way: Way) -> Option<Replayed> {
+    fn show(&mut self, solver: &mut Solver<'p>, places: &[Place<'p>], way: Way) -> Option<Replayed> {
         let mut best: Option<Replayed> = None;
         let until = self.requests + TRIES;
-        for &(at, number) in places.iter().take(6) {
-            let (cell, paths) = self.explored.get(at)?;
-            let (cell, path) = (*cell, paths.get(number)?);
+        for place in places.iter().take(6) {
+            let (cell, paths) = self.explored.get(place.cell)?;
+            let (cell, path) = (*cell, paths.get(place.path)?);
             let said = if way == Way::Weaker {
                 &path.outcome.kyverno
             } else {
                 &path.outcome.native
             };
             let body = said.first().and_then(|(body, _)| self.sides.bodies.get(*body));
-            let objects = objects::candidates(cell.resource, body);
-            let Some(witness) = Witness::new(solver, &cell, &path.literals) else {
-                continue;
+            let objects = objects::candidates(cell.resource, body, &self.hints);
+            let Some(witness) = Witness::new(solver, &cell, &place.literals) else {
+                self.blame(&cell, &place.literals, "a path has no request");
+                return None;
             };
-            for (new, old) in pairs(&objects) {
-                if self.requests >= until {
-                    return best;
-                }
-                self.requests += 1;
-                let Some(found) = self.engines.replay(witness.situation(&cell, new, old)) else {
-                    continue;
-                };
+            let said = self.said(&cell, &witness);
+            if !ways(&said).contains(&way) {
+                self.blame(&cell, &place.literals, "the request of a path does not follow it");
+                return None;
+            }
+            let found = self.attempt(&witness, &cell, &objects, until, |found| {
                 let kind = Kind::of(found.class());
                 if best.as_ref().is_none_or(|best| kind < Kind::of(best.class())) {
-                    best = Some(found);
+                    best = Some(found.clone());
                 }
-                if kind == Kind::Decision {
-                    return best;
-                }
+                kind == Kind::Decision
+            });
+            if found.is_some() || self.requests >= until {
+                break;
             }
         }
         best
     }
 
-    /// Searches the cells on which a guard does not hold; the answer is what the first guard is about.
-    fn guarded(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) -> Option<String> {
-        let reads: Vec<Reads> = self.sides.bodies.iter().map(Reads::of).collect();
-        let reader = match self.original {
+    /// Asks both engines about a path's request with these objects, and with every list of parameters, until a difference is
+    /// wanted.
+    fn attempt(
+        &mut self,
+        witness: &Witness,
+        cell: &Cell<'u>,
+        objects: &[Json],
+        until: u64,
+        mut wanted: impl FnMut(&Replayed) -> bool,
+    ) -> Option<Replayed> {
+        let worlds = self.params.worlds();
+        let most = if worlds.len() > 1 { WITH_PARAMS } else { usize::MAX };
+        for params in worlds {
+            for (new, old) in pairs(objects).take(most) {
+                if self.requests >= until {
+                    return None;
+                }
+                self.requests += 1;
+                let mut situation = self.situation(witness, cell, new, old);
+                params::place(&mut situation, params, self.discovery);
+                if let Some(found) = self.engines.replay(situation)
+                    && wanted(&found)
+                {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    fn reader(&self) -> Reader {
+        match self.original {
             Original::Policy(_) => Reader::Classic,
             Original::ValidatingPolicy(_) => Reader::Validating,
+        }
+    }
+
+    /// Searches the cells on which a guard does not hold; the answer is what the first guard is about.
+    fn guarded(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) -> Option<String> {
+        let reader = self.reader();
+        let kyverno = match reader {
+            Reader::Classic => Profile::kyverno_classic(),
+            _ => Profile::kyverno(),
         };
+        let bodies = self.sides.bodies.iter();
+        let reads: Vec<Reads> = bodies.map(|body| Reads::of(body, kyverno, self.options.kube)).collect();
         let mut groups: BTreeMap<(&str, &str), Vec<(usize, usize)>> = BTreeMap::new();
         for (at, (cell, paths)) in self.explored.iter().enumerate() {
             for (number, path) in paths.iter().enumerate() {
@@ -358,7 +448,7 @@ impl<'p, 'u> Search<'p, 'u> {
                         .map(|(cell, _)| universe::name(cell))
                         .collect();
                     let text = format!("both apply, and see differently: {about}");
-                    let region = self.region(found, text, names.into_iter().collect());
+                    let region = self.region(found, text, names.into_iter().collect(), &[]);
                     proof.regions.push(region);
                     break 'search;
                 }
@@ -367,52 +457,111 @@ impl<'p, 'u> Search<'p, 'u> {
         first
     }
 
-    /// The first difference, but in applicability, that an object makes on a path.
-    fn try_path(&mut self, solver: &mut Solver<'p>, at: usize, number: usize, until: u64) -> Option<Replayed> {
+    /// The request and the objects of a path.
+    fn prepared(&self, solver: &mut Solver<'p>, at: usize, number: usize) -> Option<(Cell<'u>, Witness, Vec<Json>)> {
         let (cell, paths) = self.explored.get(at)?;
         let (cell, path) = (*cell, paths.get(number)?);
         let said = path.outcome.kyverno.first().or(path.outcome.native.first());
-        let body = said.and_then(|(body, _)| self.sides.bodies.get(*body));
-        let objects = objects::candidates(cell.resource, body);
+        let body = said.map_or(0, |(body, _)| *body);
+        let objects = objects::candidates(cell.resource, self.sides.bodies.get(body), &self.hints);
         let witness = Witness::new(solver, &cell, &path.literals)?;
-        for (new, old) in pairs(&objects) {
-            if self.requests >= until {
-                return None;
-            }
-            self.requests += 1;
-            let found = self.engines.replay(witness.situation(&cell, new, old));
-            if let Some(found) = found
-                && Kind::of(found.class()) != Kind::Applicability
-            {
-                return Some(found);
-            }
-        }
-        None
+        Some((cell, witness, objects))
     }
 
-    /// Tries requests of all paths on which something applies.
+    /// The first difference, but in applicability, that an object makes on a path.
+    fn try_path(&mut self, solver: &mut Solver<'p>, at: usize, number: usize, until: u64) -> Option<Replayed> {
+        let (cell, witness, objects) = self.prepared(solver, at, number)?;
+        let wanted = |found: &Replayed| Kind::of(found.class()) != Kind::Applicability;
+        let found = self.attempt(&witness, &cell, &objects, until, wanted);
+        if found.is_some() {
+            return found;
+        }
+        // Labels that nothing asks about may matter to expressions.
+        let bodies = self.sides.bodies.iter();
+        let labels: Vec<Vec<(String, String)>> = bodies.flat_map(|body| objects::labels(Some(body))).collect();
+        labels.iter().find_map(|labels| {
+            let least = objects.get(..1).unwrap_or_default();
+            self.attempt(&witness.with_labels(labels), &cell, least, until, wanted)
+        })
+    }
+
+    /// Tries requests of all paths of cells in which something applies, and of all cells if there are none; those that are
+    /// told already are left out.
     fn sample(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
-        let applies = |both: &Both| !both.kyverno.is_empty() || !both.native.is_empty();
+        let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
+        let is_idle = !self.explored.iter().any(|(_, paths)| paths.iter().any(applies));
+        let told: BTreeSet<&String> = proof.regions.iter().flat_map(|region| &region.cells).collect();
         let mut places = Vec::new();
-        for (at, (_, paths)) in self.explored.iter().enumerate() {
-            let own = paths.iter().enumerate().filter(|(_, path)| applies(&path.outcome));
-            places.extend(own.take(4).map(|(number, _)| (at, number)));
+        for (at, (cell, paths)) in self.explored.iter().enumerate() {
+            if (is_idle || paths.iter().any(applies)) && !told.contains(&universe::name(cell)) {
+                // Where nothing applies, that may be what is not exact.
+                let mut own: Vec<usize> = (0..paths.len()).collect();
+                own.sort_by_key(|number| !paths.get(*number).is_some_and(applies));
+                places.extend(own.into_iter().take(6).map(|number| (at, number)));
+            }
         }
         let until = self.requests + TRIES;
-        for (at, number) in places.into_iter().take(SEARCHED * 4) {
+        for (at, number) in places.into_iter().take(SEARCHED * 6) {
             if let Some(found) = self.try_path(solver, at, number, until) {
                 let names = self.explored.get(at).map(|(cell, _)| universe::name(cell));
-                let region = self.region(found, "found by search".to_owned(), names.into_iter().collect());
-                proof.label = Label::Refuted(Kind::of(region.class));
-                proof.world.data = "raw";
+                let region = self.region(found, "found by search".to_owned(), names.into_iter().collect(), &[]);
                 proof.regions.push(region);
                 return;
             }
         }
     }
 
+    /// Looks for requests to which both object with other words.
+    fn texts(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
+        let until = self.requests + TRIES;
+        let objects = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() && !path.outcome.native.is_empty();
+        let mut places = Vec::new();
+        for (at, (_, paths)) in self.explored.iter().enumerate() {
+            places.extend(paths.iter().position(objects).map(|number| (at, number)));
+        }
+        for (at, number) in places.into_iter().take(SEARCHED) {
+            let Some((cell, witness, objects)) = self.prepared(solver, at, number) else {
+                continue;
+            };
+            for (new, old) in pairs(&objects) {
+                if self.requests >= until {
+                    return;
+                }
+                self.requests += 1;
+                let found = self.engines.replay_texts(self.situation(&witness, &cell, new, old));
+                if let Some(found) = found.filter(|found| found.class() == DivergenceClass::Message) {
+                    let text = "both object, with other messages".to_owned();
+                    let region = self.region(found, text, vec![universe::name(&cell)], &[]);
+                    proof.regions.push(region);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Asks both engines on every path of what is proven: a difference contradicts the proof.
+    fn verify(&mut self, solver: &mut Solver<'p>) {
+        for at in 0..self.explored.len() {
+            let count = self.explored.get(at).map_or(0, |(_, paths)| paths.len());
+            for number in 0..count {
+                let Some((cell, witness, objects)) = self.prepared(solver, at, number) else {
+                    continue;
+                };
+                for object in objects.iter().take(VERIFIED) {
+                    self.requests += 1;
+                    let found = self.engines.replay(self.situation(&witness, &cell, object, object));
+                    if found.is_some() {
+                        self.blame(&cell, &[], "the engines contradict a proof");
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
     /// A region with what the hazards of the conversion say about its witness.
-    fn region(&self, witness: Replayed, text: String, cells: Vec<String>) -> Region {
+    fn region(&self, witness: Replayed, text: String, cells: Vec<String>, literals: &[Literal<'p>]) -> Region {
+        let witness = shrink(self.engines, witness);
         let divergence = self
             .pair
             .cause(witness.kyverno(), witness.native(), &witness.situation().request);
@@ -422,6 +571,7 @@ impl<'p, 'u> Search<'p, 'u> {
             cause: divergence.map(|divergence| divergence.cause).unwrap_or_default(),
             text,
             cells,
+            answers: literals.iter().map(|literal| Answer::new(*literal)).collect(),
             witness,
         }
     }
@@ -434,25 +584,4 @@ pub(super) fn pairs(objects: &[Json]) -> impl Iterator<Item = (&Json, &Json)> {
     let over = objects.iter().skip(1).filter_map(move |object| Some((object, least?)));
     let under = objects.iter().skip(1).filter_map(move |object| Some((least?, object)));
     same.chain(over).chain(under)
-}
-
-/// A region for people.
-fn told(way: Way, cells: &[String], literals: &str) -> String {
-    let who = match way {
-        Way::Weaker => "Kyverno does more than the native policy",
-        Way::Stricter => "the native policy does more than Kyverno",
-    };
-    let shown: Vec<&str> = cells.iter().take(6).map(String::as_str).collect();
-    let more = cells.len().saturating_sub(shown.len());
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    let conditions = if literals.is_empty() {
-        String::new()
-    } else {
-        format!(" where {literals}")
-    };
-    format!("{who}: {}{more}{conditions}", shown.join(", "))
 }

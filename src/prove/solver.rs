@@ -39,6 +39,8 @@ pub struct Solver<'p> {
 /// The languages of a map, and a key that is not its own.
 #[derive(Debug, Clone, Copy)]
 pub struct MapBase<'r> {
+    /// The language of keys.
+    pub key: Base,
     /// The language of values.
     pub value: Base,
     /// A key that is spoken for elsewhere.
@@ -219,7 +221,7 @@ impl<'p> Solver<'p> {
                 }
             }
             let is_free = |key: &str| base.reserved != Some(key) && taken.iter().all(|(other, _)| other != key);
-            let key = match self.text(Base::LabelKey, slot.keys.clone(), keys.clone()) {
+            let key = match self.text(base.key, slot.keys.clone(), keys.clone()) {
                 Model::No => continue,
                 Model::Yes(key) if is_free(&key) => key,
                 Model::GaveUp => {
@@ -230,7 +232,7 @@ impl<'p> Solver<'p> {
                     let mut avoided: Vec<Pattern<'_>> = keys;
                     avoided.extend(base.reserved.map(Pattern::Exact));
                     avoided.extend(taken.iter().map(|(key, _)| Pattern::Exact(key)));
-                    match shortest(Base::LabelKey, &slot.keys, &avoided) {
+                    match shortest(base.key, &slot.keys, &avoided) {
                         Found::Yes(key) => key,
                         // Without the keys of other slots there might be one.
                         Found::No if taken.is_empty() => continue,
@@ -365,6 +367,7 @@ mod tests {
         let key_globs = ["a*", "*", "?", "b*"];
         let value_globs = ["x*", "*", "?", "x", "*y"];
         let base = MapBase {
+            key: Base::LabelKey,
             value: Base::LabelValue,
             reserved: None,
         };

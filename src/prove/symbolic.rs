@@ -112,6 +112,8 @@ impl Variables {
                 // Questions to the server have no name, usually.
                 _ if asks => Base::Any,
                 "" if resource.plural == "services" => Base::DnsLabel,
+                // Their own validation does not look at names (`pkg/apis/core/validation/events.go`).
+                "" if resource.plural == "events" => Base::Segment,
                 "" | "apps" | "batch" | "example.com" => Base::Subdomain,
                 _ => Base::Segment,
             },
@@ -131,10 +133,13 @@ impl Variables {
     pub fn map(self, pairs: Pairs) -> MapBase<'static> {
         match pairs {
             Pairs::NewLabels | Pairs::OldLabels | Pairs::NamespaceLabels => MapBase {
+                key: Base::LabelKey,
                 value: Base::LabelValue,
                 reserved: self.alias(pairs).map(|_| NAME_LABEL),
             },
             Pairs::NewAnnotations | Pairs::OldAnnotations => MapBase {
+                // Only their lower case must be that of a label: `pkg/api/validation/objectmeta.go`.
+                key: Base::NonEmpty,
                 value: Base::Any,
                 reserved: None,
             },
@@ -256,52 +261,98 @@ pub fn solve_text<'p>(solver: &mut Solver<'p>, base: Base, literals: &[Literal<'
     solver.text(base, of(true), of(false))
 }
 
+/// An answer that a path has given.
+#[derive(Debug, Clone, Copy)]
+struct Step<'p> {
+    atom: Atom<'p>,
+    answer: bool,
+    /// Whether the other answer was possible, too.
+    free: bool,
+}
+
 /// Answers questions along one path.
+///
+/// Engines are functions of the answers, so a run that starts like the last one asks the same questions: what was found out
+/// about them stays, and only what follows the answer that changed is decided anew.
 #[derive(Debug)]
 pub struct Symbolic<'s, 'p> {
     solver: &'s mut Solver<'p>,
     variables: Variables,
-    script: Vec<bool>,
-    /// How many entries of the script are used up.
-    read: usize,
-    literals: Vec<Literal<'p>>,
+    trail: Vec<Step<'p>>,
     answers: FxHashMap<Atom<'p>, bool>,
     gave_up: bool,
 }
 
-impl<'p> Symbolic<'_, 'p> {
-    fn is_possible(&mut self, literal: Literal<'p>) -> bool {
-        let group = group(literal.0);
-        let mut literals = of_group(&self.literals, group);
-        literals.push(literal);
-        let (possible, gave_up) = match group {
-            Group::Text(text) => known(&solve_text(self.solver, self.variables.text(text), &literals)),
-            Group::Pairs(pairs) => known(&self.solver.map(self.variables.map(pairs), &literals)),
-            Group::Groups => known(&self.solver.groups(&literals)),
-            Group::Free => (true, false),
+impl<'s, 'p> Symbolic<'s, 'p> {
+    /// Facts about all requests of a cell; nothing is answered yet.
+    pub fn new(solver: &'s mut Solver<'p>, cell: &Cell<'_>) -> Self {
+        Self {
+            solver,
+            variables: Variables::new(cell),
+            trail: Vec::new(),
+            answers: FxHashMap::default(),
+            gave_up: false,
+        }
+    }
+
+    /// Takes back what follows the last free yes, and turns that into a no; `false` if there is none left.
+    fn advance(&mut self) -> bool {
+        while let Some(step) = self.trail.last_mut() {
+            if step.free && step.answer {
+                step.answer = false;
+                self.answers.insert(step.atom, false);
+                return true;
+            }
+            self.answers.remove(&step.atom);
+            self.trail.pop();
+        }
+        false
+    }
+
+    /// The answers that were free.
+    fn literals(&self) -> Vec<Literal<'p>> {
+        let free = self.trail.iter().filter(|step| step.free);
+        free.map(|step| (step.atom, step.answer)).collect()
+    }
+
+    /// Whether a question can be answered with yes, and with no.
+    fn possible(&mut self, atom: Atom<'p>) -> (bool, bool) {
+        let wanted = group(atom);
+        if wanted == Group::Free {
+            return (true, true);
+        }
+        let own = self.trail.iter().filter(|step| step.free && group(step.atom) == wanted);
+        let mut literals: Vec<Literal<'p>> = own.map(|step| (step.atom, step.answer)).collect();
+        let mut with = |answer: bool| {
+            literals.push((atom, answer));
+            let (possible, gave_up) = match wanted {
+                Group::Text(text) => known(&solve_text(self.solver, self.variables.text(text), &literals)),
+                Group::Pairs(pairs) => known(&self.solver.map(self.variables.map(pairs), &literals)),
+                Group::Groups => known(&self.solver.groups(&literals)),
+                Group::Free => (true, false),
+            };
+            literals.pop();
+            self.gave_up |= gave_up;
+            possible
         };
-        self.gave_up |= gave_up;
-        possible
+        (with(true), with(false))
     }
 
     fn answer(&mut self, atom: Atom<'p>) -> bool {
         if let Some(answer) = self.answers.get(&atom) {
             return *answer;
         }
-        let answer = match (self.is_possible((atom, true)), self.is_possible((atom, false))) {
-            (true, true) => {
-                let answer = self.script.get(self.read).copied().unwrap_or(true);
-                if self.read == self.script.len() {
-                    self.script.push(answer);
-                }
-                self.read += 1;
-                self.literals.push((atom, answer));
-                answer
-            }
-            (answer, _) => answer,
+        let (yes, no) = self.possible(atom);
+        // Earlier answers can be given together, so one of the two is possible.
+        self.gave_up |= !yes && !no;
+        let step = Step {
+            atom,
+            answer: yes,
+            free: yes && no,
         };
-        self.answers.insert(atom, answer);
-        answer
+        self.trail.push(step);
+        self.answers.insert(atom, yes);
+        yes
     }
 }
 
@@ -309,22 +360,29 @@ fn known<T>(model: &Model<T>) -> (bool, bool) {
     (!matches!(model, Model::No), matches!(model, Model::GaveUp))
 }
 
-impl<'p> Facts<'p> for Symbolic<'_, 'p> {
-    fn ask(&mut self, atom: Atom<'p>) -> bool {
-        match self.variables.canonical(atom) {
-            Canonical::Known(answer) => answer,
-            Canonical::Ask(atom) => self.answer(atom),
+impl Variables {
+    /// The answer to a question, given those to questions about variables.
+    fn resolve<'p>(self, atom: Atom<'p>, mut answer: impl FnMut(Atom<'p>) -> bool) -> bool {
+        match self.canonical(atom) {
+            Canonical::Known(known) => known,
+            Canonical::Ask(atom) => answer(atom),
             Canonical::Either(first, second) => {
                 let first = match first {
-                    Atom::Text(text, pattern) => match self.variables.canonical_text(text, pattern) {
-                        Canonical::Known(answer) => answer,
-                        Canonical::Ask(atom) | Canonical::Either(atom, _) => self.answer(atom),
+                    Atom::Text(text, pattern) => match self.canonical_text(text, pattern) {
+                        Canonical::Known(known) => known,
+                        Canonical::Ask(atom) | Canonical::Either(atom, _) => answer(atom),
                     },
-                    atom => self.answer(atom),
+                    atom => answer(atom),
                 };
-                first || second.is_some_and(|atom| self.answer(atom))
+                first || second.is_some_and(answer)
             }
         }
+    }
+}
+
+impl<'p> Facts<'p> for Symbolic<'_, 'p> {
+    fn ask(&mut self, atom: Atom<'p>) -> bool {
+        self.variables.resolve(atom, |atom| self.answer(atom))
     }
 }
 
@@ -338,40 +396,81 @@ pub fn explore<'p, T>(
     cell: &Cell<'_>,
     mut run: impl FnMut(&mut Symbolic<'_, 'p>) -> T,
 ) -> Result<Vec<Path<'p, T>>, GaveUp> {
-    let variables = Variables::new(cell);
     let mut paths = Vec::new();
-    let mut script = Vec::new();
+    let mut facts = Symbolic::new(solver, cell);
     loop {
         budget.spend()?;
-        let mut facts = Symbolic {
-            solver,
-            variables,
-            script,
-            read: 0,
-            literals: Vec::new(),
-            answers: FxHashMap::default(),
-            gave_up: false,
-        };
         let outcome = run(&mut facts);
         if facts.gave_up {
             return Err(GaveUp::Solver);
         }
-        let Symbolic {
-            script: mut used,
-            read,
-            literals,
-            ..
-        } = facts;
-        paths.push(Path { literals, outcome });
-        // What the run did not look at belongs to no path.
-        used.truncate(read);
-        while used.last() == Some(&false) {
-            used.pop();
+        paths.push(Path {
+            literals: facts.literals(),
+            outcome,
+        });
+        if !facts.advance() {
+            return Ok(paths);
         }
-        match used.last_mut() {
-            Some(last) => *last = false,
-            None => return Ok(paths),
+    }
+}
+
+/// Runs engines on the path of a cell that a request follows: every question is answered as the request answers it, and must be
+/// one that some request answers so.
+///
+/// # Errors
+/// The first answer that no request of the cell could give.
+pub fn follow<'p, T>(
+    solver: &mut Solver<'p>,
+    cell: &Cell<'_>,
+    request: &mut dyn Facts<'p>,
+    run: impl FnOnce(&mut Following<'_, '_, 'p>) -> T,
+) -> Result<T, String> {
+    let mut following = Following {
+        facts: Symbolic::new(solver, cell),
+        request,
+        odd: None,
+    };
+    let outcome = run(&mut following);
+    match following.odd {
+        None if following.facts.gave_up => Err("the solver gave up".to_owned()),
+        None => Ok(outcome),
+        Some(odd) => Err(odd),
+    }
+}
+
+/// Facts along the path of one request.
+pub struct Following<'r, 's, 'p> {
+    facts: Symbolic<'s, 'p>,
+    request: &'r mut dyn Facts<'p>,
+    odd: Option<String>,
+}
+
+impl<'p> Facts<'p> for Following<'_, '_, 'p> {
+    fn ask(&mut self, atom: Atom<'p>) -> bool {
+        let Self { facts, request, odd } = self;
+        let answer = facts.variables.resolve(atom, |atom| {
+            let wanted = request.ask(atom);
+            if let Some(answer) = facts.answers.get(&atom) {
+                return *answer;
+            }
+            let (yes, no) = facts.possible(atom);
+            let possible = if wanted { yes } else { no };
+            if !possible && odd.is_none() {
+                *odd = Some(format!("{atom:?} is {wanted}, which no request of the cell answers so"));
+            }
+            facts.trail.push(Step {
+                atom,
+                answer: wanted,
+                free: yes && no,
+            });
+            facts.answers.insert(atom, wanted);
+            wanted
+        });
+        if answer != request.ask(atom) && odd.is_none() {
+            *odd = Some(format!(
+                "{atom:?} is {answer} in all requests of the cell, but not in this one"
+            ));
         }
-        script = used;
+        answer
     }
 }

@@ -58,8 +58,14 @@ fn rank(cell: &Cell<'_>) -> (bool, usize, u8, bool) {
     (is_sub, known.unwrap_or(POPULAR.len()), operation, cell.collection)
 }
 
-/// A cell for people: `CREATE deployments`, `DELETE (collection) pods`.
+/// A cell for people: `CREATE deployments.apps`, `DELETE (collection) pods`.
 pub fn name(cell: &Cell<'_>) -> String {
+    let (operation, resource) = words(cell);
+    format!("{operation} {resource}")
+}
+
+/// What is done, and to what.
+pub(super) fn words(cell: &Cell<'_>) -> (String, String) {
     let mode = if cell.collection { " (collection)" } else { "" };
     let resource = cell.resource;
     let group = if resource.group.is_empty() {
@@ -67,5 +73,8 @@ pub fn name(cell: &Cell<'_>) -> String {
     } else {
         format!(".{}", resource.group)
     };
-    format!("{}{mode} {}{group}", cell.operation.as_str(), resource.name())
+    (
+        format!("{}{mode}", cell.operation.as_str()),
+        format!("{}{group}", resource.name()),
+    )
 }

@@ -119,6 +119,27 @@ impl Witness {
         })
     }
 
+    /// The same with more labels and annotations, on all objects that have them.
+    #[must_use]
+    pub fn with_labels(&self, labels: &[(String, String)]) -> Self {
+        let mut witness = self.clone();
+        for map in [
+            &mut witness.new_labels,
+            &mut witness.old_labels,
+            &mut witness.namespace_labels,
+            &mut witness.new_annotations,
+            &mut witness.old_annotations,
+        ] {
+            for (key, value) in labels {
+                if map.iter().all(|(own, _)| own != key) {
+                    map.push((key.clone(), value.clone()));
+                }
+            }
+            map.sort();
+        }
+        witness
+    }
+
     /// How odd it is: shorter is better.
     pub fn size(&self) -> usize {
         let maps = [

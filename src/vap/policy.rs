@@ -42,6 +42,11 @@ impl CompiledPolicy {
         Self::with_profile(policy, Profile::kubernetes(), true)
     }
 
+    /// The same for another release of Kubernetes.
+    pub fn for_profile(policy: &ValidatingAdmissionPolicy, profile: &'static Profile) -> Self {
+        Self::with_profile(policy, profile, true)
+    }
+
     /// Compiles a policy for another environment.
     pub(super) fn with_profile(
         policy: &ValidatingAdmissionPolicy,

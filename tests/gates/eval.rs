@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What the clusters of the reference data served, besides Kubernetes' own kinds.
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let table = read(&fixture("apiserver/kinds.tsv"));
     let file = Sources::new().add("kinds.tsv", table.as_str());
     let mut discovery = Discovery::kubernetes();
@@ -41,7 +41,7 @@ fn documents(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-fn namespaces(labels: &Value) -> Vec<Value> {
+pub(crate) fn namespaces(labels: &Value) -> Vec<Value> {
     let entries = labels.as_object().into_iter().flatten();
     entries
         .map(|(name, labels)| {
@@ -66,7 +66,7 @@ fn ask(objects: Vec<Value>, request: &Value, config: &str, settings: &Settings) 
 }
 
 /// The request of a hazard as an AdmissionRequest.
-fn hazard_request(given: &Value) -> Value {
+pub(crate) fn hazard_request(given: &Value) -> Value {
     let mut object = given["obj"].clone();
     let old = &given["old"];
     let operation = match text(given, "op") {
@@ -262,6 +262,12 @@ fn live_pairs_of_conversions() {
 /// A row about a resource of the upstream suites.
 fn check_verdict_pair(row: &Value, corpus: &Corpus, settings: &Settings) -> Result<(), String> {
     let (policy, object) = corpus.row(row)?;
+    let answer = ask(vec![policy], &verdict_request(row, object), "", settings)?;
+    same_pair(row, &answer)
+}
+
+/// The request of such a row.
+pub(crate) fn verdict_request(row: &Value, object: Value) -> Value {
     let mut request = json!({"operation": row["operation"],
         "userInfo": {"username": "admin", "groups": ["system:masters", "system:authenticated"]}});
     match text(row, "operation") {
@@ -273,8 +279,7 @@ fn check_verdict_pair(row: &Value, corpus: &Corpus, settings: &Settings) -> Resu
         }
         _ => request["object"] = object,
     }
-    let answer = ask(vec![policy], &request, "", settings)?;
-    same_pair(row, &answer)
+    request
 }
 
 #[test]
@@ -305,7 +310,7 @@ fn live_pairs_of_verdicts() {
 }
 
 /// A live row as objects and a request.
-fn live(row: &Value) -> (Vec<Value>, Value) {
+pub(crate) fn live(row: &Value) -> (Vec<Value>, Value) {
     let list = |key: &str| row[key].as_array().cloned().unwrap_or_default();
     let mut objects: Vec<Value> = ["policies", "exceptions", "params", "rbac"]
         .into_iter()

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use kyvtest::{
     diagnostic::Sources,
     kube::{
-        Concrete, Discovery, GroupVersionKind, GroupVersionResource, Namespace, Operation, Operations, Request,
-        Resource, UserInfo, guess_plural,
+        Cell, Concrete, Discovery, Facts, GroupVersionKind, GroupVersionResource, Namespace, Operation, Operations,
+        Request, Resource, UserInfo, guess_plural,
     },
     kyverno::{
         constraints,
         matching::{Selection, applies, exempts, explain, kind_matches},
     },
     policy::{KindSelector, MatchConstraints, MatchResources, split_kind},
+    prove::{solver::Solver, symbolic::follow},
     value::Document,
     vap::matching as native,
 };
@@ -179,33 +180,65 @@ fn witness(row: &Value) -> Result<(Request, Namespace), String> {
     ))
 }
 
-fn check_witness(row: &Value) -> Result<(), String> {
-    let (request, namespace) = witness(row)?;
-    let cell = request.cell();
-    let in_namespace = (!request.namespace.is_empty()).then_some(&namespace);
-    let mut facts = Concrete::new(&request, in_namespace);
-    let block = |value: &Value| block(&prune(value).unwrap_or_else(|| json!({})));
-    let answer = if row["vpol"].is_null() {
+/// Both sides of a row as functions of facts.
+struct Pair {
+    rule: Option<(MatchResources, MatchResources, Vec<MatchResources>)>,
+    constraints: Option<MatchConstraints>,
+    native: MatchConstraints,
+}
+
+impl Pair {
+    fn read(row: &Value) -> Result<Self, String> {
+        let block = |value: &Value| block(&prune(value).unwrap_or_else(|| json!({})));
+        let constraints = |value: &Value| {
+            let (constraints, diagnostics) = MatchConstraints::from_value(Document::from(value).root());
+            constraints.ok_or_else(|| format!("not read: {diagnostics:?}"))
+        };
         let rule = &row["rule"];
-        let (matches, exclude) = (block(&rule["match"])?, block(&rule["exclude"])?);
         let exceptions = rule.get("exceptions").and_then(Value::as_array);
         let exceptions: Result<Vec<_>, _> = exceptions.into_iter().flatten().map(block).collect();
-        let exceptions = exceptions?;
+        Ok(Self {
+            rule: if row["vpol"].is_null() {
+                Some((block(&rule["match"])?, block(&rule["exclude"])?, exceptions?))
+            } else {
+                None
+            },
+            constraints: (!row["vpol"].is_null())
+                .then(|| constraints(&row["vpol"]))
+                .transpose()?,
+            native: constraints(&row["vap"])?,
+        })
+    }
+
+    fn kyverno<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Result<bool, String> {
+        if let Some(constraints) = &self.constraints {
+            return constraints::applies(constraints, cell, facts).map_err(|error| error.to_string());
+        }
+        let Some((matches, exclude, exceptions)) = &self.rule else {
+            return Err("no rule".to_owned());
+        };
         let selection = Selection {
-            matches: &matches,
-            exclude: Some(&exclude),
+            matches,
+            exclude: Some(exclude),
             policy_namespace: "",
         };
-        applies(selection, &cell, &mut facts)
-            && !exceptions
-                .iter()
-                .any(|exception| exempts(exception, &cell, &mut Concrete::new(&request, in_namespace)))
-    } else {
-        let value = Document::from(&row["vpol"]);
-        let (constraints, diagnostics) = MatchConstraints::from_value(value.root());
-        let constraints = constraints.ok_or_else(|| format!("not read: {diagnostics:?}"))?;
-        constraints::applies(&constraints, &cell, &mut facts).map_err(|error| error.to_string())?
-    };
+        Ok(applies(selection, cell, facts) && !exceptions.iter().any(|exception| exempts(exception, cell, facts)))
+    }
+
+    fn native<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Result<bool, String> {
+        match native::matches(&self.native, cell, &[], facts) {
+            Ok(native::Match::Yes(_)) => Ok(!native::is_exempt(cell.resource)),
+            Ok(native::Match::No(_)) => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn check_witness(row: &Value) -> Result<(), String> {
+    let (request, namespace) = witness(row)?;
+    let in_namespace = (!request.namespace.is_empty()).then_some(&namespace);
+    let pair = Pair::read(row)?;
+    let answer = pair.kyverno(&request.cell(), &mut Concrete::new(&request, in_namespace))?;
     if Some(answer) == row["k"].as_bool() {
         Ok(())
     } else {
@@ -213,25 +246,52 @@ fn check_witness(row: &Value) -> Result<(), String> {
     }
 }
 
+/// The file takes a wildcard literally that no server would take at all.
+fn is_refused(row: &Value) -> bool {
+    text(row, "case").starts_with("G8-selector-wildcard")
+}
+
 /// The same for the API server's side.
 fn check_native_witness(row: &Value) -> Result<(), String> {
     let (request, namespace) = witness(row)?;
     let in_namespace = (!request.namespace.is_empty()).then_some(&namespace);
-    let value = Document::from(&row["vap"]);
-    let (constraints, diagnostics) = MatchConstraints::from_value(value.root());
-    let constraints = constraints.ok_or_else(|| format!("not read: {diagnostics:?}"))?;
-    let mut facts = Concrete::new(&request, in_namespace);
-    let answer = match native::matches(&constraints, &request.cell(), &[], &mut facts) {
-        Ok(native::Match::Yes(_)) => !native::is_exempt(&request.resource),
-        Ok(native::Match::No(_)) => false,
-        // The file takes a wildcard literally that no server would take at all.
-        Err(_) if text(row, "case").starts_with("G8-selector-wildcard") => return Ok(()),
-        Err(error) => return Err(error.to_string()),
+    let pair = Pair::read(row)?;
+    let answer = match pair.native(&request.cell(), &mut Concrete::new(&request, in_namespace)) {
+        Err(_) if is_refused(row) => return Ok(()),
+        answer => answer?,
     };
     if Some(answer) == row["v"].as_bool() {
         Ok(())
     } else {
         Err(format!("applies: {answer}, not {}", row["v"]))
+    }
+}
+
+/// Both sides under symbolic facts, along the path that the request takes: the same answers, each of which is possible.
+fn check_path(row: &Value) -> Result<(), String> {
+    let (request, namespace) = witness(row)?;
+    // The stored labels of a Namespace are those of the old object, and one that is being made has none, whatever the row says.
+    let stored = match request.operation {
+        _ if request.resource.kind != "Namespace" => namespace,
+        Operation::Create => Namespace::minimal(&request.namespace),
+        _ => Namespace::with_labels(&request.namespace, labels(row["w"].get("oldLabels"))),
+    };
+    let in_namespace = (!request.namespace.is_empty()).then(|| stored.labelled());
+    let pair = Pair::read(row)?;
+    let cell = request.cell();
+    let mut solver = Solver::default();
+    let mut concrete = Concrete::new(&request, in_namespace.as_ref());
+    let answers = follow(&mut solver, &cell, &mut concrete, |facts| {
+        (pair.kyverno(&cell, facts), pair.native(&cell, facts))
+    })?;
+    let native = match answers.1 {
+        Err(_) if is_refused(row) => row["v"].as_bool(),
+        answer => Some(answer?),
+    };
+    if (Some(answers.0?), native) == (row["k"].as_bool(), row["v"].as_bool()) {
+        Ok(())
+    } else {
+        Err("the path ends elsewhere".to_owned())
     }
 }
 
@@ -408,5 +468,10 @@ fn matching_witnesses() {
             rows: 2000,
         };
         gate.run(&rows, id, |(_, row)| check_native_witness(row));
+        let gate = Gate {
+            name: "matching-paths",
+            rows: 2000,
+        };
+        gate.run(&rows, id, |(_, row)| check_path(row));
     }
 }

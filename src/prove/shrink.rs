@@ -1,0 +1,170 @@
+//! Smaller requests that show the same: hierarchical delta debugging.
+//!
+//! What matching reads of a witness is smallest already, because the solver made it. Here the rest of its objects shrinks: parts
+//! are taken away, outermost first, then scalars become plain ones, as long as both engines still differ in the same way. What
+//! the least object of the kind has stays, and so does what identifies the object.
+
+use serde_json::{Value as Json, json};
+
+use super::{
+    objects,
+    replay::{Engines, Replayed},
+    witness::Situation,
+};
+use crate::value::{Document, Value};
+
+/// How often the engines may be asked.
+const RUNS: usize = 600;
+
+/// Which object of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Both, where they are the same.
+    Both,
+    New,
+    Old,
+}
+
+/// A smallest request around a difference.
+pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
+    let mut best = found;
+    let mut runs = 0;
+    loop {
+        let request = &best.situation().request;
+        let (new, old) = (json_of(request.object.root()), json_of(request.old_object.root()));
+        let which: &[Which] = if new == old {
+            &[Which::Both]
+        } else {
+            &[Which::New, Which::Old]
+        };
+        let least = objects::least(&request.resource);
+        let mut smaller = None;
+        'search: for which in which {
+            let object = if *which == Which::Old { &old } else { &new };
+            for candidate in candidates(object, &least) {
+                if runs >= RUNS {
+                    return best;
+                }
+                runs += 1;
+                let situation = replaced(best.situation(), *which, &candidate);
+                let found = engines.replay(situation);
+                if let Some(found) = found.filter(|found| found.class() == best.class()) {
+                    smaller = Some(found);
+                    break 'search;
+                }
+            }
+        }
+        match smaller {
+            Some(found) => best = found,
+            None => return best,
+        }
+    }
+}
+
+fn json_of(value: Value<'_>) -> Json {
+    if value.is_null() { Json::Null } else { value.to_serde() }
+}
+
+fn replaced(situation: &Situation, which: Which, object: &Json) -> Situation {
+    let mut situation = situation.clone();
+    let document = Document::from(object);
+    if which != Which::Old {
+        situation.request.object = document.clone();
+    }
+    if which != Which::New {
+        situation.request.old_object = document;
+    }
+    situation
+}
+
+/// Everything that is one step smaller, the greatest steps first.
+fn candidates(object: &Json, least: &Json) -> Vec<Json> {
+    let mut places = Vec::new();
+    collect(object, least, &mut Vec::new(), &mut places);
+    places.sort_by_key(Vec::len);
+    let removed = places.iter().filter_map(|path| {
+        let mut smaller = object.clone();
+        remove(&mut smaller, path).then_some(smaller)
+    });
+    let plain = places.iter().filter_map(|path| {
+        let mut smaller = object.clone();
+        simplify(&mut smaller, path).then_some(smaller)
+    });
+    removed.chain(plain).collect()
+}
+
+#[derive(Debug, Clone)]
+enum Key {
+    Field(String),
+    Item(usize),
+}
+
+/// The places that may be taken away: all but identity, metadata and what the least object has.
+fn collect(value: &Json, least: &Json, path: &mut Vec<Key>, places: &mut Vec<Vec<Key>>) {
+    if path.len() > 24 {
+        return;
+    }
+    let mut visit = |key: Key, inner: &Json, least: Option<&Json>| {
+        path.push(key);
+        if least.is_none() {
+            places.push(path.clone());
+        }
+        collect(inner, least.unwrap_or(&Json::Null), path, places);
+        path.pop();
+    };
+    match value {
+        Json::Object(map) => {
+            for (key, inner) in map {
+                visit(Key::Field(key.clone()), inner, least.get(key));
+            }
+        }
+        Json::Array(list) => {
+            for (i, inner) in list.iter().enumerate() {
+                visit(Key::Item(i), inner, least.get(i));
+            }
+        }
+        _ => {}
+    }
+    if path.is_empty() {
+        places.retain(|path| {
+            let first = path.first();
+            !matches!(first, Some(Key::Field(name)) if matches!(name.as_str(), "apiVersion" | "kind" | "metadata"))
+        });
+    }
+}
+
+fn at<'j>(value: &'j mut Json, path: &[Key]) -> Option<&'j mut Json> {
+    path.iter().try_fold(value, |value, key| match key {
+        Key::Field(name) => value.get_mut(name),
+        Key::Item(i) => value.get_mut(*i),
+    })
+}
+
+fn remove(value: &mut Json, path: &[Key]) -> bool {
+    let Some((last, parents)) = path.split_last() else {
+        return false;
+    };
+    match (at(value, parents), last) {
+        (Some(Json::Object(map)), Key::Field(name)) => map.shift_remove(name).is_some(),
+        (Some(Json::Array(list)), Key::Item(i)) if *i < list.len() => {
+            list.remove(*i);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Makes a scalar plain; `false` if it is.
+fn simplify(value: &mut Json, path: &[Key]) -> bool {
+    let Some(found) = at(value, path) else {
+        return false;
+    };
+    let plain = match found {
+        Json::String(text) if text != "x" => json!("x"),
+        Json::Number(number) if number.as_i64() != Some(0) => json!(0),
+        Json::Bool(true) => json!(false),
+        _ => return false,
+    };
+    *found = plain;
+    true
+}
