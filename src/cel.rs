@@ -26,6 +26,7 @@ pub mod print;
 pub mod profile;
 pub mod program;
 pub mod query;
+pub mod story;
 pub mod syntax;
 pub mod time;
 mod trace;

@@ -4,6 +4,7 @@
 //! write through the one `Output` handle and end with an [`Exit`] or a `Failure`.
 
 mod cel;
+mod cluster;
 mod color;
 mod completions;
 mod config;
@@ -23,10 +24,12 @@ mod list;
 mod man;
 mod merge;
 mod output;
+mod overrides;
 mod progress;
 mod prove;
 mod report_file;
 mod run;
+mod schedule;
 mod schema;
 mod select;
 mod show_config;
@@ -151,7 +154,14 @@ fn run(args: &[OsString]) -> Exit {
                 output.diagnostic(remark, &config.sources);
             }
             match Cli::try_parse_from(args) {
-                Ok(cli) => cli.command.run(&mut output),
+                Ok(mut cli) => {
+                    match &mut cli.command {
+                        Command::Run(args) => args.set_overrides(config.overrides),
+                        Command::List(args) => args.set_overrides(config.overrides),
+                        _ => {}
+                    }
+                    cli.command.run(&mut output)
+                }
                 Err(error) => answer(&error, &mut output),
             }
         }

@@ -82,6 +82,37 @@ impl Original {
     }
 }
 
+/// What is to be known about the comparison of a policy with its twin as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Note {
+    /// The policy does not ask for a twin.
+    NotMarked,
+    /// The two are compared without policies for pod controllers.
+    PodControllersOff,
+}
+
+impl Note {
+    /// The word in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotMarked => "not-marked",
+            Self::PodControllersOff => "pod-controllers-off",
+        }
+    }
+
+    /// What it means.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NotMarked => {
+                "it does not ask for a native policy; it is compared with the one that Kyverno would generate"
+            }
+            Self::PodControllersOff => {
+                "no native policy is generated while it stands for pod controllers; both sides are compared without that"
+            }
+        }
+    }
+}
+
 /// Why there is no twin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
@@ -188,13 +219,13 @@ impl Pair {
     }
 
     /// What is to be known about the comparison as a whole.
-    pub fn notes(&self) -> Vec<&'static str> {
+    pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         if !self.original.is_marked() {
-            notes.push("not-marked");
+            notes.push(Note::NotMarked);
         }
         if self.without_autogen() {
-            notes.push("pod-controllers-off");
+            notes.push(Note::PodControllersOff);
         }
         notes
     }

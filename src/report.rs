@@ -11,6 +11,7 @@ pub mod html;
 pub mod human;
 pub mod json;
 pub mod junit;
+mod level;
 pub mod markdown;
 pub mod merge;
 pub mod sarif;
@@ -21,8 +22,11 @@ pub mod tap;
 
 pub use json::{Run, place, resource as key};
 pub use junit::{Per, Times};
+pub use level::Level;
 pub use standing::Standing;
 pub use summary::Summary;
+
+use anstream::adapter::strip_str;
 
 use crate::value::Document;
 
@@ -102,6 +106,10 @@ pub struct View<'r> {
     pub summary: &'r Summary,
     /// The closing lines for people, which are about the whole run, too.
     pub closing: &'r str,
+    /// How people are shown cases.
+    pub look: human::Look<'r>,
+    /// Why the run ended before its end: `interrupted`, `max-fail`.
+    pub stopped: Option<&'static str>,
     /// Whether the words are those of `kyverno test`.
     pub compat: bool,
     /// Whether every answer of every policy is listed.
@@ -120,12 +128,14 @@ pub struct View<'r> {
 pub fn render(format: Format, view: &View<'_>) -> String {
     match format {
         Format::Human => {
+            let look = human::Look {
+                color: false,
+                ..view.look
+            };
             let suites = view.runs.iter();
-            let mut text: String = suites
-                .map(|(run, sources)| human::suite(run, sources, view.detailed))
-                .collect();
+            let mut text: String = suites.map(|(run, sources)| human::suite(run, sources, look)).collect();
             text.push_str(view.closing);
-            text
+            strip_str(&text).to_string()
         }
         Format::Table => table::render(view),
         Format::Json => format!("{}\n", json::render(view)),

@@ -3,6 +3,7 @@
 //! Two lenses. In the default one a row that nothing satisfies is a failure; [`compat`] gives the verdicts that
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
+mod asking;
 pub mod compat;
 pub mod coverage;
 pub mod diff;
@@ -18,10 +19,11 @@ mod respond;
 pub mod selector;
 pub mod strict;
 mod surroundings;
+mod told;
 mod twins;
 mod values;
 
-use std::sync::atomic::AtomicBool;
+use std::{sync::atomic::AtomicBool, time::Duration};
 
 use crate::{
     cel::time::Timestamp,
@@ -33,12 +35,13 @@ use crate::{
     verdict::{Effect, Status},
 };
 
-pub use crate::{compare::Divergence, verdict::DivergenceClass};
+pub use crate::{compare::Divergence, pair::Note, verdict::DivergenceClass};
 pub use coverage::Coverage;
 pub use found::{Found, Proof};
 pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};
+pub use told::Told;
 pub use twins::Twin;
 
 /// How suites are run.
@@ -52,6 +55,10 @@ pub struct Settings {
     pub now: Option<Timestamp>,
     /// Which requests Kyverno judges; `kyverno test` judges all of them.
     pub config: Config,
+    /// Whether it is told how the engines come to their answers.
+    pub trace: bool,
+    /// The watch by which cases are timed: a time that only grows. Nothing else depends on it.
+    pub watch: Option<fn() -> Duration>,
     /// What is to be found out besides.
     pub extras: Extras,
 }
@@ -77,6 +84,8 @@ impl Settings {
             discovery: Discovery::kubernetes(),
             now: None,
             config: Config::bare(),
+            trace: false,
+            watch: None,
             extras: Extras::default(),
         }
     }
@@ -101,6 +110,8 @@ pub struct SuiteRun {
     pub places: Places,
     /// The labels of the suite: `key`, and `key=value` where there is one.
     pub tags: Vec<String>,
+    /// What is to be known about the comparison of policies with their twins, by name of the policy.
+    pub notes: Vec<(String, Note)>,
     /// What the suite tries of its policies, where somebody asked.
     pub coverage: Option<Coverage>,
     /// The behaviours of its policies, where somebody asked.
@@ -136,6 +147,7 @@ impl SuiteRun {
             responses: Vec::new(),
             places: Places::default(),
             tags: Vec::new(),
+            notes: Vec::new(),
             coverage: None,
             behaviours: Vec::new(),
             proofs: Vec::new(),
@@ -172,6 +184,12 @@ pub struct Case {
     pub divergence: Option<Divergence>,
     /// The difference that the suite accepts, see [`expect::settle`].
     pub expected_divergence: Option<ExpectedDivergence>,
+    /// Why somebody else than the suite accepts the difference, see [`Case::accept`].
+    pub accepted: Option<String>,
+    /// How long it took to decide it on both sides, where that was measured.
+    pub elapsed: Option<Duration>,
+    /// How the engines came to their answers, where that is told.
+    pub told: Told,
     /// Where the expectation stands.
     pub place: Option<Span>,
     /// Which expectations are not met, and why.
@@ -286,6 +304,7 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         responses: responses.list,
         places: Places::of(suite),
         tags: tags(suite),
+        notes: responses.notes,
         coverage: responses.coverage,
         behaviours: responses.behaviours,
         proofs: responses.proofs,

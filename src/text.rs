@@ -16,6 +16,7 @@ pub mod quantity;
 pub mod quote;
 pub(crate) mod semver;
 pub(crate) mod semver_range;
+pub mod shell;
 pub mod time;
 pub(crate) mod time_layout;
 pub(crate) mod url;

@@ -20,6 +20,8 @@ fn kyvtest(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_clear()
+        // A clock that stands still: times are not shown.
+        .env("KYVTEST_NOW", "2026-11-16T00:00:00Z")
         .args(args)
         .stdin(Stdio::null())
         .output()

@@ -362,7 +362,7 @@ fn eval_explains_bad_input() {
 
 #[test]
 fn diff_names_what_two_suites_overlook() {
-    snapshot!("diff-suites", "run", "examples/seccomp");
+    snapshot!("diff-suites", "run", "examples/seccomp", "--now=2026-11-16T00:00:00Z");
     snapshot!(
         "diff-weaker",
         "diff",

@@ -294,6 +294,143 @@ fn selections_that_cannot_be_read() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// What people are shown of the run with each outcome: the words of the cases, and those of the list at the end.
+fn words(args: &[&str]) -> (Vec<String>, Vec<String>) {
+    let args = [
+        &["run", "fixtures/report/outcomes", "fixtures/report/divergence"],
+        args,
+        &NOW,
+    ]
+    .concat();
+    let output = kyvtest(&args);
+    let text = format!("\n{}", String::from_utf8(output.stdout).expect("UTF-8"));
+    let of = |text: &str| -> Vec<String> {
+        let cases = text
+            .lines()
+            .filter(|line| line.contains(" :: ") && !line.starts_with([' ', 'n']));
+        cases
+            .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    let (cases, end) = text.rsplit_once("\n\n").unwrap_or((&text, ""));
+    (of(cases), of(end))
+}
+
+#[test]
+fn levels_say_what_is_shown() {
+    let counts = |args: &[&str]| {
+        let (cases, end) = words(args);
+        (cases.len(), end.len())
+    };
+    assert_eq!(counts(&[]), (7, 7));
+    assert_eq!(counts(&["--status-level", "none"]), (0, 7));
+    assert_eq!(counts(&["--status-level", "fail"]), (3, 7));
+    assert_eq!(
+        counts(&["--status-level", "diverge", "--final-status-level", "fail"]),
+        (7, 3)
+    );
+    assert_eq!(counts(&["--status-level", "skip"]), (8, 7));
+    assert_eq!(
+        counts(&["--status-level", "pass", "--final-status-level", "none"]),
+        (11, 0)
+    );
+    assert_eq!(
+        counts(&["--status-level", "all", "--final-status-level", "all"]),
+        (11, 11)
+    );
+    assert_eq!(counts(&["--detailed-results"]), (11, 7));
+    assert_eq!(counts(&["--detailed-results", "--fail-only"]), (7, 7));
+    let (cases, end) = words(&["--status-level", "skip", "--final-status-level", "fail"]);
+    assert_eq!(end, ["FAIL", "UNMATCHED", "UNMATCHED"]);
+    assert_eq!(cases.iter().filter(|word| *word == "UNSUPPORTED").count(), 1);
+    let output = kyvtest(&["run", "fixtures/report", "--status-level", "loud"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn names_do_not_command_terminals() {
+    let args = ["run", "fixtures/run/hostile", "-v", "--color", "always"];
+    let output = kyvtest(&[&args[..], &NOW].concat());
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(text.contains("\u{1b}[1m\u{1b}[31mFAIL"), "{text:?}");
+    // The names and messages want red and bold, and other things.
+    for wanted in ["\u{1b}[31mred", "\u{1b}[1mbold", "\u{7}", "\0", "\u{2028}"] {
+        assert!(!text.contains(wanted), "{wanted:?}");
+    }
+    let ascii = with(&["run", "fixtures/report/actions"], &[("LC_ALL", "C")]);
+    assert!(ascii.stdout.is_ascii());
+}
+
+#[test]
+fn cases_are_shown_in_one_order() {
+    let run = |threads: &str| {
+        let args = ["run", "fixtures", "suites", "--status-level", "all", "-j", threads];
+        let output = kyvtest(&[&args[..], &NOW].concat());
+        (output.status.code(), output.stdout, output.stderr)
+    };
+    let one = run("1");
+    assert_eq!(run("2"), one);
+    assert_eq!(run("7"), one);
+}
+
+#[test]
+fn every_problem_can_be_replayed() {
+    let output = kyvtest(&[&["run", "fixtures/report"], &NOW[..]].concat());
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let commands: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("replay:"))
+        .collect();
+    assert_eq!(commands.len(), 9);
+    let mut told = String::new();
+    for command in commands {
+        let words: Vec<String> = command
+            .split_whitespace()
+            .skip(1)
+            .map(|word| word.replace('\'', ""))
+            .collect();
+        let args: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = kyvtest(&args);
+        assert!(matches!(output.status.code(), Some(1 | 3)), "{command}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(text.contains("\nrun 1 · pass 0 · "), "{command}\n{text}");
+        told.push_str(&text);
+    }
+    insta::assert_snapshot!("replayed", told);
+}
+
+#[test]
+fn verbose_runs_tell_both_stories() {
+    let args = ["run", "fixtures/report/stories", "-v"];
+    let output = kyvtest(&[&args[..], &NOW].concat());
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    insta::assert_snapshot!("verbose", String::from_utf8_lossy(&output.stdout));
+    // Looking on changes nothing.
+    let plain = kyvtest(&[&["run", "fixtures", "suites", "-o", "json"], &NOW[..]].concat());
+    let verbose = kyvtest(&[&["run", "fixtures", "suites", "-o", "json", "-v"], &NOW[..]].concat());
+    assert!(plain.stdout == verbose.stdout);
+}
+
+#[test]
+fn a_second_run_is_the_same() {
+    for threads in ["1", "2"] {
+        let args = ["run", "fixtures/report", "suites", "--check-determinism", "-j", threads];
+        let output = kyvtest(&args);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("KT061"));
+    }
+}
+
 #[test]
 fn runs_stop_where_they_are_told() {
     let cases = |args: &[&str]| {
@@ -409,5 +546,93 @@ fn profiles_are_options() {
         let output = kyvtest(&["run", "fixtures/report", "--config", &path.display().to_string()]);
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("KT025"), "{name}");
+    }
+}
+
+#[test]
+fn overrides_are_for_single_cases() {
+    let file = "fixtures/report/overrides.toml";
+    let run = |more: &[&str]| {
+        let args = [&["run", "fixtures/report/divergence", "--config", file][..], more, &NOW].concat();
+        let output = kyvtest(&args);
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, stdout, stderr) = run(&[]);
+    assert_eq!(code, Some(3), "{stdout}\n{stderr}");
+    assert!(
+        stdout.contains("· diverge 2 (1 stricter, 1 error) · 2 accepted differences"),
+        "{stdout}"
+    );
+    assert!(
+        stderr.contains("KT026") && stderr.contains("did you mean `timeout`?"),
+        "{stderr}"
+    );
+    let (code, stdout, _) = run(&["-P", "slow"]);
+    assert_eq!(code, Some(1), "{stdout}");
+    assert!(stdout.contains("KT060") && stdout.contains("· error 4 ·"), "{stdout}");
+    let (code, stdout, _) = run(&["-P", "slow", "--timeout", "10m"]);
+    assert_eq!(code, Some(3), "{stdout}");
+    let show = kyvtest(&["show-config", "--config", file, "-P", "slow"]);
+    insta::assert_snapshot!("show-config-overrides", String::from_utf8_lossy(&show.stdout));
+    for (name, text) in [
+        ("no-filter", "[[profile.default.overrides]]\ntimeout = \"1s\"\n"),
+        ("bad-filter", "[[profile.default.overrides]]\nfilter = \"polcy(a)\"\n"),
+        (
+            "no-reason",
+            "[[profile.default.overrides]]\nfilter = \"all()\"\naccept-divergence = \"H27\"\n",
+        ),
+        (
+            "no-duration",
+            "[[profile.default.overrides]]\nfilter = \"all()\"\ntimeout = \"soon\"\n",
+        ),
+        ("no-table", "[profile.default]\noverrides = 1\n"),
+    ] {
+        let path = scratch(&format!("{name}.toml"));
+        fs::write(&path, text).expect("a file");
+        let output = kyvtest(&["run", "fixtures/run/met", "--config", &path.display().to_string()]);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+    }
+}
+
+#[test]
+fn the_default_configuration_is_a_file() {
+    let output = kyvtest(&["show-config", "--default"]);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let path = scratch("default.toml");
+    let run = |text: &str| {
+        fs::write(&path, text).expect("a file");
+        let output = kyvtest(&["run", "fixtures/run/met", "--config", &path.display().to_string()]);
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    assert_eq!(run(&text), (Some(0), String::new()));
+    // Every key in it is known, and no flag that is off changes anything.
+    let keys = |line: &&str| line.starts_with("# ") && line.contains(" = ") && line.ends_with(" = false");
+    let flags: Vec<&str> = text
+        .lines()
+        .filter(keys)
+        .filter_map(|line| line.strip_prefix("# "))
+        .collect();
+    assert!(flags.len() > 8, "{flags:?}");
+    assert_eq!(
+        run(&format!("[profile.default]\n{}\n", flags.join("\n"))),
+        (Some(0), String::new())
+    );
+    let schema = kyvtest(&["schema", "config"]);
+    let schema: Value = serde_json::from_slice(&schema.stdout).expect("JSON");
+    let known = &schema["$defs"]["profile"]["properties"];
+    for line in text
+        .lines()
+        .filter(|line| line.starts_with("# ") && line.contains(" = "))
+    {
+        let key = line[2..].split(" = ").next().unwrap_or_default();
+        let own = ["filter", "timeout", "accept-divergence", "reason"].contains(&key);
+        assert!(own || known.get(key).is_some(), "{key}");
     }
 }

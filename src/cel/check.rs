@@ -7,6 +7,8 @@ mod unchecked;
 
 pub use unchecked::unchecked;
 
+use std::sync::Arc;
+
 use super::{
     ast::{Ast, Comprehension, Expr, ExprId, Literal, MapEntry, Name, StructField},
     decl::Function,
@@ -46,6 +48,8 @@ pub struct Checked {
     pub(crate) ast: Ast,
     pub(crate) types: Vec<Type>,
     pub(crate) references: Vec<Reference>,
+    /// The text, where it was given.
+    pub(crate) source: Arc<str>,
 }
 
 impl Checked {
@@ -86,6 +90,7 @@ pub fn check(ast: Ast, source: &str, env: &Env) -> Result<Checked, Issues> {
         .map(|t| t.map_or(Type::Dyn, |t| inference.substitute(&t, true)))
         .collect();
     Ok(Checked {
+        source: source.into(),
         types,
         references: checker.references,
         ast,

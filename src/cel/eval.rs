@@ -14,6 +14,7 @@
 mod attribute;
 mod call;
 mod literal;
+mod tell;
 
 pub(in crate::cel) use call::invoke;
 
@@ -108,11 +109,12 @@ pub fn evaluate<'a>(
     } else if scratch.is_exhausted() {
         value = Val::Error(WORK_LIMIT_EXCEEDED);
     }
-    scratch.account(outer);
-    Outcome {
-        value,
-        cost: if machine.counting { machine.cost } else { 0 },
+    let cost = if machine.counting { machine.cost } else { 0 };
+    if let Some(story) = machine.observer.and_then(Observer::story) {
+        machine.tell(story, value);
     }
+    scratch.account(outer);
+    Outcome { value, cost }
 }
 
 pub(super) struct Machine<'a> {
@@ -136,6 +138,17 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
+    /// The value of a comprehension's variable.
+    fn slot(&self, slot: Slot) -> Option<Val<'a>> {
+        self.slots.get(slot.0 as usize).copied().flatten()
+    }
+
+    fn set_slot(&mut self, slot: Slot, value: Option<Val<'a>>) {
+        if let Some(place) = self.slots.get_mut(slot.0 as usize) {
+            *place = value;
+        }
+    }
+
     #[cold]
     fn restart(&mut self) {
         self.cost = 0;

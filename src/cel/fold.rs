@@ -44,7 +44,7 @@ impl<'a> Machine<'a> {
 
     /// Sets the iteration variables for one round.
     #[inline]
-    fn set(&mut self, fold: &Fold, range: Val<'a>, i: usize) {
+    pub(super) fn set(&mut self, fold: &Fold, range: Val<'a>, i: usize) {
         let (first, second) = match (range, fold.second) {
             (Val::Map(_) | Val::DocumentMap(_), _) => range.map_entry(i).unwrap_or((Val::Null, Val::Null)),
             (_, None) => (range.list_get(i).unwrap_or(Val::Null), Val::Null),

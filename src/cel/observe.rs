@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use super::{
     ast::{Ast, Expr, ExprId},
     program::{Attribute, FoldKind, Node, NodeId, Program, Qualifier, Root},
+    story::Story,
     syntax::parse,
     val::Val,
 };
@@ -82,6 +83,8 @@ const WHOLE: u32 = u32::MAX;
 /// Keeps what was seen.
 #[derive(Debug, Default)]
 pub struct Observer {
+    /// Who is told what expressions came to, if anybody is.
+    story: Option<Story>,
     seen: RefCell<FxHashMap<(usize, u32), Record>>,
 }
 
@@ -96,6 +99,19 @@ impl Observer {
     /// Nothing seen yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Nothing seen yet, and somebody to be told.
+    pub fn with_story() -> Self {
+        Self {
+            story: Some(Story::default()),
+            ..Self::default()
+        }
+    }
+
+    /// Who is told what expressions came to.
+    pub fn story(&self) -> Option<&Story> {
+        self.story.as_ref()
     }
 
     fn record(&self, key: (usize, u32), way: Way) {
@@ -310,7 +326,7 @@ fn conditions(attribute: &Attribute, mark: &mut impl FnMut(NodeId)) {
 }
 
 /// Where an expression begins and ends, in bytes: from its first part to its last, brackets closed.
-fn extent(ast: &Ast, of: ExprId, text: &str, chars: &[(usize, char)]) -> (usize, usize) {
+pub(super) fn extent(ast: &Ast, of: ExprId, text: &str, chars: &[(usize, char)]) -> (usize, usize) {
     let (mut first, mut last) = (u32::MAX, 0);
     let mut rest = vec![of];
     let mut known = vec![false; ast.len()];

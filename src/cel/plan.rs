@@ -5,6 +5,8 @@
 
 mod comprehension;
 
+use std::sync::Arc;
+
 use super::{
     ast::{Expr, ExprId, MapEntry, Name},
     check::{Checked, Reference},
@@ -48,6 +50,7 @@ pub fn plan(checked: &Checked, env: &Env) -> Result<Program, ProgramError> {
         profile: env.profile(),
         nodes: planner.nodes,
         origins: planner.origins,
+        source: Arc::clone(&checked.source),
         root,
         slots: planner.slots,
         variables: env.variables().iter().map(|variable| variable.name.clone()).collect(),

@@ -3,6 +3,8 @@
 //! Upstream counterpart: cel-go `interpreter/{interpretable,attributes}.go`. Names are gone: comprehension variables are
 //! slots, variables are numbers, functions are pointers, constant regular expressions and sets are made.
 
+use std::sync::Arc;
+
 use super::{
     ast::{ExprId, Name},
     cost::CallCost,
@@ -31,6 +33,8 @@ pub struct Program {
     pub(crate) nodes: Vec<Node>,
     /// The expression that each node stands for, where it stands for one; see `observe`.
     pub(crate) origins: Vec<Option<ExprId>>,
+    /// The text, for stories.
+    pub(crate) source: Arc<str>,
     pub(crate) root: NodeId,
     pub(crate) slots: u32,
     /// Names of the variables, by number, for the error of one that is not bound.

@@ -56,6 +56,17 @@ impl ColorChoice {
     }
 }
 
+/// Whether people see ASCII only: the locale says which characters there are, and not that they are UTF-8. Without a locale
+/// they are taken for UTF-8, as they are on most machines that have none.
+pub(super) fn ascii_only() -> bool {
+    let variables = ["LC_ALL", "LC_CTYPE", "LANG"].map(env::var_os);
+    let locale = variables.into_iter().flatten().find(|value| !value.is_empty());
+    locale.is_some_and(|locale| {
+        let locale = locale.to_string_lossy().to_ascii_lowercase();
+        !locale.contains("utf-8") && !locale.contains("utf8")
+    })
+}
+
 /// The choice on the command line, as far as it can be seen before the command line is understood: an error in the
 /// arguments is shown in the colour that they ask for.
 pub(super) fn asked_for(args: &[OsString]) -> ColorChoice {

@@ -15,11 +15,17 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, parser::ValueSource};
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::{Failure, input};
+use super::{
+    Failure, input,
+    overrides::{self, Override},
+};
 use crate::diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest};
 
 /// The name of the file.
 const FILE: &str = "kyvtest.toml";
+
+/// The key of what is for single cases only.
+const OVERRIDES: &str = "overrides";
 
 /// Where the configuration is.
 #[derive(Debug, Clone, clap::Args)]
@@ -50,6 +56,8 @@ struct Setting {
 pub(super) struct Config {
     settings: Vec<Setting>,
     problems: Vec<Diagnostic>,
+    /// Settings for single cases.
+    pub(super) overrides: Vec<Override>,
     /// What is odd and does no harm.
     pub(super) remarks: Vec<Diagnostic>,
     /// The texts that these refer to.
@@ -159,11 +167,22 @@ impl Config {
             });
         }
         let known: Vec<&Arg> = run.get_arguments().filter(|arg| is_setting(arg)).collect();
+        // What the profile says of single cases counts before what `default` says of them.
+        for layer in [profile, "default"] {
+            let found = profiles.iter().find(|(name, _)| *name == layer);
+            if let Some(item) = found.and_then(|(_, table)| table.get(OVERRIDES)) {
+                let read = overrides::read(item, file, &mut self.sources, &mut self.problems, &mut self.remarks);
+                self.overrides.extend(read);
+            }
+            if profile == "default" {
+                break;
+            }
+        }
         for layer in ["default", profile] {
             let Some((name, table)) = profiles.iter().find(|(name, _)| *name == layer) else {
                 continue;
             };
-            for (key, item) in table.iter() {
+            for (key, item) in table.iter().filter(|(key, _)| *key != OVERRIDES) {
                 let span = place(table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span()));
                 let Some(arg) = known.iter().find(|arg| arg.get_long() == Some(key)) else {
                     let remark = Diagnostic::at(Code::UnknownSetting, span, format!("unknown key `{key}`"));
@@ -228,11 +247,19 @@ impl Config {
             };
             let _ = writeln!(text, "{} = {value} # {}", setting.key, setting.origin);
         }
+        for entry in &self.overrides {
+            let _ = writeln!(text, "# overrides: {}", entry.shown());
+        }
         text
     }
 }
 
-fn takes_value(arg: &Arg) -> bool {
+/// The options of `kyvtest run` that a profile may set, hidden ones left out.
+pub(super) fn settings(run: &clap::Command) -> impl Iterator<Item = &Arg> {
+    run.get_arguments().filter(|arg| is_setting(arg) && !arg.is_hide_set())
+}
+
+pub(super) fn takes_value(arg: &Arg) -> bool {
     !matches!(
         arg.get_action(),
         ArgAction::SetTrue | ArgAction::SetFalse | ArgAction::Count
@@ -285,7 +312,12 @@ pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<
     };
     let source = <Source as clap::FromArgMatches>::from_arg_matches(given)
         .map_err(|error| Diagnostic::new(Code::CommandLine, error.to_string()))?;
-    let config = Config::read(&source, run)?;
+    let mut config = Config::read(&source, run)?;
+    if given.try_contains_id("timeout").is_ok() && given.value_source("timeout") == Some(ValueSource::CommandLine) {
+        for entry in &mut config.overrides {
+            entry.forget_timeout();
+        }
+    }
     let tokens = config.tokens(command, given);
     let at = args
         .iter()

@@ -6,7 +6,7 @@ use std::{io::Write as _, path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
 
-use super::{Exit, Failure, input, output::Output};
+use super::{Exit, Failure, cluster::Cluster, input, output::Output};
 use crate::{
     cel::time::Timestamp,
     convert::{Conversion, Exceptions, Options, Outcome, Refusal, Source, convert},
@@ -52,17 +52,8 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "explain")]
     webhooks: bool,
 
-    /// CustomResourceDefinitions that the cluster has
-    #[arg(long, value_name = "FILE")]
-    crds: Vec<PathBuf>,
-
-    /// What the cluster serves, instead of the table of Kubernetes 1.36
-    #[arg(long, value_name = "FILE")]
-    discovery: Option<PathBuf>,
-
-    /// The time at which exceptions may have expired, in RFC 3339
-    #[arg(long, value_name = "TIME")]
-    now: Option<String>,
+    #[command(flatten)]
+    cluster: Cluster,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -95,10 +86,10 @@ enum Readable {
 
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        let discovery = input::cluster(self.discovery.as_deref(), &self.crds)?;
+        let discovery = self.cluster.discovery()?;
         let options = Options {
             force: self.force,
-            now: self.now.as_deref().map(input::time).transpose()?,
+            now: self.cluster.now()?,
         };
         let mut sources = Sources::new();
         let loaded = self.load(&mut sources)?;

@@ -1,11 +1,11 @@
 //! `kyvtest diff`: two sets of policies on the same requests.
 
-use std::{fmt::Write as _, io, io::Write as _, path::PathBuf};
+use std::{fmt::Write as _, io, io::Write as _};
 
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 
-use super::{Exit, Failure, input, output::Output};
+use super::{Exit, Failure, cluster::Cluster, output::Output};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     run::{
@@ -51,17 +51,8 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 
-    /// CustomResourceDefinitions that the cluster has
-    #[arg(long, value_name = "FILE")]
-    crds: Vec<PathBuf>,
-
-    /// What the cluster serves, instead of the table of Kubernetes 1.36
-    #[arg(long, value_name = "FILE")]
-    discovery: Option<PathBuf>,
-
-    /// The time that expressions see, in RFC 3339
-    #[arg(long, value_name = "TIME")]
-    now: Option<String>,
+    #[command(flatten)]
+    cluster: Cluster,
 
     /// End with 0 whatever differs
     #[arg(long)]
@@ -78,8 +69,8 @@ enum Format {
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let settings = Settings {
-            discovery: input::cluster(self.discovery.as_deref(), &self.crds)?,
-            now: self.now.as_deref().map(input::time).transpose()?,
+            discovery: self.cluster.discovery()?,
+            now: self.cluster.now()?,
             ..Settings::new(false)
         };
         let mut mapping = Vec::new();

@@ -10,7 +10,12 @@ use clap::ValueEnum;
 use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::{Exit, Failure, input, output::Output};
+use super::{
+    Exit, Failure,
+    cluster::{Cluster as ClusterArgs, KyvernoConfig},
+    input,
+    output::Output,
+};
 use crate::{
     compare::Divergence,
     diagnostic::{Code, Diagnostic, Severity, Sources},
@@ -72,21 +77,11 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 
-    /// CustomResourceDefinitions that the cluster has
-    #[arg(long, value_name = "FILE")]
-    crds: Vec<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 
-    /// What the cluster serves, instead of the table of Kubernetes 1.36
-    #[arg(long, value_name = "FILE")]
-    discovery: Option<PathBuf>,
-
-    /// Kyverno's configuration: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
-    #[arg(long, value_name = "bare|chart|FILE", default_value = "bare")]
-    kyverno_config: String,
-
-    /// The time that expressions see, in RFC 3339
-    #[arg(long, value_name = "TIME")]
-    now: Option<String>,
+    #[command(flatten)]
+    kyverno_config: KyvernoConfig,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -99,9 +94,9 @@ enum Format {
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let settings = Settings {
-            discovery: input::cluster(self.discovery.as_deref(), &self.crds)?,
-            config: input::kyverno_config(&self.kyverno_config)?,
-            now: self.now.as_deref().map(input::time).transpose()?,
+            discovery: self.cluster.discovery()?,
+            config: self.kyverno_config.read("bare")?,
+            now: self.cluster.now()?,
         };
         match &self.cases {
             Some(path) => cases(path, &settings, output),
@@ -137,6 +132,14 @@ impl Args {
             Format::Human => human(&answers),
         };
         output.artefact().write_all(text.as_bytes())?;
+        if answers.generated && self.format == Format::Human {
+            for pair in cluster.pairs() {
+                for note in pair.notes() {
+                    let name = pair.original().name();
+                    output.remark(&format!("note: policy `{name}`: {}: {}\n", note.as_str(), note.text()));
+                }
+            }
+        }
         let exit = match &answers.divergence {
             Some(divergence) if divergence.class.fails() => Exit::Divergence,
             _ => Exit::Success,

@@ -5,7 +5,12 @@ use std::{fmt::Write as _, io::Write as _};
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::{Exit, Failure, output::Output, suites::Suites};
+use super::{
+    Exit, Failure,
+    output::Output,
+    overrides::Override,
+    suites::{Stop, Suites},
+};
 use crate::{
     diagnostic::{Code, Diagnostic},
     report::{human, place},
@@ -41,6 +46,11 @@ enum ListFormat {
 }
 
 impl Args {
+    /// What the configuration says of single cases.
+    pub(super) fn set_overrides(&mut self, overrides: Vec<Override>) {
+        self.suites.overrides = overrides;
+    }
+
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         if self.suites.paths.is_empty() {
             let message = "there is no path to look for suites in";
@@ -48,13 +58,16 @@ impl Args {
             return Err(diagnostic.with_help("`kyvtest list .` looks in this folder").into());
         }
         let executed = self.suites.execute()?;
-        let mut exit = Exit::Success;
         for remark in &executed.remarks.0 {
             output.diagnostic(remark, &executed.remarks.1);
         }
+        let mut exit = match executed.stopped {
+            Some(Stop::Interrupted(_)) => Exit::Interrupted,
+            Some(Stop::MaxFail | Stop::Unread) | None => Exit::Success,
+        };
         for timed in &executed.runs {
             if timed.run.is_broken() {
-                exit = Exit::Input;
+                exit = exit.combine(Exit::Input);
             }
             for diagnostic in &timed.run.diagnostics {
                 output.diagnostic(diagnostic, &timed.sources);

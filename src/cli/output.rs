@@ -4,13 +4,14 @@
 //! Text with styles loses them where the stream gets no colour; an artefact is passed on byte by byte.
 
 use std::{
+    borrow::Cow,
     fmt,
     io::{self, BufWriter, IsTerminal, Write},
 };
 
 use anstream::adapter::strip_str;
 
-use super::color::ColorChoice;
+use super::color::{self, ColorChoice};
 use crate::diagnostic::{Diagnostic, Sources, render};
 
 /// Both streams of a run.
@@ -19,6 +20,7 @@ pub(super) struct Output {
     out_color: bool,
     err: Box<dyn Write>,
     err_color: bool,
+    ascii: bool,
 }
 
 impl fmt::Debug for Output {
@@ -38,7 +40,13 @@ impl Output {
             out_color: color.enabled(io::stdout().is_terminal()),
             err: Box::new(io::stderr()),
             err_color: color.enabled(io::stderr().is_terminal()),
+            ascii: color::ascii_only(),
         }
+    }
+
+    /// Whether standard output gets colour.
+    pub(super) fn is_colored(&self) -> bool {
+        self.out_color
     }
 
     /// Standard output for an artefact that must not be changed.
@@ -48,6 +56,7 @@ impl Output {
 
     /// Text with ANSI styles for people, to standard output.
     pub(super) fn styled(&mut self, text: &str) -> io::Result<()> {
+        let text = &*self.readable(text);
         if self.out_color {
             self.out.write_all(text.as_bytes())
         } else {
@@ -59,11 +68,33 @@ impl Output {
     pub(super) fn remark(&mut self, text: &str) {
         // What came before on standard output shall stand before; its errors are found by the last flush.
         let _ = self.out.flush();
+        let text = &*self.readable(text);
         let _ = if self.err_color {
             self.err.write_all(text.as_bytes())
         } else {
             write!(self.err, "{}", strip_str(text))
         };
+    }
+
+    /// The text in characters that the terminal can show.
+    fn readable<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if !self.ascii || text.is_ascii() {
+            return text.into();
+        }
+        let mut plain = String::with_capacity(text.len());
+        for c in text.chars() {
+            match c {
+                '·' | '–' | '—' => plain.push('-'),
+                '…' => plain.push_str("..."),
+                '→' => plain.push_str("->"),
+                'µ' => plain.push('u'),
+                '│' => plain.push('|'),
+                '─' => plain.push('-'),
+                c if c.is_ascii() => plain.push(c),
+                _ => plain.push('?'),
+            }
+        }
+        plain.into()
     }
 
     /// A diagnostic with its excerpt, to standard error.

@@ -31,6 +31,11 @@ impl Progress {
         }
     }
 
+    /// Writes to the terminal while the bar steps aside.
+    pub(super) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        if self.wanted { self.bar.suspend(write) } else { write() }
+    }
+
     /// Another piece is done.
     pub(super) fn step(&self) {
         if !self.wanted {

@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     Exit, Failure,
+    cluster::{Cluster, KyvernoConfig},
     color::{HEADING, LITERAL},
     input, interrupt,
     output::Output,
@@ -71,21 +72,11 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 
-    /// CustomResourceDefinitions that the cluster has
-    #[arg(long, value_name = "FILE")]
-    crds: Vec<PathBuf>,
+    #[command(flatten)]
+    cluster: Cluster,
 
-    /// What the cluster serves, instead of the table of Kubernetes 1.36
-    #[arg(long, value_name = "FILE")]
-    discovery: Option<PathBuf>,
-
-    /// Kyverno's configuration at the layer `cluster`: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
-    #[arg(long, value_name = "bare|chart|FILE", default_value = "chart")]
-    kyverno_config: String,
-
-    /// The time at which exceptions may have expired, in RFC 3339
-    #[arg(long, value_name = "TIME")]
-    now: Option<String>,
+    #[command(flatten)]
+    kyverno_config: KyvernoConfig,
 
     /// The release of Kubernetes whose CEL the native policies are read with
     #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
@@ -185,15 +176,15 @@ kinds are those of the world line. It says nothing about texts of messages, nor 
 
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
-        let discovery = input::cluster(self.discovery.as_deref(), &self.crds)?;
+        let discovery = self.cluster.discovery()?;
         let options = Options {
             layer: match self.layer {
                 LayerWord::Rule => Layer::Rule,
                 LayerWord::Policy => Layer::Policy,
                 LayerWord::Cluster => Layer::Cluster,
             },
-            config: input::kyverno_config(&self.kyverno_config)?,
-            now: self.now.as_deref().map(input::time).transpose()?,
+            config: self.kyverno_config.read("chart")?,
+            now: self.cluster.now()?,
             paths: self.budget,
             paranoid: self.paranoid,
             messages: self.messages,

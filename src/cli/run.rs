@@ -1,6 +1,9 @@
 //! `kyvtest run`: suites, and what Kyverno decides on them.
 
-use std::io::Write as _;
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+};
 
 use clap::{
     ValueEnum,
@@ -10,13 +13,15 @@ use clap::{
 use super::{
     Exit, Failure, github, interrupt,
     output::Output,
+    overrides::Override,
     report_file::ReportFile,
-    suites::{Executed, Suites, Timed},
+    suites::{Event, Executed, Order, Stop, Suites, Timed},
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Sources},
-    report::{self, Format, Per, Run, Standing, Summary, View, human},
+    report::{self, Format, Level, Per, Run, Standing, Summary, View, human},
     run::{Extras, SuiteRun},
+    value::{Document, diff},
 };
 
 /// Run kyverno-test.yaml suites
@@ -44,6 +49,28 @@ pub(super) struct Args {
     /// Also list every answer of every policy, asked for by a row or not (JSON)
     #[arg(long)]
     all_responses: bool,
+
+    /// Which cases people are shown as they are decided
+    ///
+    /// Each level has what the one before it has: `none`, `fail`, `diverge` (which is the default), `skip` for what is not
+    /// decided, `pass`, `all`.
+    #[arg(long, value_name = "LEVEL", value_parser = levels())]
+    status_level: Option<Level>,
+
+    /// Which cases people are shown once more at the end, a line each
+    #[arg(long, value_name = "LEVEL", default_value = "diverge", value_parser = levels())]
+    final_status_level: Level,
+
+    /// Show how the engines came to their answers: what matched, which expressions were evaluated, and what their parts
+    /// came to
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Run everything twice, the second time in another order and on another number of threads, and compare
+    ///
+    /// The engines are pure functions: any difference is a bug, and ends the run with 70. Limits of time are off meanwhile.
+    #[arg(long)]
+    check_determinism: bool,
 
     /// Print passing cases too, and messages in tables
     #[arg(long)]
@@ -90,6 +117,10 @@ fn formats() -> impl clap::builder::TypedValueParser<Value = Format> {
     PossibleValuesParser::new(Format::ALL.map(Format::name)).map(|name| Format::named(&name).unwrap_or_default())
 }
 
+fn levels() -> impl clap::builder::TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(Level::ALL.map(Level::name)).map(|name| Level::named(&name).unwrap_or_default())
+}
+
 /// What a test case of a JUnit report stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum JunitPer {
@@ -110,6 +141,11 @@ enum NoTests {
 }
 
 impl Args {
+    /// What the configuration says of single cases.
+    pub(super) fn set_overrides(&mut self, overrides: Vec<Override>) {
+        self.suites.overrides = overrides;
+    }
+
     pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
         self.suites.extras = Extras {
             coverage: self.coverage,
@@ -126,11 +162,42 @@ impl Args {
             );
             return Ok(if compat { Exit::Mismatch } else { Exit::Input });
         }
-        let mut executed = self.suites.execute()?;
-        for remark in &executed.remarks.0 {
-            output.diagnostic(remark, &executed.remarks.1);
+        if self.check_determinism {
+            // The clock is no part of what must be the same.
+            self.suites.forget_timeouts();
         }
-        let exit = self.report(&mut executed, output)?;
+        self.suites.trace = self.verbose;
+        let replay = self.suites.replay();
+        let look = self.look(&replay, output.is_colored());
+        let live = self.format == Format::Human;
+        let mut unwritten = None;
+        let mut listen = |event: Event<'_>| match event {
+            Event::Remark(remark, sources) => {
+                output.diagnostic(remark, sources);
+                true
+            }
+            Event::Decided(Timed { run, sources, .. }) => {
+                for diagnostic in &run.diagnostics {
+                    output.diagnostic(diagnostic, sources);
+                }
+                if live && unwritten.is_none() {
+                    let text = human::suite(run, sources, look);
+                    let written = output.styled(&text).and_then(|()| output.flush());
+                    unwritten = written.err();
+                }
+                // Reports are still wanted if nobody looks on.
+                unwritten.is_none() || !self.report.is_empty()
+            }
+        };
+        let mut executed = self.suites.execute_with(Order::Sorted, &mut listen)?;
+        let mut exit = Exit::Success;
+        if self.check_determinism && executed.stopped.is_none() {
+            exit = exit.combine(self.again(&executed, look, output)?);
+        }
+        exit = exit.combine(self.report(&mut executed, look, unwritten, output)?);
+        if let Some(Stop::Interrupted(_)) = executed.stopped {
+            exit = exit.combine(Exit::Interrupted);
+        }
         // Kyverno forgives a selector that it cannot read, unless there is nothing else to say.
         let nothing = executed.found == 0 && (self.require_tests || !executed.remarks.0.is_empty());
         if compat && nothing {
@@ -141,43 +208,113 @@ impl Args {
         Ok(if forgiven { Exit::Success } else { exit })
     }
 
-    /// Shows what came of the suites, on the streams and in files.
-    fn report(&self, executed: &mut Executed, output: &mut Output) -> Result<Exit, Failure> {
-        let mut exit = Exit::Success;
-        for Timed { run, sources, .. } in &executed.runs {
-            for diagnostic in &run.diagnostics {
-                output.diagnostic(diagnostic, sources);
-            }
-            exit = exit.combine(exit_of(run));
+    /// How people are shown cases.
+    fn look<'l>(&self, replay: &'l str, color: bool) -> human::Look<'l> {
+        let level = match self.status_level {
+            Some(level) => level,
+            None if self.fail_only => Level::Diverge,
+            None if self.detailed_results || self.verbose => Level::Pass,
+            None => Level::Diverge,
+        };
+        human::Look {
+            level,
+            color,
+            verbose: self.verbose,
+            folders: self.suites.compat,
+            replay,
         }
-        if executed.runs.iter().all(|timed| timed.run.cases.is_empty()) {
+    }
+
+    /// Runs everything once more, in another order and on another number of threads: nothing may be different.
+    fn again(&self, first: &Executed, look: human::Look<'_>, output: &mut Output) -> Result<Exit, Failure> {
+        let second = self.suites.execute_with(Order::Shuffled, &mut |_| true)?;
+        if second.stopped.is_some() {
+            return Ok(Exit::Success);
+        }
+        let text = |executed: &Executed| {
+            let listed = executed.listed();
+            let summary = Summary::of(executed.runs.iter().map(|timed| &timed.run));
+            let view = View {
+                all_responses: true,
+                ..self.view(&listed, &summary, look, executed)
+            };
+            report::json::render(&view)
+        };
+        let (first, second) = (text(first), text(&second));
+        if first == second {
+            return Ok(Exit::Success);
+        }
+        let changes = diff(Document::from(&first).root(), Document::from(&second).root());
+        let place = changes.first().map_or("", |change| change.path.as_str());
+        let message = format!("a second run comes to something else: `{place}` of the JSON report");
+        let diagnostic = Diagnostic::new(Code::NotDeterministic, message);
+        output.diagnostic(&diagnostic, &Sources::new());
+        Ok(Exit::Internal)
+    }
+
+    fn view<'r>(
+        &self,
+        runs: &'r [Run<'r>],
+        summary: &'r Summary,
+        look: human::Look<'r>,
+        executed: &'r Executed,
+    ) -> View<'r> {
+        View {
+            runs,
+            summary,
+            closing: "",
+            look,
+            stopped: executed.stopped.map(Stop::as_str),
+            compat: self.suites.compat,
+            all_responses: self.all_responses,
+            detailed: self.detailed_results,
+            fail_only: self.fail_only,
+            times: executed.times(),
+            junit_per: match self.junit_per {
+                JunitPer::Case => Per::Case,
+                JunitPer::Engine => Per::Engine,
+            },
+        }
+    }
+
+    /// Shows what came of the suites, on the streams and in files. What people are shown of each case has been written by now,
+    /// unless that could not be written.
+    fn report(
+        &self,
+        executed: &mut Executed,
+        look: human::Look<'_>,
+        unwritten: Option<io::Error>,
+        output: &mut Output,
+    ) -> Result<Exit, Failure> {
+        let mut exit: Exit = executed.runs.iter().map(|timed| exit_of(&timed.run)).collect();
+        if executed.runs.iter().all(|timed| timed.run.cases.is_empty()) && executed.stopped.is_none() {
             exit = exit.combine(self.no_tests(output));
         }
-        let whole: Vec<&SuiteRun> = executed.runs.iter().map(|timed| &timed.run).collect();
-        let mut closing = human::summary(&whole);
-        if executed.stopped {
-            closing.push_str("stopped early: there is more to run\n");
+        let whole = || executed.runs.iter().map(|timed| &timed.run);
+        let mut counts = human::summary(whole(), executed.elapsed());
+        match executed.stopped {
+            None | Some(Stop::Unread) => {}
+            Some(Stop::MaxFail) => counts.push_str("stopped early: there is more to run\n"),
+            Some(Stop::Interrupted(1)) => counts.push_str("interrupted: 1 test file was not run\n"),
+            Some(Stop::Interrupted(left)) => {
+                let _ = writeln!(counts, "interrupted: {left} test files were not run");
+            }
         }
-        let summary = Summary::of(whole);
+        let mut closing = human::list(whole(), self.final_status_level);
+        if !closing.is_empty() {
+            closing.insert(0, '\n');
+        }
+        closing.push_str(&counts);
+        let summary = Summary::of(whole());
         if self.fail_only {
             for timed in &mut executed.runs {
                 timed.run.cases.retain(|case| Standing::of(case).is_problem());
             }
         }
-        let listed: Vec<Run<'_>> = executed.runs.iter().map(|timed| (&timed.run, &timed.sources)).collect();
+        let listed = executed.listed();
         let view = View {
-            runs: &listed,
-            summary: &summary,
             closing: &closing,
-            compat: self.suites.compat,
-            all_responses: self.all_responses,
-            detailed: self.detailed_results,
-            fail_only: self.fail_only,
-            times: &executed.times(),
-            junit_per: match self.junit_per {
-                JunitPer::Case => Per::Case,
-                JunitPer::Engine => Per::Engine,
-            },
+            ..self.view(&listed, &summary, look, executed)
         };
         for file in &self.report {
             if let Err(diagnostic) = file.write(&report::render(file.format, &view)) {
@@ -185,11 +322,16 @@ impl Args {
                 exit = exit.combine(Exit::Input);
             }
         }
-        output
-            .artefact()
-            .write_all(report::render(self.format, &view).as_bytes())?;
-        if self.format != Format::Human {
-            output.remark(&closing);
+        if let Some(error) = unwritten {
+            return Err(error.into());
+        }
+        if self.format == Format::Human {
+            output.styled(&closing)?;
+        } else {
+            output
+                .artefact()
+                .write_all(report::render(self.format, &view).as_bytes())?;
+            output.remark(&counts);
         }
         if let Err(diagnostic) = github::tell(&view, self.format, output) {
             output.diagnostic(&diagnostic, &Sources::new());

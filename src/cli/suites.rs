@@ -1,24 +1,31 @@
 //! The suites that a command line names, found, selected and run.
 
 use std::{
-    path::PathBuf,
+    fmt::Write as _,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
-use rayon::prelude::*;
-
 use super::{
     Failure,
+    cluster::{Cluster, KyvernoConfig},
     config::Source,
-    input,
+    interrupt,
+    overrides::{self, Override, Overrides},
+    progress::Progress,
+    schedule,
     select::{Selected, Selection},
 };
 use crate::{
     cel::time::Timestamp,
     diagnostic::{Diagnostic, Sources},
-    report::Times,
-    run::{self, Extras, Settings, SuiteRun},
+    report::{Run, Times},
+    run::{self, Extras, Settings, SuiteRun, places},
     suite::{self, BuiltInScopes, Disk, Options, Suite},
+    text::shell::quoted,
 };
 
 /// Where the suites are and how they are run.
@@ -42,27 +49,34 @@ pub(super) struct Suites {
     #[command(flatten)]
     config: Source,
 
-    /// CustomResourceDefinitions that the cluster has
-    #[arg(long, value_name = "FILE")]
-    crds: Vec<PathBuf>,
+    #[command(flatten)]
+    cluster: Cluster,
 
-    /// What the cluster serves, instead of the table of Kubernetes 1.36
-    #[arg(long, value_name = "FILE")]
-    discovery: Option<PathBuf>,
-
-    /// The time that expressions see, in RFC 3339
-    #[arg(long, value_name = "TIME")]
-    now: Option<String>,
-
-    /// Kyverno's configuration: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
-    ///
-    /// It says which requests Kyverno judges at all. `kyverno test` judges all of them, whatever it says.
-    #[arg(long, value_name = "bare|chart|FILE", default_value = "bare")]
-    kyverno_config: String,
+    #[command(flatten)]
+    kyverno_config: KyvernoConfig,
 
     /// How many threads to use; as many as there are cores unless given
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+
+    /// How long a case may take, such as `500ms`; one that takes longer is an error
+    ///
+    /// The work that an expression may do is limited anyway, as in a cluster; this is about machines that are slow. Kyverno
+    /// knows no such limit: `--compat` has none.
+    #[arg(long, value_name = "DURATION", value_parser = overrides::limit)]
+    timeout: Option<Duration>,
+
+    /// Show no progress bar, which is shown on terminals only anyway
+    #[arg(long)]
+    no_progress: bool,
+
+    /// What the configuration says of single cases.
+    #[arg(skip)]
+    pub(super) overrides: Vec<Override>,
+
+    /// Whether it is told how the engines come to their answers; set by the command.
+    #[arg(skip)]
+    pub(super) trace: bool,
 
     /// What is to be found out besides; set by the command.
     #[arg(skip)]
@@ -75,11 +89,51 @@ pub(super) struct Executed {
     pub(super) runs: Vec<Timed>,
     /// How many test files there were before anything was selected.
     pub(super) found: usize,
-    /// Whether the run stopped before its end.
-    pub(super) stopped: bool,
+    /// Why the run ended before its end.
+    pub(super) stopped: Option<Stop>,
     /// What was wrong with the selection and did not stop the run.
     pub(super) remarks: (Vec<Diagnostic>, Sources),
-    clock: Clock,
+    times: Times,
+    elapsed: Option<Duration>,
+}
+
+/// What happens in a run, in an order that depends on nothing but the input.
+pub(super) enum Event<'e> {
+    /// Something is odd about the selection.
+    Remark(&'e Diagnostic, &'e Sources),
+    /// A suite has been run.
+    Decided(&'e Timed),
+}
+
+/// Why a run ended before its end, and how many test files it did not come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The user asked for it.
+    Interrupted(usize),
+    /// There were as many problems as there may be.
+    MaxFail,
+    /// Nobody reads what is written.
+    Unread,
+}
+
+impl Stop {
+    /// The word in reports.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Interrupted(_) => "interrupted",
+            Self::MaxFail => "max-fail",
+            Self::Unread => "unread",
+        }
+    }
+}
+
+/// In which order and on how many threads suites are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// By path, on as many threads as the user wants.
+    Sorted,
+    /// In another order and on another number of threads, with the same result.
+    Shuffled,
 }
 
 /// A suite's run, with the texts that its diagnostics refer to.
@@ -104,24 +158,43 @@ impl Work {
 }
 
 impl Executed {
+    /// The runs with their sources, as reports want them.
+    pub(super) fn listed(&self) -> Vec<Run<'_>> {
+        self.runs.iter().map(|timed| (&timed.run, &timed.sources)).collect()
+    }
+
+    /// How long the run took; `None` where the clock stands still.
+    pub(super) fn elapsed(&self) -> Option<Duration> {
+        self.elapsed
+    }
+
     /// When the run began and how long its parts took.
-    pub(super) fn times(&self) -> Times {
-        Times {
-            begin: self.clock.begin,
-            elapsed: self.clock.watch.map_or(Duration::ZERO, |watch| watch.elapsed()),
-            suites: self.runs.iter().map(|timed| timed.elapsed).collect(),
-        }
+    pub(super) fn times(&self) -> &Times {
+        &self.times
     }
 }
 
 impl Suites {
-    /// Finds and runs the suites. The result does not depend on the number of threads.
+    /// Finds and runs the suites.
     pub(super) fn execute(&self) -> Result<Executed, Failure> {
+        self.execute_with(Order::Sorted, &mut |_| true)
+    }
+
+    /// Finds and runs the suites. Whoever listens says after each event whether to go on. The result does not depend on the
+    /// number of threads, nor on the order in which they work.
+    pub(super) fn execute_with(
+        &self,
+        order: Order,
+        listen: &mut dyn FnMut(Event<'_>) -> bool,
+    ) -> Result<Executed, Failure> {
         let mut selected = self.selection.read(self.compat)?;
         let remarks = (
             std::mem::take(&mut selected.remarks),
             std::mem::take(&mut selected.sources),
         );
+        for remark in &remarks.0 {
+            listen(Event::Remark(remark, &remarks.1));
+        }
         let settings = self.settings()?;
         let options = Options {
             file_name: &self.file_name,
@@ -131,6 +204,15 @@ impl Suites {
             sidecar: !self.compat,
         };
         let clock = Clock::start(settings.now);
+        let overrides = Overrides {
+            entries: self.overrides.clone(),
+            timeout: self.timeout,
+        };
+        let mut settings = settings;
+        // A clock that stands still is for reports that are the same in every run.
+        if settings.now.is_none() || overrides.needs_watch() {
+            settings.watch = Some(watch);
+        }
         let mut works = Vec::new();
         for path in &self.paths {
             match suite::discover(&Disk, path, &options) {
@@ -141,42 +223,143 @@ impl Suites {
         works.sort_by(|a, b| a.path().split('/').cmp(b.path().split('/')));
         let found = works.len();
         works.retain(|work| selected.file(work.path()));
-        let one = |work: &Work| one(work, &options, &settings, &selected, &clock);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.map_or(0, usize::from));
-        // The system gives no threads: the one that we have does it.
-        let pool = pool.build().ok();
-        let all = |works: &[Work]| -> Vec<Timed> {
-            match &pool {
-                Some(pool) => pool.install(|| works.par_iter().flat_map_iter(one).collect()),
-                None => works.iter().flat_map(one).collect(),
-            }
-        };
-        let (runs, stopped) = match selected.max_fail {
-            None => (all(&works), false),
-            Some(most) => until(most, &works, all),
-        };
+        let one = |work: &Work| one(work, &options, &settings, &selected, &clock, &overrides);
+        let (order_of_works, threads) = self.schedule(order, &works);
+        let progress = Progress::new(works.len(), !self.no_progress && order == Order::Sorted);
+        let interrupted = interrupt::flag();
+        let enough = AtomicBool::new(false);
+        let stop = || interrupted.load(Ordering::Relaxed) || enough.load(Ordering::Relaxed);
+        let mut runs = Vec::new();
+        let mut stopped = None;
+        let mut left = selected.max_fail;
+        let mut done = 0;
+        schedule::in_order(
+            &works,
+            &order_of_works,
+            threads,
+            &stop,
+            &one,
+            |index, found: Vec<Timed>| {
+                done += 1;
+                progress.step();
+                let mut found = found.into_iter().peekable();
+                while let Some(mut timed) = found.next() {
+                    // What comes after the last problem is left out, whether it was run or not.
+                    if enough.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let cut = left.as_mut().is_some_and(|left| timed.cut(left));
+                    let last = left == Some(0);
+                    let go_on = progress.aside(|| listen(Event::Decided(&timed)));
+                    runs.push(timed);
+                    if last {
+                        enough.store(true, Ordering::Relaxed);
+                        if cut || found.peek().is_some() || index + 1 < works.len() {
+                            stopped = Some(Stop::MaxFail);
+                        }
+                    } else if !go_on {
+                        enough.store(true, Ordering::Relaxed);
+                        stopped = Some(Stop::Unread);
+                    }
+                }
+            },
+        );
+        if interrupted.load(Ordering::Relaxed) {
+            stopped = Some(Stop::Interrupted(works.len() - done));
+        }
+        let elapsed = clock.watch.map(|watch| watch.elapsed());
         Ok(Executed {
+            times: Times {
+                begin: clock.begin,
+                elapsed: elapsed.unwrap_or_default(),
+                suites: runs.iter().map(|timed| timed.elapsed).collect(),
+            },
+            elapsed,
             runs,
             found,
             stopped,
             remarks,
-            clock,
         })
+    }
+
+    /// The numbers of the works in the order in which they are done, and on how many threads.
+    fn schedule(&self, order: Order, works: &[Work]) -> (Vec<usize>, usize) {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = self.threads.map_or_else(cores, usize::from);
+        let mut numbers: Vec<usize> = (0..works.len()).collect();
+        match order {
+            Order::Sorted => (numbers, threads),
+            Order::Shuffled => {
+                numbers.sort_by_key(|&number| works.get(number).map(|work| places::fingerprint(&[work.path()])));
+                (numbers, if threads == 1 { 2 } else { 1 })
+            }
+        }
+    }
+
+    /// Lets cases take as long as they like.
+    pub(super) fn forget_timeouts(&mut self) {
+        self.timeout = None;
+        self.overrides.iter_mut().for_each(Override::forget_timeout);
+    }
+
+    /// The options that another run needs to come to the same, each with a blank before it.
+    pub(super) fn replay(&self) -> String {
+        let mut words = String::new();
+        if self.compat {
+            words.push_str(" --compat");
+        }
+        if self.file_name != "kyverno-test.yaml" {
+            let _ = write!(words, " --file-name {}", quoted(&self.file_name));
+        }
+        self.cluster.replay(&mut words);
+        self.kyverno_config.replay(&mut words);
+        words
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
         Ok(Settings {
-            config: input::kyverno_config(&self.kyverno_config)?,
-            compat: self.compat,
-            discovery: input::cluster(self.discovery.as_deref(), &self.crds)?,
-            now: self.now.as_deref().map(input::time).transpose()?,
+            config: self.kyverno_config.read("bare")?,
+            discovery: self.cluster.discovery()?,
+            now: self.cluster.now()?,
             extras: self.extras,
+            trace: self.trace,
+            ..Settings::new(self.compat)
         })
     }
 }
 
+/// The watch of this process.
+fn watch() -> Duration {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed()
+}
+
+impl Timed {
+    /// Leaves out what comes after as many problems as are left, and says whether that was anything.
+    fn cut(&mut self, left: &mut usize) -> bool {
+        let problem = |case: &run::Case| case.outcome.fails() || case.diverges();
+        let broken = usize::from(self.run.is_broken());
+        let cases = &mut self.run.cases;
+        let problems = cases.iter().enumerate().filter(|(_, case)| problem(case));
+        let last = left.checked_sub(1).and_then(|skipped| problems.clone().nth(skipped));
+        let end = last.map_or(cases.len(), |(number, _)| number + 1);
+        let count = problems.count() + broken;
+        let cut = end < cases.len();
+        cases.truncate(end);
+        *left = left.saturating_sub(count);
+        cut
+    }
+}
+
 /// The runs of one test file.
-fn one(work: &Work, options: &Options<'_>, settings: &Settings, selected: &Selected, clock: &Clock) -> Vec<Timed> {
+fn one(
+    work: &Work,
+    options: &Options<'_>,
+    settings: &Settings,
+    selected: &Selected,
+    clock: &Clock,
+    overrides: &Overrides,
+) -> Vec<Timed> {
     let path = match work {
         Work::File(path) => path,
         Work::Unusable(path, diagnostic) => {
@@ -189,7 +372,7 @@ fn one(work: &Work, options: &Options<'_>, settings: &Settings, selected: &Selec
     };
     let mut lap = Instant::now();
     let timed = suite::load(&Disk, path, options).into_iter().filter_map(|suite| {
-        let timed = narrowed(suite, settings, selected);
+        let timed = narrowed(suite, settings, selected, overrides);
         let elapsed = lap.elapsed();
         lap = Instant::now();
         let (run, sources) = timed?;
@@ -203,7 +386,12 @@ fn one(work: &Work, options: &Options<'_>, settings: &Settings, selected: &Selec
 }
 
 /// Runs what is selected of a suite; `None` where nothing is.
-fn narrowed(mut suite: Suite, settings: &Settings, selected: &Selected) -> Option<(SuiteRun, Sources)> {
+fn narrowed(
+    mut suite: Suite,
+    settings: &Settings,
+    selected: &Selected,
+    overrides: &Overrides,
+) -> Option<(SuiteRun, Sources)> {
     if !selected.suite(&suite.path, suite.name(), &run::tags(&suite)) {
         return None;
     }
@@ -221,35 +409,13 @@ fn narrowed(mut suite: Suite, settings: &Settings, selected: &Selected) -> Optio
             case.row = case.row.and_then(|row| kept.get(row).copied());
         }
     }
-    selected.narrow(&mut run).then_some((run, suite.sources))
-}
-
-/// Runs until there are so many problems; what comes after the last of them is left out, whether it was run or not.
-fn until(most: usize, works: &[Work], all: impl Fn(&[Work]) -> Vec<Timed>) -> (Vec<Timed>, bool) {
-    const TOGETHER: usize = 16;
-    let mut runs = Vec::new();
-    let mut left = most;
-    let mut chunks = works.chunks(TOGETHER).peekable();
-    while let Some(chunk) = chunks.next() {
-        let mut together = all(chunk).into_iter().peekable();
-        while let Some(mut timed) = together.next() {
-            let cases = &mut timed.run.cases;
-            let problem = |case: &run::Case| case.outcome.fails() || case.diverges();
-            let last = cases.iter().enumerate().filter(|(_, case)| problem(case)).nth(left - 1);
-            let last = last.map(|(number, _)| number + 1);
-            let count = cases.iter().filter(|case| problem(case)).count();
-            let count = count + usize::from(timed.run.is_broken());
-            let end = last.unwrap_or(timed.run.cases.len());
-            let cut = end < timed.run.cases.len();
-            timed.run.cases.truncate(end);
-            runs.push(timed);
-            if count >= left {
-                return (runs, cut || together.peek().is_some() || chunks.peek().is_some());
-            }
-            left -= count;
+    overrides.apply(&mut run);
+    if settings.now.is_some() {
+        for case in &mut run.cases {
+            case.elapsed = None;
         }
     }
-    (runs, false)
+    selected.narrow(&mut run).then_some((run, suite.sources))
 }
 
 /// The clock of reports. A clock that `--now` fixes stands still, so that the same input gives the same bytes.

@@ -125,6 +125,8 @@ codes! {
     ListKind = "KT041", Input, Warning, "list where single objects are due";
     DuplicateResource = "KT042", Input, Warning, "resource that is listed twice";
     IgnoredValue = "KT043", Input, Warning, "value that nothing reads";
+    Timeout = "KT060", Input, Error, "case that takes too long";
+    NotDeterministic = "KT061", Input, Error, "run that comes to something else the second time";
     CelSyntax = "KT101", Policy, Error, "CEL syntax error";
     CelType = "KT102", Policy, Error, "CEL type error";
     CelProgram = "KT103", Policy, Error, "CEL expression with a constant part that always fails";

@@ -75,7 +75,7 @@ fn one_line(text: &str) -> Cow<'_, str> {
 }
 
 /// Control characters, line separators and the marks that turn the direction of writing.
-fn misleading(c: char) -> bool {
+pub(crate) fn misleading(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

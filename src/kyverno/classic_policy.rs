@@ -15,7 +15,7 @@ use super::{
     exception::CompiledException,
     failure_action::Actions,
     input::{Documents, Input},
-    matching::{Selection, applies},
+    matching::{Selection, applies, explain, filter_that_applies},
     observe::WatchedRule,
     response::{RuleResponse, Unsupported},
 };
@@ -173,6 +173,32 @@ impl CompiledPolicy {
                 }
             })
             .collect()
+    }
+
+    /// Which rules match a request by which filter, and why the others do not, for people.
+    pub fn explain(&self, input: &Input<'_>) -> Vec<String> {
+        if let Some(part) = self.gate(input) {
+            return vec![format!("the policy is not asked because of its {part}")];
+        }
+        let cell = input.request.cell();
+        let own = self.policy.metadata.namespace.as_ref();
+        let rules = self.rules(&input.request.resource.kind).iter();
+        let one = |rule: &Compiled| {
+            let mut facts = input.facts();
+            let selection = Selection {
+                matches: &rule.matches,
+                exclude: rule.exclude.as_ref(),
+                policy_namespace: own.map_or("", |namespace| namespace.value.as_str()),
+            };
+            match explain(selection, &cell, &mut facts) {
+                Ok(()) => {
+                    let filter = filter_that_applies(&rule.matches, &cell, &mut facts);
+                    format!("rule `{}`: match.{filter} selects the request", rule.name)
+                }
+                Err(mismatch) => mismatch.text(&rule.name),
+            }
+        };
+        rules.map(one).collect()
     }
 
     /// Answers a request.

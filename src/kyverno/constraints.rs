@@ -62,6 +62,27 @@ pub fn applies<'p>(
     namespace.and(object)
 }
 
+/// Which rule selects the requests of a cell, or what keeps them out, for people.
+pub fn explain<'p>(constraints: &'p MatchConstraints, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> String {
+    let position = |rules: &'p [NamedRule], facts: &mut _| {
+        let mut rules = rules.iter();
+        rules.position(|rule| rule.rule.matches(cell) && name_matches(rule, facts))
+    };
+    if let Ok(true) = applies(constraints, cell, facts) {
+        return match position(&constraints.resource_rules, facts) {
+            Some(number) => format!("matchConstraints.resourceRules[{number}] selects the request"),
+            None => "matchConstraints without rules select the request".to_owned(),
+        };
+    }
+    if let Some(number) = position(&constraints.exclude_resource_rules, facts) {
+        return format!("matchConstraints.excludeResourceRules[{number}] keeps the request out");
+    }
+    match position(&constraints.resource_rules, facts) {
+        Some(_) => "a selector of matchConstraints keeps the request out".to_owned(),
+        None => "no rule of matchConstraints.resourceRules selects the request".to_owned(),
+    }
+}
+
 /// The labels that a namespace selector looks at: a Namespace that is being written has them itself.
 fn namespace_labels(cell: &Cell<'_>) -> Pairs {
     let own = cell.resource.plural == "namespaces"

@@ -85,6 +85,16 @@ pub fn explain<'p>(selection: Selection<'p>, cell: &Cell<'_>, facts: &mut impl F
     }
 }
 
+/// The filter of a block that selects the requests of a cell: `any[0]`; `all` if it takes all of them.
+pub fn filter_that_applies<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> String {
+    let applies = |filter: &'p _| filter_applies(filter, Block::Match, cell, facts, &mut Quiet);
+    match matches.any.iter().position(applies) {
+        Some(number) => format!("any[{number}]"),
+        None if matches.all.is_empty() => "resources".to_owned(),
+        None => "all".to_owned(),
+    }
+}
+
 /// Whether the `match` of a v2 PolicyException selects the requests of a cell. Operations do not count there, and the
 /// older form of the block selects nothing.
 pub fn exempts<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {

@@ -189,7 +189,12 @@ impl<'p, 'u> Search<'p, 'u> {
 
     /// What is to be known besides.
     pub(super) fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.pair.notes().into_iter().map(str::to_owned).collect();
+        let mut notes: Vec<String> = self
+            .pair
+            .notes()
+            .into_iter()
+            .map(|note| note.as_str().to_owned())
+            .collect();
         notes.extend(self.sides.inexact.iter().cloned());
         notes
     }

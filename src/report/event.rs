@@ -19,7 +19,7 @@ pub fn render(view: &View<'_>) -> String {
             tell(event);
         }
     }
-    tell(json!({"event": "run-end", "summary": view.summary.json()}));
+    tell(json!({"event": "run-end", "stopped": view.stopped, "summary": view.summary.json()}));
     text
 }
 

@@ -43,6 +43,9 @@ fn totals(view: &View<'_>, body: &mut String) {
             let _ = writeln!(body, "<li class=\"{class}\"><b>{count}</b> {name}</li>");
         }
     }
+    if let Some(stopped) = view.stopped {
+        let _ = writeln!(body, "<li class=\"bad\">stopped: {stopped}</li>");
+    }
     body.push_str(
         "</ul>\n<p><label>Filter <input id=\"filter\" type=\"search\" autocomplete=\"off\"></label>\n\
          <label><input id=\"problems\" type=\"checkbox\"> only what is not well</label>\n\

@@ -1,29 +1,152 @@
-//! The view for people: failing cases one by one, then a line of counts.
+//! The view for people: cases one by one as they are decided, those that are not well once more at the end, and a line of
+//! counts. Texts are styled; who writes them to a file or a pipe takes the styles off.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
+use anstyle::{AnsiColor, Style};
+
+use super::{Level, Standing};
 use crate::{
-    diagnostic::{Sources, render},
-    run::{Answer, Case, Outcome, SuiteRun},
+    diagnostic::{Diagnostic, Sources, render},
+    run::{Answer, Case, Outcome, SuiteRun, places},
+    text::shell::quoted,
     verdict::DivergenceClass,
 };
 
-/// The cases of a suite that people must look at, and with `all` the others too.
-pub fn suite(run: &SuiteRun, sources: &Sources, all: bool) -> String {
+/// How cases are shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'l> {
+    /// Which of them.
+    pub level: Level,
+    /// Whether excerpts of files are in colour; everything else is styled anyway.
+    pub color: bool,
+    /// Whether it is shown how the engines came to their answers.
+    pub verbose: bool,
+    /// Whether commands name the folders of suites, as `kyverno test` wants it, and not the test files.
+    pub folders: bool,
+    /// The options that a command needs to run in the same surroundings, each with a blank before it.
+    pub replay: &'l str,
+}
+
+/// The cases of a suite that a level shows.
+pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
     let mut text = String::new();
-    let seen = |case: &&Case| all || case.outcome.fails() || case.diverges();
-    for case in run.cases.iter().filter(seen) {
-        let _ = writeln!(text, "{} {} :: {}", word(case), run.path, title(case));
-        for line in details(case, sources).lines() {
-            let _ = writeln!(text, "    {line}");
+    let listed = |policy: &str| {
+        run.cases
+            .iter()
+            .any(|case| case.policy == policy && look.level.shows(case))
+    };
+    for (policy, note) in run.notes.iter().filter(|(policy, _)| look.verbose && listed(policy)) {
+        let _ = writeln!(
+            text,
+            "note: {} :: {}: {}: {}",
+            visible(&run.path),
+            visible(policy),
+            note.as_str(),
+            note.text()
+        );
+    }
+    for case in run.cases.iter().filter(|case| look.level.shows(case)) {
+        let _ = writeln!(text, "{}", line(run, case));
+        let mut indented = |more: &str, clean: bool| {
+            for line in more.lines() {
+                let line = if clean { visible(line) } else { line.to_owned() };
+                let _ = writeln!(text, "{}", format!("    {line}").trim_end());
+            }
+        };
+        indented(&findings(case, |_| String::new()), true);
+        for finding in &case.findings {
+            let mut finding = finding.clone();
+            if let (Some(place), true) = (run.places.policy(case), case.kyverno.is_some()) {
+                finding = finding.with_label(place, "this rule answers");
+            }
+            // Excerpts have been cleaned, and may have colours of their own.
+            indented(&render::full(&finding, sources, look.color), false);
         }
+        let mut more = String::new();
+        answers(case, look.verbose, &mut more);
+        for (engine, lines) in [("kyverno", &case.told.kyverno), ("vap", &case.told.vap)] {
+            if !lines.is_empty() && look.verbose {
+                let _ = writeln!(more, "how {engine} came to it:");
+                for line in lines.iter().flat_map(|line| line.lines()) {
+                    let _ = writeln!(more, "  {line}");
+                }
+            }
+        }
+        if Level::Diverge.shows(case) || look.verbose {
+            where_from(run, case, sources, look, &mut more);
+        }
+        indented(&more, true);
     }
     text.push_str(&super::found::proofs_human(run));
     text
 }
 
+/// The cases of a whole run that a level shows, a line each.
+pub fn list<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, level: Level) -> String {
+    let mut text = String::new();
+    for run in runs {
+        for case in run.cases.iter().filter(|case| level.shows(case)) {
+            let _ = writeln!(text, "{}", line(run, case));
+        }
+    }
+    text
+}
+
+/// `STATUS  time  suite :: policy/rule  Kind namespace/name [OPERATION]`
+fn line(run: &SuiteRun, case: &Case) -> String {
+    let (word, style) = word(case);
+    let time = case.elapsed.map(|elapsed| format!("{:>7} ", duration(elapsed)));
+    format!(
+        "{style}{word:<11}{style:#} {}{} :: {}",
+        time.unwrap_or_default(),
+        visible(&run.path),
+        visible(&title(case))
+    )
+}
+
+/// Where the parts of a case stand, and how to see it again.
+fn where_from(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &mut String) {
+    for (name, span) in [
+        ("row:", case.place),
+        ("policy:", run.places.policy(case)),
+        ("resource:", run.places.resource(case)),
+    ] {
+        if let (Some(file), Some(line), Some(column)) = super::place(span, sources) {
+            let _ = writeln!(text, "{name:<9} {file}:{line}:{column}");
+        }
+    }
+    if !look.verbose {
+        let id = places::id(run, case);
+        let path = match run.path.rsplit_once('/') {
+            Some((folder, _)) if look.folders => folder,
+            _ => run.path.as_str(),
+        };
+        let _ = writeln!(
+            text,
+            "replay:   kyvtest run {}{} -E 'id({id})' -v",
+            quoted(path),
+            look.replay
+        );
+    }
+}
+
 /// Why a case is as it is: what was expected and where, and what was answered.
 pub(super) fn details(case: &Case, sources: &Sources) -> String {
+    let mut text = findings(case, |finding| {
+        let mut text = format!("{}\n", render::concise(finding, sources));
+        let notes = finding.notes.iter().map(|note| ("note", note));
+        for (word, line) in notes.chain(finding.help.iter().map(|help| ("help", help))) {
+            let _ = writeln!(text, "  {word}: {line}");
+        }
+        text
+    });
+    answers(case, false, &mut text);
+    text
+}
+
+/// The name of a case and why it is not well.
+fn findings(case: &Case, written: impl Fn(&Diagnostic) -> String) -> String {
     let mut text = String::new();
     if let Some(name) = &case.name {
         let _ = writeln!(text, "{name}");
@@ -32,28 +155,35 @@ pub(super) fn details(case: &Case, sources: &Sources) -> String {
         let _ = writeln!(text, "{}", case.reason);
     }
     for finding in &case.findings {
-        let _ = writeln!(text, "{}", render::concise(finding, sources));
-        let notes = finding.notes.iter().map(|note| ("note", note));
-        for (word, line) in notes.chain(finding.help.iter().map(|help| ("help", help))) {
-            let _ = writeln!(text, "  {word}: {line}");
-        }
+        text.push_str(&written(finding));
     }
-    let looked_at = case.outcome.fails() || case.diverges();
+    text
+}
+
+/// What was expected and what both sides say, if that is of interest or `all` is.
+fn answers(case: &Case, all: bool, text: &mut String) {
+    let looked_at = all || case.outcome.fails() || case.diverges();
     if let Some(answer) = case.kyverno.as_ref().filter(|_| looked_at) {
         if !case.expected.is_empty() {
             let _ = writeln!(text, "expected: {}", case.expected);
         }
-        said(&mut text, "kyverno:", answer);
+        said(text, "kyverno:", answer);
+    }
+    if let Some(native) = case
+        .vap
+        .as_ref()
+        .filter(|_| all || looked_at && case.divergence.is_some())
+    {
+        said(text, "vap:", &native.answer);
     }
     if let Some(divergence) = &case.divergence {
-        if let Some(native) = case.vap.as_ref().filter(|_| looked_at) {
-            said(&mut text, "vap:", &native.answer);
-        }
         let code = divergence.code.as_deref().map(|code| format!(" [{code}]"));
         let (class, cause) = (divergence.class.as_str(), &divergence.cause);
         let _ = writeln!(text, "diverges: {class}{}: {cause}", code.unwrap_or_default());
+        if let Some(accepted) = &case.accepted {
+            let _ = writeln!(text, "accepted: {accepted}");
+        }
     }
-    text
 }
 
 /// What one side answers.
@@ -64,63 +194,109 @@ fn said(text: &mut String, who: &str, answer: &Answer) {
     }
 }
 
-/// The closing line.
-pub fn summary(runs: &[&SuiteRun]) -> String {
-    let count = |wanted: Outcome| {
-        let cases = runs.iter().flat_map(|run| &run.cases);
-        cases.filter(|case| case.outcome == wanted).count()
-    };
-    let total: usize = runs.iter().map(|run| run.cases.len()).sum();
-    let mut text = format!("run {total} in {} suites · pass {}", runs.len(), count(Outcome::Pass));
-    for outcome in [
-        Outcome::Fail,
-        Outcome::Error,
-        Outcome::Unmatched,
-        Outcome::Unsupported,
-        Outcome::Skip,
+/// The closing line: `run 1 204 · pass 1 190 · fail 8 · diverge 4 (3 weaker, 1 stricter) · skip 2 · 0.21s`. Every case is
+/// counted once: one that fails is not counted as diverging.
+pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option<Duration>) -> String {
+    let runs: Vec<&SuiteRun> = runs.into_iter().collect();
+    let cases: Vec<(Standing, &Case)> = runs
+        .iter()
+        .flat_map(|run| &run.cases)
+        .map(|case| (Standing::of(case), case))
+        .collect();
+    let count = |wanted: Standing| cases.iter().filter(|(standing, _)| *standing == wanted).count();
+    let mut text = format!("run {} · pass {}", grouped(cases.len()), grouped(count(Standing::Pass)));
+    for (standing, name) in [
+        (Standing::Fail, "fail"),
+        (Standing::Error, "error"),
+        (Standing::Unmatched, "unmatched"),
+        (Standing::Diverge, "diverge"),
+        (Standing::Unsupported, "unsupported"),
+        (Standing::Skip, "skip"),
     ] {
-        let count = count(outcome);
-        if count > 0 {
-            let _ = write!(text, " · {} {count}", outcome.as_str());
+        let count = count(standing);
+        if count == 0 {
+            continue;
+        }
+        let _ = write!(text, " · {name} {}", grouped(count));
+        if standing == Standing::Diverge {
+            let classes = DivergenceClass::ALL.into_iter().filter_map(|class| {
+                let same = |(standing, case): &&(Standing, &Case)| {
+                    *standing == Standing::Diverge && case.divergence.as_ref().is_some_and(|found| found.class == class)
+                };
+                let count = cases.iter().filter(same).count();
+                (count > 0).then(|| format!("{} {}", grouped(count), class.as_str()))
+            });
+            let _ = write!(text, " ({})", classes.collect::<Vec<_>>().join(", "));
         }
     }
-    let cases = || runs.iter().flat_map(|run| &run.cases);
-    let diverging = cases().filter(|case| case.diverges());
-    let classes: Vec<String> = DivergenceClass::ALL
-        .into_iter()
-        .filter_map(|class| {
-            let same = |case: &&Case| case.divergence.as_ref().is_some_and(|found| found.class == class);
-            let count = diverging.clone().filter(same).count();
-            (count > 0).then(|| format!("{count} {}", class.as_str()))
-        })
-        .collect();
-    if !classes.is_empty() {
-        let _ = write!(text, " · diverge {} ({})", diverging.count(), classes.join(", "));
-    }
-    let differs = |case: &&Case| case.divergence.as_ref().is_some_and(|found| found.class.fails()) && !case.diverges();
-    let accepted = cases().filter(differs).count();
+    let differs = |case: &Case| case.divergence.as_ref().is_some_and(|found| found.class.fails()) && !case.diverges();
+    let accepted = cases.iter().filter(|(_, case)| differs(case)).count();
     if accepted > 0 {
-        let _ = write!(text, " · accepted differences {accepted}");
+        let plural = if accepted == 1 { "" } else { "s" };
+        let _ = write!(text, " · {} accepted difference{plural}", grouped(accepted));
     }
     let broken = runs.iter().filter(|run| run.is_broken()).count();
     if broken > 0 {
-        let _ = write!(text, " · broken suites {broken}");
+        let plural = if broken == 1 { "" } else { "s" };
+        let _ = write!(text, " · {} broken suite{plural}", grouped(broken));
+    }
+    if let Some(elapsed) = elapsed {
+        let _ = write!(text, " · {:.2}s", elapsed.as_secs_f64());
     }
     text.push('\n');
     text
 }
 
-fn word(case: &Case) -> &'static str {
-    match case.outcome {
-        Outcome::Pass if case.diverges() => "DIVERGE",
-        Outcome::Pass => "PASS",
-        Outcome::Fail => "FAIL",
-        Outcome::Error => "ERROR",
-        Outcome::Unsupported => "UNSUPPORTED",
-        Outcome::Unmatched => "UNMATCHED",
-        Outcome::Skip => "SKIP",
-        Outcome::Silent => "SILENT",
+/// A number with its digits in groups: `1 204`.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
     }
+    text
+}
+
+/// A time of few letters: `12µs`, `3.4ms`, `1.20s`.
+fn duration(elapsed: Duration) -> String {
+    let micros = elapsed.as_micros();
+    if micros < 1_000 {
+        format!("{micros}µs")
+    } else if micros < 1_000_000 {
+        format!("{:.1}ms", elapsed.as_secs_f64() * 1e3)
+    } else {
+        format!("{:.2}s", elapsed.as_secs_f64())
+    }
+}
+
+fn word(case: &Case) -> (&'static str, Style) {
+    let bad = AnsiColor::Red.on_default().bold();
+    let odd = AnsiColor::Yellow.on_default().bold();
+    match case.outcome {
+        Outcome::Pass if case.diverges() => ("DIVERGE", AnsiColor::Magenta.on_default().bold()),
+        Outcome::Pass => ("PASS", AnsiColor::Green.on_default().bold()),
+        Outcome::Fail => ("FAIL", bad),
+        Outcome::Error => ("ERROR", bad),
+        Outcome::Unmatched => ("UNMATCHED", bad),
+        Outcome::Unsupported => ("UNSUPPORTED", odd),
+        Outcome::Skip => ("SKIP", odd),
+        Outcome::Silent => ("SILENT", odd),
+    }
+}
+
+/// A line without characters that control a terminal.
+fn visible(line: &str) -> String {
+    let clean = |c: char| {
+        if c != '\t' && render::misleading(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    line.chars().map(clean).collect()
 }
 
 /// `policy/rule  Kind namespace/name [OPERATION]`
@@ -139,4 +315,19 @@ pub fn title(case: &Case) -> String {
     }
     let _ = write!(text, "{} [{}]", key.name, case.operation);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1204, "1 204"), (1_234_567, "1 234 567")] {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!(duration(Duration::from_micros(12)), "12µs");
+        assert_eq!(duration(Duration::from_micros(3_412)), "3.4ms");
+        assert_eq!(duration(Duration::from_millis(1_200)), "1.20s");
+    }
 }

@@ -15,6 +15,7 @@ pub type Run<'r> = (&'r SuiteRun, &'r Sources);
 pub fn render(view: &View<'_>) -> Value {
     json!({
         "version": 1,
+        "stopped": view.stopped,
         "summary": view.summary.json(),
         "suites": view.runs.iter().map(|run| suite(run, view)).collect::<Vec<_>>(),
     })
@@ -31,6 +32,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>) -> Value {
         "doc": run.doc,
         "name": run.name,
         "diagnostics": run.all_diagnostics().map(|found| diagnostic(found, sources)).collect::<Vec<_>>(),
+        "notes": run.notes.iter().map(|(policy, note)| json!({"policy": policy, "note": note.as_str()})).collect::<Vec<_>>(),
         "cases": run.cases.iter().map(|found| case(found, run, sources, view.compat)).collect::<Vec<_>>(),
         "responses": responses,
         "proofs": super::found::proofs_json(run, sources),

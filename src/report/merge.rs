@@ -26,6 +26,7 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
     let count = |counts: &mut BTreeMap<String, u64>, key: &str, value: &Value| {
         *counts.entry(key.to_owned()).or_default() += value.as_u64().unwrap_or_default();
     };
+    let mut stopped = Value::Null;
     for (number, text) in reports.iter().enumerate() {
         let mut report: Value = serde_json::from_str(text).map_err(|error| (number, error.to_string()))?;
         if report["kind"] == coverage::KIND {
@@ -38,6 +39,9 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
             return Err((number, "it has no suites or no summary".to_owned()));
         };
         suites.extend(found);
+        if stopped.is_null() {
+            stopped = report["stopped"].clone();
+        }
         for (key, value) in counts {
             match value.as_object() {
                 Some(classes) => {
@@ -53,6 +57,7 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
     let total = |key: &str| summary.get(key).copied().unwrap_or_default();
     let merged = json!({
         "version": 1,
+        "stopped": stopped,
         "summary": {
             "suites": total("suites"),
             "cases": total("cases"),

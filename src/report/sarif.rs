@@ -25,7 +25,7 @@ pub fn render(view: &View<'_>) -> String {
         "runs": [{
             "tool": {"driver": {"name": "kyvtest", "version": env!("CARGO_PKG_VERSION"), "rules": log.rules}},
             "columnKind": "unicodeCodePoints",
-            "invocations": [{"executionSuccessful": view.summary.broken == 0}],
+            "invocations": [{"executionSuccessful": view.summary.broken == 0 && view.stopped.is_none()}],
             "results": log.results,
         }],
     });

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `commands/test/output.go` (`printTestResult`), `commands/test/command.go` (`checkResult`).
 
-use super::{Answer, Asker, Case, Key, Outcome, Response, Responses};
+use super::{Answer, Asker, Case, Key, Outcome, Response, Responses, Told};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity},
     kube::Operation,
@@ -143,6 +143,12 @@ fn judge_key(
         vap: None,
         divergence: None,
         expected_divergence: None,
+        accepted: None,
+        elapsed: None,
+        told: Told {
+            kyverno: answers.iter().flat_map(|response| response.told.clone()).collect(),
+            vap: Vec::new(),
+        },
         place: Some(row.span),
         findings: Vec::new(),
     };
@@ -160,7 +166,7 @@ fn judge_key(
     }
     // Silence is printed only where nothing of the resource was printed before.
     let before = cases.len();
-    for response in answers {
+    for response in &answers {
         let mut selected = response
             .rules
             .iter()

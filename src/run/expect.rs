@@ -2,6 +2,8 @@
 //!
 //! The words come from the sidecar and the annotations (`docs/sidecar.md`); Kyverno knows nothing of them.
 
+use std::time::Duration;
+
 use super::{Case, Outcome};
 use crate::{
     diagnostic::{Code, Diagnostic},
@@ -114,12 +116,39 @@ impl Case {
         self.findings.push(finding);
     }
 
+    /// Accepts the divergence, if its class or its code is among those named.
+    pub fn accept(&mut self, names: &[String], reason: &str) {
+        let named = self.divergence.as_ref().is_some_and(|found| {
+            let is = |name: &String| name == found.class.as_str() || Some(name) == found.code.as_ref();
+            names.iter().any(is)
+        });
+        if named {
+            self.accepted = Some(reason.to_owned());
+        }
+    }
+
+    /// Makes an error of a case that took longer than it may.
+    pub fn limit(&mut self, limit: Duration) {
+        if self.elapsed.is_none_or(|elapsed| elapsed <= limit) {
+            return;
+        }
+        // How long it took is another time in every run and is not said.
+        let message = format!("the case takes longer than {limit:?}");
+        let finding = match self.place {
+            Some(place) => Diagnostic::at(Code::Timeout, place, message),
+            None => Diagnostic::new(Code::Timeout, message),
+        };
+        self.outcome = Outcome::Error;
+        self.reason.clone_from(&finding.message);
+        self.findings.push(finding);
+    }
+
     /// Whether the engines differ in a way that fails a run: it does, and the suite does not expect it.
     pub fn diverges(&self) -> bool {
         self.divergence.as_ref().is_some_and(|divergence| {
             let class = divergence.class;
             let accepted = self.expected_divergence.as_ref();
-            class.fails() && accepted.is_none_or(|accepted| accepted.class.value != class)
+            class.fails() && self.accepted.is_none() && accepted.is_none_or(|accepted| accepted.class.value != class)
         })
     }
 }

@@ -1,9 +1,10 @@
 //! What a run may find out about the policies of a suite for all requests: labels of proofs, and behaviours.
 
 use super::{
+    asking::Asking,
     coverage::Watch,
     edit::edited,
-    respond::{Asking, default_operation, requests},
+    respond::{default_operation, requests},
 };
 use crate::{
     convert::Exceptions,

@@ -1,33 +1,26 @@
 //! Asks every policy of a suite about every resource.
 
-use std::{fmt, sync::Arc};
+use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
 
 use super::{
-    Settings,
+    Note, Settings,
+    asking::Asking,
     coverage::{self, Coverage},
-    edit::edited,
     found::{self, Found, Proof},
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
     twins::{Twin, Twins},
-    values::SuiteValues,
 };
 use crate::{
-    cel::host::Host,
+    cel::{host::Observed, observe::Observer},
     diagnostic::{Code, Diagnostic, Severity},
-    kube::{LabelSelector, Operation, Request},
+    kube::Operation,
     kyverno::{
-        autogen,
-        classic_policy::CompiledPolicy,
-        exception::CompiledException,
-        input::Input,
-        lens::Lens,
-        response::RuleResponse,
-        validating_policy::{Answer, CompiledValidatingPolicy},
-        webhook::{Call, Webhook},
+        autogen, classic_policy::CompiledPolicy, exception::CompiledException, lens::Lens, response::RuleResponse,
+        validating_policy::CompiledValidatingPolicy, webhook::Webhook,
     },
-    policy::{MatchConstraints, Mode, Rule, Spanned, validate, validate_exception, validate_in_cluster},
+    policy::{Mode, validate, validate_exception, validate_in_cluster},
     prove::behaviour::Behaviours,
     suite::{Named, OldObject, Resource, Suite},
     value::Document,
@@ -90,6 +83,10 @@ pub struct Response {
     pub rules: Vec<RuleResponse>,
     /// What the native policy says that stands for the policy; `None` where nobody asked it.
     pub twin: Option<Arc<Twin>>,
+    /// How long both took, where that was measured.
+    pub elapsed: Option<Duration>,
+    /// How the rules came to their answers, where that is told.
+    pub told: Vec<String>,
 }
 
 /// All answers of a suite.
@@ -111,6 +108,8 @@ pub struct Responses {
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
+    /// What is to be known about the comparison with native twins, by name of the policy.
+    pub notes: Vec<(String, Note)>,
     /// What was tried, where somebody asked.
     pub coverage: Option<Coverage>,
     /// The behaviours of the policies, where somebody asked.
@@ -153,7 +152,7 @@ pub(super) struct Asked<'s> {
 
 pub(super) struct Policies {
     pub(super) classic: Vec<(CompiledPolicy, Webhook)>,
-    exceptions: Vec<CompiledException>,
+    pub(super) exceptions: Vec<CompiledException>,
     pub(super) validating: Vec<Validating>,
     pub(super) native: Natives,
 }
@@ -163,93 +162,6 @@ pub(super) struct Validating {
     pub(super) compiled: CompiledValidatingPolicy,
     pub(super) kind: &'static str,
     pub(super) webhook: Arc<Webhook>,
-}
-
-/// Asks the policies about one request.
-#[derive(Clone, Copy)]
-pub(super) struct Asking<'s> {
-    pub(super) suite: &'s Suite,
-    pub(super) settings: &'s Settings,
-    pub(super) surroundings: &'s Surroundings,
-    pub(super) policies: &'s Policies,
-    pub(super) lens: Lens,
-    /// Who answers for the world outside.
-    pub(super) host: &'s dyn Host,
-}
-
-impl Asking<'_> {
-    pub(super) fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
-        Input::new(
-            request,
-            &self.surroundings.world,
-            &self.surroundings.discovery,
-            self.lens,
-        )
-    }
-
-    /// The request as a webhook hands it to Kyverno; `None` where it does not. `kyverno test` has no webhooks.
-    pub(super) fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
-        let mut delivered = request.clone();
-        if !self.settings.compat {
-            let input = self.input(request);
-            let discovery = &self.surroundings.discovery;
-            delivered.resource = webhook.delivers(&request.cell(), discovery, &mut input.facts())?;
-        }
-        Some(delivered)
-    }
-
-    pub(super) fn classic(
-        &self,
-        compiled: &CompiledPolicy,
-        webhook: &Webhook,
-        request: &Request,
-        resource: &Resource,
-    ) -> Vec<RuleResponse> {
-        let policy = compiled.policy();
-        let edited = edited(self.suite, &policy.metadata.name.value, resource, request);
-        let request = edited.as_ref().unwrap_or(request);
-        let Some(request) = self.delivered(webhook, request) else {
-            return Vec::new();
-        };
-        let values = SuiteValues {
-            suite: self.suite,
-            resource: &resource.name,
-            operation: request.operation,
-        };
-        let input = self.input(&request).with_values(&values);
-        if !self.settings.compat
-            && let Call::Refused(error) = webhook.call(&input, self.host)
-        {
-            let rules = policy.spec.rules.iter();
-            let refused = |rule: &Rule| RuleResponse::refused_by_condition(&rule.name.value, &error);
-            return rules.map(refused).collect();
-        }
-        compiled.decide(&input, &self.policies.exceptions, self.host).rules
-    }
-
-    /// The answer of a CEL policy; `None` where upstream has none.
-    pub(super) fn validating(
-        &self,
-        policy: &Validating,
-        request: &Request,
-        resource: &Resource,
-    ) -> Option<Vec<RuleResponse>> {
-        let compiled = &policy.compiled;
-        if *compiled.mode() == Mode::Json {
-            return Some(vec![compiled.decide_payload(resource.object.root(), self.host)]);
-        }
-        let Some(delivered) = self.delivered(&policy.webhook, request) else {
-            return Some(Vec::new());
-        };
-        let input = self.input(&delivered).converted_from(Arc::clone(&request.resource));
-        match compiled.decide(&input, self.host) {
-            Answer::Rule(rule) => Some(vec![rule]),
-            // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not
-            // show (`processor/policy_processor.go` `hasSelector`).
-            Answer::NoMatch(_) if self.settings.compat && compiled.constraints().is_some_and(is_plain) => None,
-            Answer::NoMatch(_) => Some(Vec::new()),
-        }
-    }
 }
 
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
@@ -263,14 +175,24 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     let surroundings = Surroundings::new(suite, settings);
     let policies = compile(suite, settings, &surroundings, &mut responses);
     let twins = Twins::new(suite, settings, &surroundings);
+    responses.notes = twins.notes();
+    let time = || settings.watch.map(|watch| watch());
+    let since = |begin: Option<Duration>| Some(time()?.saturating_sub(begin?));
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
+    let observer = Observer::with_story();
+    let observed = Observed {
+        host: &surroundings.mocks,
+        observer: &observer,
+    };
+    let told = RefCell::default();
     let asking = Asking {
         suite,
         settings,
         surroundings: &surroundings,
         policies: &policies,
         lens,
-        host: &surroundings.mocks,
+        host: if settings.trace { &observed } else { &surroundings.mocks },
+        told: settings.trace.then_some(&told),
     };
     responses.keys = keys(suite);
     for asked in requests(suite, settings, operations) {
@@ -280,7 +202,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         let judged = settings.compat || settings.config.judges(&asking.input(&request));
         let key = Key::of(resource);
         let before = responses.list.len();
-        let mut answer = |policy: &str, kind, scored, has_rules, rules| {
+        let mut answer = |policy: &str, kind, scored, has_rules, rules, elapsed, told| {
             responses.list.push(Response {
                 run,
                 asker: asked.asker,
@@ -292,19 +214,32 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 has_rules,
                 rules,
                 twin: None,
+                elapsed,
+                told,
             });
         };
         for (compiled, webhook) in &policies.classic {
             let policy = compiled.policy();
+            let begin = time();
             let rules = if judged {
                 asking.classic(compiled, webhook, &request, resource)
             } else {
                 Vec::new()
             };
             let name = policy.metadata.name.value.as_str();
-            answer(name, policy.kind.name(), compiled.is_scored(), true, rules);
+            let (elapsed, told) = (since(begin), asking.told(&rules));
+            answer(
+                name,
+                policy.kind.name(),
+                compiled.is_scored(),
+                true,
+                rules,
+                elapsed,
+                told,
+            );
         }
         for policy in &policies.validating {
+            let begin = time();
             let rules = if judged {
                 asking.validating(policy, &request, resource)
             } else {
@@ -312,17 +247,34 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             };
             let compiled = &policy.compiled;
             if let Some(rules) = rules {
-                answer(compiled.name(), policy.kind, compiled.is_scored(), false, rules);
+                let (elapsed, told) = (since(begin), asking.told(&rules));
+                answer(
+                    compiled.name(),
+                    policy.kind,
+                    compiled.is_scored(),
+                    false,
+                    rules,
+                    elapsed,
+                    told,
+                );
             }
         }
+        let begin = time();
         for (name, rules) in policies
             .native
             .answers(suite, resource, &request, &surroundings, asking.host)
         {
-            answer(name, native::KIND, true, false, rules);
+            let (elapsed, told) = (since(begin), asking.told(&rules));
+            answer(name, native::KIND, true, false, rules, elapsed, told);
         }
         if judged {
-            twins.ask(&request, &surroundings, &mut responses.list[before..]);
+            twins.ask(
+                &request,
+                &surroundings,
+                asking.host,
+                &mut responses.list[before..],
+                settings.watch,
+            );
         }
     }
     for payload in &suite.json_payloads {
@@ -335,6 +287,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             if *compiled.mode() != Mode::Json {
                 continue;
             }
+            let begin = time();
             let rule = compiled.decide_payload(payload.document.root(), &surroundings.mocks);
             responses.list.push(Response {
                 run: None,
@@ -345,8 +298,10 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 policy_kind: policy.kind,
                 scored: compiled.is_scored(),
                 has_rules: false,
+                told: asking.told(std::slice::from_ref(&rule)),
                 rules: vec![rule],
                 twin: None,
+                elapsed: since(begin),
             });
         }
     }
@@ -537,17 +492,6 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         validating,
         native,
     }
-}
-
-/// Whether a match block is nothing but one resource rule.
-fn is_plain(constraints: &MatchConstraints) -> bool {
-    let selects = |selector: &Option<Spanned<LabelSelector>>| {
-        selector.as_ref().is_some_and(|selector| !selector.value.is_empty())
-    };
-    !selects(&constraints.namespace_selector)
-        && !selects(&constraints.object_selector)
-        && constraints.exclude_resource_rules.is_empty()
-        && matches!(&constraints.resource_rules[..], [rule] if rule.resource_names.is_empty())
 }
 
 /// The operation that the values ask for, else CREATE.

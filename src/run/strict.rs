@@ -1,7 +1,9 @@
 //! The default lens: a row must be met by an answer, not by silence.
 
+use std::time::Duration;
+
 use super::{
-    Answer, Case, Key, Outcome, Response, Responses, compat,
+    Answer, Case, Key, Outcome, Response, Responses, Told, compat,
     expect::{Wanted, settle},
     question::Question,
 };
@@ -57,6 +59,9 @@ impl Judge<'_> {
             vap: None,
             divergence: None,
             expected_divergence: None,
+            accepted: None,
+            elapsed: None,
+            told: Told::default(),
             place: Some(question.span),
             findings: Vec::new(),
         }
@@ -146,9 +151,16 @@ impl Judge<'_> {
             cases.push(self.silent(key, &answers, &wanted));
         }
         wanted.judge(&mut cases[before..], matched);
+        let elapsed = answers
+            .iter()
+            .map(|response| response.elapsed)
+            .sum::<Option<Duration>>();
         let twin = answers.iter().find_map(|response| response.twin.as_deref());
         for case in &mut cases[before..] {
+            case.elapsed = elapsed.filter(|_| !answers.is_empty());
+            case.told.kyverno = answers.iter().flat_map(|response| response.told.clone()).collect();
             if let Some(twin) = twin {
+                case.told.vap.clone_from(&twin.told);
                 case.vap.clone_from(&twin.native);
                 case.divergence.clone_from(&twin.divergence);
             }

@@ -1,9 +1,10 @@
 //! The native twins of a suite's policies, asked beside them in the default lens.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use super::{Answer, Divergence, NativeAnswer, Response, Settings, surroundings::Surroundings};
+use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, surroundings::Surroundings, told};
 use crate::{
+    cel::{host::Host, observe::Observer},
     convert::Exceptions,
     kube::Request,
     pair::{Original, Pair},
@@ -18,6 +19,8 @@ pub struct Twin {
     pub native: Option<NativeAnswer>,
     /// How the two differ.
     pub divergence: Option<Divergence>,
+    /// How it came to what it says, where that is told.
+    pub told: Vec<String>,
 }
 
 /// The policies of a suite with their twins.
@@ -49,14 +52,25 @@ impl Twins {
         }
     }
 
+    /// What is to be known about the comparisons.
+    pub(super) fn notes(&self) -> Vec<(String, Note)> {
+        let of = |pair: &Pair| {
+            let name = pair.original().name().to_owned();
+            pair.notes().into_iter().map(move |note| (name.clone(), note))
+        };
+        self.pairs.iter().flat_map(of).collect()
+    }
+
     /// Asks the twins of the policies that answered a request, and puts what they say beside the answers.
-    pub(super) fn ask(&self, request: &Request, surroundings: &Surroundings, answers: &mut [Response]) {
-        let Surroundings {
-            world,
-            discovery,
-            mocks,
-            ..
-        } = surroundings;
+    pub(super) fn ask(
+        &self,
+        request: &Request,
+        surroundings: &Surroundings,
+        host: &dyn Host,
+        answers: &mut [Response],
+        watch: Option<fn() -> Duration>,
+    ) {
+        let Surroundings { world, discovery, .. } = surroundings;
         for pair in &self.pairs {
             let name = pair.original().name();
             let own = |response: &Response| response.policy == name && response.policy_kind == pair.original().kind();
@@ -67,9 +81,15 @@ impl Twins {
             if !answers.iter().any(own) || verdicts.iter().any(|verdict| verdict.status == Status::Unsupported) {
                 continue;
             }
+            let begin = watch.map(|watch| watch());
             let kyverno = Verdict::strongest(verdicts);
-            let native = pair.native(request, world, discovery, mocks);
-            let divergence = pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks);
+            let native = pair.native(request, world, discovery, host);
+            let mut lines = Vec::new();
+            if let (Some(story), Some(native)) = (host.observer().and_then(Observer::story), &native) {
+                lines.extend(told::evaluations(story.take()));
+                lines.extend(told::bindings(&native.answer));
+            }
+            let divergence = pair.compare(&kyverno, native.as_ref(), request, world, discovery, host);
             let native = native
                 .zip(pair.names())
                 .map(|(native, (policy, binding))| NativeAnswer {
@@ -81,9 +101,21 @@ impl Twins {
                     policy: policy.to_owned(),
                     binding: binding.to_owned(),
                 });
-            let twin = Arc::new(Twin { native, divergence });
+            let twin = Arc::new(Twin {
+                native,
+                divergence,
+                told: lines,
+            });
+            let mut took = watch
+                .map(|watch| watch())
+                .zip(begin)
+                .map(|(end, begin)| end.saturating_sub(begin));
             for response in answers.iter_mut().filter(|response| own(response)) {
                 response.twin = Some(Arc::clone(&twin));
+                // Of several variants of a policy, the first has the time.
+                response.elapsed = response
+                    .elapsed
+                    .map(|elapsed| elapsed + took.take().unwrap_or_default());
             }
         }
     }

@@ -5,6 +5,8 @@
 //! decide at run time; what nobody declared is an error of evaluation. Deviations: names are looked up among the declared
 //! variables, where upstream looks among the bound ones; `a['b']` never means the variable `a.b`.
 
+use std::sync::Arc;
+
 use super::{Checked, Reference, qualified_name};
 use crate::cel::{
     ast::{Ast, Comprehension, Expr, ExprId, Name},
@@ -24,6 +26,7 @@ pub fn unchecked(ast: Ast, env: &Env) -> Checked {
     };
     resolver.walk(ast.root(), None);
     Checked {
+        source: Arc::from(""),
         references: resolver.references,
         types: vec![Type::Dyn; ast.len()],
         ast,

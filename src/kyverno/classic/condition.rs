@@ -9,7 +9,10 @@ mod operator;
 use operator::Operator;
 
 use crate::{
-    cel::observe::{Observer, Way},
+    cel::{
+        observe::{Observer, Way},
+        story::Evaluation,
+    },
     value::{Data, Value},
 };
 
@@ -106,6 +109,24 @@ impl Condition {
                 Err(_) => Way::Error,
             };
             observer.note(self, way);
+            if let Some(story) = observer.story() {
+                let mut part = |data: &Data| {
+                    (
+                        data.to_json(),
+                        substitute(data).map_or_else(|error| error, |data| data.to_json()),
+                    )
+                };
+                let parts = [part(&self.key), part(&self.value)];
+                let text = format!("{} {} {}", parts[0].0, self.operator, parts[1].0);
+                story.tell(Evaluation {
+                    text,
+                    value: match &holds {
+                        Ok(holds) => holds.to_string(),
+                        Err(error) => format!("error: {error}"),
+                    },
+                    parts: parts.into_iter().filter(|(written, value)| written != value).collect(),
+                });
+            }
         }
         holds
     }

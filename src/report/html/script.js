@@ -30,8 +30,10 @@ function apply() {
 }
 filter.addEventListener("input", apply);
 problems.addEventListener("change", apply);
+// A link may say what to look for (`#q=labels&problems`) or which case to open.
+const wanted = new URLSearchParams(location.hash.slice(1));
+if (wanted.has("q")) filter.value = wanted.get("q");
+if (wanted.has("problems")) problems.checked = true;
 apply();
-if (location.hash) {
-  const target = document.getElementById(location.hash.slice(1));
-  if (target) target.open = true;
-}
+const target = document.getElementById(location.hash.slice(1));
+if (target) target.open = true;

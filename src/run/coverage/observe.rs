@@ -14,9 +14,10 @@ use crate::{
     policy::{MatchConstraints, Mode},
     run::{
         Key,
+        asking::Asking,
         edit::edited,
         native,
-        respond::{Asked, Asking, default_operation, requests},
+        respond::{Asked, default_operation, requests},
     },
     vap::matching::{Match, matches},
 };

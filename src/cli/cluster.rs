@@ -1,0 +1,72 @@
+//! The cluster that requests are made to, as options: what it serves, what time it is there, and how Kyverno is configured.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use super::{Failure, input};
+use crate::{cel::time::Timestamp, kube::Discovery, kyverno::config::Config, text::shell::quoted};
+
+/// What the cluster serves, and its clock.
+#[derive(Debug, clap::Args)]
+pub(super) struct Cluster {
+    /// CustomResourceDefinitions that the cluster has
+    #[arg(long, value_name = "FILE")]
+    crds: Vec<PathBuf>,
+
+    /// What the cluster serves, instead of the table of Kubernetes 1.36
+    #[arg(long, value_name = "FILE")]
+    discovery: Option<PathBuf>,
+
+    /// The time that expressions see and at which exceptions may have expired, in RFC 3339
+    #[arg(long, value_name = "TIME")]
+    now: Option<String>,
+}
+
+impl Cluster {
+    /// What the cluster serves.
+    pub(super) fn discovery(&self) -> Result<Discovery, Failure> {
+        input::cluster(self.discovery.as_deref(), &self.crds)
+    }
+
+    /// The time, where one is given.
+    pub(super) fn now(&self) -> Result<Option<Timestamp>, Failure> {
+        Ok(self.now.as_deref().map(input::time).transpose()?)
+    }
+
+    /// The options as they were given, for a command that runs in the same cluster.
+    pub(super) fn replay(&self, words: &mut String) {
+        for path in &self.crds {
+            let _ = write!(words, " --crds {}", quoted(&path.display().to_string()));
+        }
+        if let Some(path) = &self.discovery {
+            let _ = write!(words, " --discovery {}", quoted(&path.display().to_string()));
+        }
+        if let Some(now) = &self.now {
+            let _ = write!(words, " --now {}", quoted(now));
+        }
+    }
+}
+
+/// How Kyverno is configured.
+#[derive(Debug, clap::Args)]
+pub(super) struct KyvernoConfig {
+    /// Kyverno's configuration: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
+    ///
+    /// It says which requests Kyverno judges at all. Without this option it is `bare`; a proof about a whole cluster takes
+    /// `chart`. `kyverno test` judges all requests, whatever the configuration says.
+    #[arg(long, value_name = "bare|chart|FILE")]
+    kyverno_config: Option<String>,
+}
+
+impl KyvernoConfig {
+    /// The configuration, `bare` or another word where none is given.
+    pub(super) fn read(&self, default: &str) -> Result<Config, Failure> {
+        input::kyverno_config(self.kyverno_config.as_deref().unwrap_or(default))
+    }
+
+    /// The option as it was given.
+    pub(super) fn replay(&self, words: &mut String) {
+        if let Some(word) = &self.kyverno_config {
+            let _ = write!(words, " --kyverno-config {}", quoted(word));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One request put to one policy of a suite.
+
+use std::{cell::RefCell, sync::Arc};
+
+use super::{
+    Settings,
+    edit::edited,
+    respond::{Policies, Validating},
+    surroundings::Surroundings,
+    told,
+    values::SuiteValues,
+};
+use crate::{
+    cel::{host::Host, observe::Observer},
+    kube::{LabelSelector, Request},
+    kyverno::{
+        classic_policy::CompiledPolicy,
+        constraints,
+        input::Input,
+        lens::Lens,
+        response::RuleResponse,
+        validating_policy::Answer,
+        webhook::{Call, Webhook},
+    },
+    policy::{MatchConstraints, Mode, Rule, Spanned},
+    suite::{Resource, Suite},
+};
+
+/// What is told of a request that Kyverno never sees.
+const UNDELIVERED: &str = "no webhook hands the request to Kyverno";
+
+/// Asks the policies about one request.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'s> {
+    pub(super) suite: &'s Suite,
+    pub(super) settings: &'s Settings,
+    pub(super) surroundings: &'s Surroundings,
+    pub(super) policies: &'s Policies,
+    pub(super) lens: Lens,
+    /// Who answers for the world outside.
+    pub(super) host: &'s dyn Host,
+    /// Where it is noted how answers come about, if anybody is told.
+    pub(super) told: Option<&'s RefCell<Vec<String>>>,
+}
+
+impl Asking<'_> {
+    pub(super) fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
+        Input::new(
+            request,
+            &self.surroundings.world,
+            &self.surroundings.discovery,
+            self.lens,
+        )
+    }
+
+    /// The request as a webhook hands it to Kyverno; `None` where it does not. `kyverno test` has no webhooks.
+    pub(super) fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
+        let mut delivered = request.clone();
+        if !self.settings.compat {
+            let input = self.input(request);
+            let discovery = &self.surroundings.discovery;
+            delivered.resource = webhook.delivers(&request.cell(), discovery, &mut input.facts())?;
+        }
+        Some(delivered)
+    }
+
+    pub(super) fn classic(
+        &self,
+        compiled: &CompiledPolicy,
+        webhook: &Webhook,
+        request: &Request,
+        resource: &Resource,
+    ) -> Vec<RuleResponse> {
+        let policy = compiled.policy();
+        let edited = edited(self.suite, &policy.metadata.name.value, resource, request);
+        let request = edited.as_ref().unwrap_or(request);
+        let Some(request) = self.delivered(webhook, request) else {
+            self.tell(|| vec![UNDELIVERED.to_owned()]);
+            return Vec::new();
+        };
+        let values = SuiteValues {
+            suite: self.suite,
+            resource: &resource.name,
+            operation: request.operation,
+        };
+        let input = self.input(&request).with_values(&values);
+        self.tell(|| compiled.explain(&input));
+        if !self.settings.compat
+            && let Call::Refused(error) = webhook.call(&input, self.host)
+        {
+            let rules = policy.spec.rules.iter();
+            let refused = |rule: &Rule| RuleResponse::refused_by_condition(&rule.name.value, &error);
+            return rules.map(refused).collect();
+        }
+        compiled.decide(&input, &self.policies.exceptions, self.host).rules
+    }
+
+    /// Notes lines, if anybody is told.
+    fn tell(&self, lines: impl FnOnce() -> Vec<String>) {
+        if let Some(mut told) = self.told.and_then(|told| told.try_borrow_mut().ok()) {
+            told.extend(lines());
+        }
+    }
+
+    /// What was told since the last time about answers.
+    pub(super) fn told(&self, rules: &[RuleResponse]) -> Vec<String> {
+        let Some(mut lines) = self
+            .told
+            .and_then(|told| told.try_borrow_mut().ok())
+            .map(|mut told| std::mem::take(&mut *told))
+        else {
+            return Vec::new();
+        };
+        if let Some(story) = self.host.observer().and_then(Observer::story) {
+            lines.extend(told::evaluations(story.take()));
+        }
+        lines.extend(told::rules(rules));
+        lines
+    }
+
+    /// The answer of a CEL policy; `None` where upstream has none.
+    pub(super) fn validating(
+        &self,
+        policy: &Validating,
+        request: &Request,
+        resource: &Resource,
+    ) -> Option<Vec<RuleResponse>> {
+        let compiled = &policy.compiled;
+        if *compiled.mode() == Mode::Json {
+            return Some(vec![compiled.decide_payload(resource.object.root(), self.host)]);
+        }
+        let Some(delivered) = self.delivered(&policy.webhook, request) else {
+            self.tell(|| vec![UNDELIVERED.to_owned()]);
+            return Some(Vec::new());
+        };
+        let input = self.input(&delivered).converted_from(Arc::clone(&request.resource));
+        self.tell(|| {
+            let constraints = compiled.constraints().into_iter();
+            constraints
+                .map(|block| constraints::explain(block, &input.request.cell(), &mut input.facts()))
+                .collect()
+        });
+        match compiled.decide(&input, self.host) {
+            Answer::Rule(rule) => Some(vec![rule]),
+            // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not
+            // show (`processor/policy_processor.go` `hasSelector`).
+            Answer::NoMatch(_) if self.settings.compat && compiled.constraints().is_some_and(is_plain) => None,
+            Answer::NoMatch(_) => Some(Vec::new()),
+        }
+    }
+}
+
+/// Whether a match block is nothing but one resource rule.
+fn is_plain(constraints: &MatchConstraints) -> bool {
+    let selects = |selector: &Option<Spanned<LabelSelector>>| {
+        selector.as_ref().is_some_and(|selector| !selector.value.is_empty())
+    };
+    !selects(&constraints.namespace_selector)
+        && !selects(&constraints.object_selector)
+        && constraints.exclude_resource_rules.is_empty()
+        && matches!(&constraints.resource_rules[..], [rule] if rule.resource_names.is_empty())
+}
