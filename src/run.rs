@@ -23,7 +23,7 @@ mod told;
 mod twins;
 mod values;
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicBool, time::Duration};
 
 use crate::{
     cel::time::Timestamp,
@@ -64,7 +64,7 @@ pub struct Settings {
 }
 
 /// What a run may find out besides what becomes of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Extras {
     /// What the suites try of their policies.
     pub coverage: bool,
@@ -72,6 +72,8 @@ pub struct Extras {
     pub behaviours: bool,
     /// The label of a proof for each policy.
     pub proofs: bool,
+    /// Set by somebody who does not want to wait for proofs and behaviours any longer.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 impl Settings {

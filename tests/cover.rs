@@ -7,6 +7,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use kyvtest::{
+    cel::{compile::compile, env::Env, observe::points, profile::Profile, types::Type},
+    cli::input::read_values,
+    diagnostic::Sources,
+};
 use serde_json::Value;
 
 fn kyvtest(args: &[&str]) -> Output {
@@ -88,6 +93,33 @@ fn every_number_is_as_predicted() {
     let expected = fs::read_to_string(expected).expect("it can be read");
     let report = json(&["cover", "--format", "json", "fixtures/cover/known"]);
     assert_eq!(lines(&report), expected);
+}
+
+#[test]
+fn forks_are_found_where_they_stand() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/cover/forks.yaml");
+    let mut sources = Sources::new();
+    let cases = read_values(&path, &mut sources).expect("it can be read");
+    let cases = cases[0].root().to_serde();
+    let mut env = Env::new(Profile::kubernetes());
+    for (name, declared) in [
+        ("a", Type::Bool),
+        ("b", Type::Bool),
+        ("c", Type::Bool),
+        ("o", Type::Dyn),
+    ] {
+        env.declare(name, declared);
+    }
+    for case in cases.as_array().expect("a list") {
+        let expression = text(&case["expression"]);
+        let program = compile(expression, &env).expect("it compiles");
+        let found: Vec<String> = points(expression, &program)
+            .iter()
+            .map(|point| format!("{} {}", point.fork.as_str(), &expression[point.start..point.end]))
+            .collect();
+        let wanted: Vec<&str> = list(case, "forks").map(text).collect();
+        assert_eq!(found, wanted, "{expression}");
+    }
 }
 
 #[test]
@@ -184,7 +216,10 @@ fn what_is_filled_in_is_green_and_exercises_everything() {
         assert_eq!(proposed.status.code(), Some(0), "{}", shown(&proposed));
         let names = String::from_utf8_lossy(&proposed.stdout).into_owned();
         assert!(
-            !names.is_empty() && names.lines().all(|name| name.ends_with(".new")),
+            !names.is_empty()
+                && names
+                    .lines()
+                    .all(|name| Path::new(name).extension().is_some_and(|end| end == "new")),
             "{names}"
         );
         let before = kyvtest(&["list", &at]).stdout;

@@ -85,8 +85,11 @@ const WHOLE: u32 = u32::MAX;
 pub struct Observer {
     /// Who is told what expressions came to, if anybody is.
     story: Option<Story>,
-    seen: RefCell<FxHashMap<(usize, u32), (Ways, Option<Way>)>>,
+    seen: RefCell<FxHashMap<(usize, u32), Record>>,
 }
+
+/// All that something came to, and what it came to last.
+type Record = (Ways, Option<Way>);
 
 fn address<T>(of: &T) -> usize {
     std::ptr::from_ref(of).addr()
@@ -120,7 +123,7 @@ impl Observer {
         }
     }
 
-    fn of(&self, key: (usize, u32)) -> (Ways, Option<Way>) {
+    fn of(&self, key: (usize, u32)) -> Record {
         let seen = self.seen.try_borrow();
         seen.ok().and_then(|seen| seen.get(&key).copied()).unwrap_or_default()
     }

@@ -1,10 +1,10 @@
 //! `kyvtest cover`: what suites never try of their policies.
 
-use std::io::Write as _;
+use std::{io::Write as _, sync::atomic::Ordering};
 
 use clap::ValueEnum;
 
-use super::{Exit, Failure, output::Output, suites::Suites};
+use super::{Exit, Failure, interrupt, output::Output, suites::Suites};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     report::{Run, coverage, found},
@@ -64,6 +64,7 @@ impl Args {
             coverage: !self.behaviours,
             behaviours: self.behaviours,
             proofs: false,
+            stop: self.behaviours.then(interrupt::flag),
         };
         let executed = self.suites.execute()?;
         for remark in &executed.remarks.0 {
@@ -106,6 +107,9 @@ impl Args {
         }
         exit = exit.combine(self.check_unreferenced(&runs, output));
         exit = exit.combine(self.check_minimum(&runs, output));
+        if self.behaviours && interrupt::flag().load(Ordering::Relaxed) {
+            exit = exit.combine(Exit::Interrupted);
+        }
         Ok(exit)
     }
 

@@ -5,9 +5,10 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
+    sync::atomic::Ordering,
 };
 
-use super::{Exit, Failure, input, output::Output, suites::Suites};
+use super::{Exit, Failure, input, interrupt, output::Output, suites::Suites};
 use crate::{
     diagnostic::{Code, Diagnostic, Sources},
     run::{
@@ -44,12 +45,17 @@ impl Args {
             coverage: false,
             behaviours: true,
             proofs: false,
+            stop: Some(interrupt::flag()),
         };
         let executed = self.suites.execute()?;
+        // What is only half known is not written.
+        if interrupt::flag().load(Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
+        }
         let mut exit = Exit::Success;
         let mut lines = String::new();
         for timed in &executed.runs {
-            for diagnostic in timed.run.diagnostics.iter() {
+            for diagnostic in &timed.run.diagnostics {
                 output.diagnostic(diagnostic, &timed.sources);
             }
             if timed.run.is_broken() {

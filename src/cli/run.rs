@@ -11,7 +11,7 @@ use clap::{
 };
 
 use super::{
-    Exit, Failure, github,
+    Exit, Failure, github, interrupt,
     output::Output,
     overrides::Override,
     report_file::ReportFile,
@@ -151,6 +151,7 @@ impl Args {
             coverage: self.coverage,
             behaviours: false,
             proofs: self.prove,
+            stop: self.prove.then(interrupt::flag),
         };
         let compat = self.suites.compat;
         if self.suites.paths.is_empty() {

@@ -156,7 +156,6 @@ codes! {
     UpstreamCrash = "KT511", Coverage, Error, "suite on which `kyverno test` crashes";
     NotCovered = "KT512", Coverage, Warning, "part of a policy that a suite never tries";
     UnreferencedResource = "KT513", Coverage, Warning, "resource that no row is about";
-    MissingBehaviour = "KT514", Coverage, Warning, "behaviour that a suite does not exercise";
     BelowMinimum = "KT515", Coverage, Error, "coverage below the minimum";
     NothingToFill = "KT516", Coverage, Note, "nothing that could be filled in";
     UnsupportedRule = "KT520", Coverage, Warning, "rule that is not decided";

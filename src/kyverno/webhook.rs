@@ -24,7 +24,9 @@ use crate::{
         ast::{Expr, ExprId},
         context::Scratch,
         host::{Attributes, Host},
+        observe::Place,
         profile::Profile,
+        program::Program,
         syntax::parse,
     },
     kube::{Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Requirement, Resource},
@@ -117,6 +119,11 @@ impl Webhook {
     /// Whether an error in a condition refuses the request.
     pub fn fails(&self) -> bool {
         self.fails
+    }
+
+    /// The programs of its match conditions, for somebody who looks on.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        self.conditions.as_ref().map(Validator::programs).unwrap_or_default()
     }
 
     /// Whether the API server asks Kyverno about a request that the webhook lists.

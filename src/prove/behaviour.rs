@@ -6,8 +6,11 @@
 //!
 //! No upstream counterpart. Known limit: errors of expressions are no behaviours of their own.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+mod metadata;
 
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use self::metadata::decorated;
 use super::{
     Layer, Options, Target, at_layer,
     explain::{Table, literals},
@@ -34,6 +37,9 @@ use crate::{
 /// How many paths of a behaviour are searched for a request, and how many requests are tried on each.
 const PLACES: usize = 3;
 const TRIES: usize = 300;
+
+/// How much is done to find out which answers matter: beyond it, paths are told apart by their outcome alone.
+const WORK: usize = 200_000_000;
 
 /// How many behaviours are told.
 const BEHAVIOURS: usize = 400;
@@ -145,7 +151,7 @@ impl Side {
 #[derive(Default)]
 struct Group<'p> {
     /// By cell and path.
-    places: Vec<(usize, usize)>,
+    places: BTreeSet<(usize, usize)>,
     literals: Vec<Literal<'p>>,
     kyverno: bool,
     native: bool,
@@ -239,10 +245,14 @@ pub fn behaviours(
         pair: &pair,
         explored: &explored,
         has_native,
-        hints: &Hints::new(&layered),
+        hints: Hints::new(&layered),
         made: 0,
     };
-    for ((said, text), group) in grouped(&explored, has_native) {
+    let (groups, is_rough) = grouped(&explored, has_native);
+    if is_rough {
+        "there are too many paths to say for all of them which answers matter".clone_into(&mut found.note);
+    }
+    for ((said, text), group) in groups {
         if found.list.len() >= BEHAVIOURS {
             found.note = format!("there are more than {BEHAVIOURS} behaviours");
             break;
@@ -252,8 +262,12 @@ pub fn behaviours(
     found
 }
 
-/// The paths of both sides by what they come to and why, in the order of their first places.
-fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -> Vec<((Said, String), Group<'p>)> {
+/// What paths come to, why, and which they are.
+type Merged<'p> = ((Said, String), Group<'p>);
+
+/// The paths of both sides by what they come to and why, in the order of their first places; and whether there was too much to do.
+fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -> (Vec<Merged<'p>>, bool) {
+    let mut left = WORK;
     let mut groups: BTreeMap<(Said, String), Group<'p>> = BTreeMap::new();
     let sides: &[Side] = if has_native {
         &[Side::Kyverno, Side::Native]
@@ -263,32 +277,33 @@ fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -
     for side in sides {
         for (at, (_, paths)) in explored.iter().enumerate() {
             let table = Table::new(paths);
+            let mut others: BTreeMap<&Said, Vec<usize>> = BTreeMap::new();
             for (number, path) in paths.iter().enumerate() {
                 let own = side.of(&path.outcome);
-                let others = paths
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, other)| side.of(&other.outcome) != own);
-                let others: Vec<usize> = others.map(|(other, _)| other).collect();
-                let (_, kept) = table.generalise(number, &others);
+                left = left.saturating_sub(paths.len() * (1 + path.literals.len()));
+                let kept = if left > 0 {
+                    let others = others.entry(own).or_insert_with(|| {
+                        let all = paths.iter().enumerate();
+                        let others = all.filter(|(_, other)| side.of(&other.outcome) != own);
+                        others.map(|(number, _)| number).collect()
+                    });
+                    table.generalise(number, others).1
+                } else {
+                    Vec::new()
+                };
                 let group = groups.entry((own.clone(), literals(&kept))).or_default();
                 match side {
                     Side::Kyverno => group.kyverno = true,
                     Side::Native => group.native = true,
                 }
-                if !group.places.contains(&(at, number)) {
-                    group.places.push((at, number));
-                }
+                group.places.insert((at, number));
                 group.literals = kept;
             }
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
-    for (_, group) in &mut groups {
-        group.places.sort_unstable();
-    }
     groups.sort_by_key(|(key, group)| (group.places.first().copied(), key.clone()));
-    groups
+    (groups, left == 0)
 }
 
 /// A request with what both engines say.
@@ -306,7 +321,7 @@ struct Search<'s, 'p, 'u> {
     pair: &'s Pair,
     explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
     has_native: bool,
-    hints: &'s Hints,
+    hints: Hints,
     /// How many requests were found.
     made: usize,
 }
@@ -356,12 +371,12 @@ impl<'p> Search<'_, 'p, '_> {
                 && (&ours.group, &ours.version, &ours.plural, &ours.subresource)
                     == (&theirs.group, &theirs.version, &theirs.plural, &theirs.subresource)
         };
+        let cells: BTreeSet<usize> = group.places.iter().map(|(at, _)| *at).collect();
         let mut facts = Concrete::new(request, seen.namespace.as_ref());
         side.of(&seen.both) == said
-            && group
-                .places
+            && cells
                 .iter()
-                .any(|(at, _)| self.explored.get(*at).is_some_and(|(cell, _)| same(cell)))
+                .any(|at| self.explored.get(*at).is_some_and(|(cell, _)| same(cell)))
             && group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
     }
 
@@ -380,46 +395,69 @@ impl<'p> Search<'_, 'p, '_> {
             let Some(witness) = Witness::new(&mut self.solver, cell, &path.literals) else {
                 continue;
             };
-            let objects = objects::candidates(cell.resource, body, self.hints);
+            let objects = objects::candidates(cell.resource, body, &self.hints);
             for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
-                let situation = witness.situation(cell, new, old);
-                let (kyverno, native) = self.engines.ask(&situation);
-                let verdict = match side {
-                    Side::Kyverno => &kyverno,
-                    Side::Native => &native,
-                };
-                let fate = if said.is_empty() {
-                    Some(Fate::LeftAlone).filter(|_| verdict.status == Status::NoMatch || side == Side::Native)
-                } else {
-                    Fate::of(verdict).filter(|fate| *fate != Fate::LeftAlone)
-                };
-                if let Some(fate) = fate {
-                    if let Entry::Vacant(place) = found.entry(fate) {
-                        self.made += 1;
-                        let shown = Asked {
-                            situation,
-                            kyverno,
-                            native,
-                        };
-                        let shown = self.renamed(&shown, group).unwrap_or(shown);
-                        let request = &shown.situation.request;
-                        place.insert(Shown {
-                            divergence: self
-                                .has_native
-                                .then(|| self.pair.cause(&shown.kyverno, &shown.native, request))
-                                .flatten(),
-                            native: self.has_native.then_some(shown.native),
-                            situation: shown.situation,
-                            kyverno: shown.kyverno,
-                        });
-                    }
+                self.take(side, said, group, witness.situation(cell, new, old), &mut found);
+                if found.len() > 1 {
+                    return found;
                 }
+            }
+            let (Some(body), Some(least)) = (body, objects.first()) else {
+                continue;
+            };
+            for situation in decorated(&witness.situation(cell, least, least), body) {
+                self.take(side, said, group, situation, &mut found);
                 if found.len() > 1 {
                     return found;
                 }
             }
         }
         found
+    }
+
+    /// Asks about a request, and keeps it if it shows something new.
+    fn take(
+        &mut self,
+        side: Side,
+        said: &Said,
+        group: &Group<'p>,
+        situation: Situation,
+        found: &mut BTreeMap<Fate, Shown>,
+    ) {
+        let (kyverno, native) = self.engines.ask(&situation);
+        let verdict = match side {
+            Side::Kyverno => &kyverno,
+            Side::Native => &native,
+        };
+        let fate = if said.is_empty() {
+            Some(Fate::LeftAlone).filter(|_| verdict.status == Status::NoMatch || side == Side::Native)
+        } else {
+            Fate::of(verdict).filter(|fate| *fate != Fate::LeftAlone)
+        };
+        let Some(Entry::Vacant(place)) = fate.map(|fate| found.entry(fate)) else {
+            return;
+        };
+        // What was added to the request may have led it to another path.
+        if !follows(&situation, group) {
+            return;
+        }
+        self.made += 1;
+        let shown = Asked {
+            situation,
+            kyverno,
+            native,
+        };
+        let shown = self.renamed(&shown, group).unwrap_or(shown);
+        let request = &shown.situation.request;
+        place.insert(Shown {
+            divergence: self
+                .has_native
+                .then(|| self.pair.cause(&shown.kyverno, &shown.native, request))
+                .flatten(),
+            native: self.has_native.then_some(shown.native),
+            situation: shown.situation,
+            kyverno: shown.kyverno,
+        });
     }
 
     /// The same request about an object with a name of its own, if that changes nothing: so that the requests of several
@@ -440,9 +478,7 @@ impl<'p> Search<'_, 'p, '_> {
             }
         }
         request.name = name;
-        let namespace = situation.world.namespace(&request.namespace);
-        let mut facts = Concrete::new(&situation.request, namespace);
-        if !group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds) {
+        if !follows(&situation, group) {
             return None;
         }
         let (kyverno, native) = self.engines.ask(&situation);
@@ -455,17 +491,20 @@ impl<'p> Search<'_, 'p, '_> {
     }
 
     fn cells(&self, group: &Group<'p>) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for (at, _) in &group.places {
-            if let Some((cell, _)) = self.explored.get(*at) {
-                let name = universe::name(cell);
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
-        names
+        let cells: BTreeSet<usize> = group.places.iter().map(|(at, _)| *at).collect();
+        let cells = cells.iter().filter_map(|at| self.explored.get(*at));
+        // Versions of the same resource have the same name.
+        let mut known = BTreeSet::new();
+        let names = cells.map(|(cell, _)| universe::name(cell));
+        names.filter(|name| known.insert(name.clone())).collect()
     }
+}
+
+/// Whether a request gives the answers that matter to a group.
+fn follows(situation: &Situation, group: &Group<'_>) -> bool {
+    let namespace = situation.world.namespace(&situation.request.namespace);
+    let mut facts = Concrete::new(&situation.request, namespace);
+    group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
 }
 
 /// A behaviour for people.

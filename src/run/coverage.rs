@@ -135,10 +135,9 @@ impl Score {
 
     /// The percentage in tenths, rounded down; all of nothing is all.
     pub const fn permille(self) -> u64 {
-        if self.total == 0 {
-            1000
-        } else {
-            self.seen * 1000 / self.total
+        match (self.seen * 1000).checked_div(self.total) {
+            Some(permille) => permille,
+            None => 1000,
         }
     }
 

@@ -5,6 +5,8 @@
 //! suites. Requests that a suite cannot express (subresources, CONNECT, collection deletes) are left out. No upstream
 //! counterpart.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value as Json, json};
 
 use super::found::{Behaviour, Shown};
@@ -247,17 +249,11 @@ impl Bin<'_> {
             name: "resources.yaml",
             text: resources.join("---\n"),
         });
-        let behaviours: String = self
-            .cases
-            .iter()
-            .map(|(missing, ..)| {
-                format!(
-                    "# - {}: {}\n",
-                    missing.policy,
-                    missing.behaviour.text.replace(char::is_control, " ")
-                )
-            })
-            .collect();
+        let mut behaviours = String::new();
+        for (missing, ..) in &self.cases {
+            let text = missing.behaviour.text.replace(char::is_control, " ");
+            let _ = writeln!(behaviours, "# - {}: {text}", missing.policy);
+        }
         files.push(File {
             name: "kyverno-test.yaml",
             text: format!(

@@ -63,6 +63,7 @@ fn each<T>(asking: Asking<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options
     let options = Options {
         now: asking.settings.now,
         paths: PATHS,
+        stop: asking.settings.extras.stop,
         ..Options::default()
     };
     let found = originals(asking).into_iter().map(|(original, origin)| Found {

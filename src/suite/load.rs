@@ -181,11 +181,7 @@ fn read_suite(
         return;
     }
     let test = decoded.test;
-    if test.results.is_empty() {
-        let message = "this suite expects nothing: it has no `results`";
-        let span = Span::point(test.span.file, test.span.start);
-        suite.diagnostics.push(Diagnostic::at(Code::EmptySuite, span, message));
-    }
+    let reported = suite.diagnostics.len();
     let mut loader = Loader {
         files,
         options,
@@ -198,6 +194,13 @@ fn read_suite(
         loader.stop(Upstream::Aborts);
     }
     loader.extensions(&test, documents);
+    if test.results.is_empty() && suite.cases.is_empty() {
+        let message = "this suite expects nothing: it has no `results`";
+        let span = Span::point(test.span.file, test.span.start);
+        suite
+            .diagnostics
+            .insert(reported, Diagnostic::at(Code::EmptySuite, span, message));
+    }
     if test.results.is_empty() && suite.upstream != Upstream::Undecodable && suite.upstream != Upstream::Deprecated {
         suite.upstream = Upstream::Skips;
     }

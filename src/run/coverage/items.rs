@@ -13,9 +13,10 @@ use crate::{
     kyverno::{
         classic_policy::CompiledPolicy,
         observe::{PartKind, WatchedRule, filters},
+        webhook::Webhook,
     },
     policy::{
-        AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Rule, Subtree,
+        AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Policy, Rule, Subtree,
         ValidatingAdmissionPolicy, ValidatingPolicy, Validation, Variable,
     },
     run::places::written,
@@ -50,6 +51,19 @@ impl<'p> Texts<'p> {
             variables: cel.map_or(&[], |cel| &cel.variables),
             validations: cel.map_or(&[], |cel| &cel.expressions),
             annotations: cel.map_or(&[], |cel| &cel.audit_annotations),
+        }
+    }
+
+    fn of_webhook(policy: &'p Policy) -> Self {
+        let webhook = policy.spec.webhook.as_ref();
+        Self {
+            conditions_at: "webhookConfiguration.matchConditions",
+            prefix: "",
+            validations_at: "",
+            conditions: webhook.map_or(&[], |webhook| &webhook.match_conditions),
+            variables: &[],
+            validations: &[],
+            annotations: &[],
         }
     }
 
@@ -314,11 +328,11 @@ impl Watch<'_> {
     }
 
     /// What was seen of a classic policy.
-    pub(super) fn classic(&self, compiled: &CompiledPolicy) -> PolicyCoverage {
+    pub(super) fn classic(&self, compiled: &CompiledPolicy, webhook: &Webhook) -> PolicyCoverage {
         let policy = compiled.policy();
         let (kind, name) = (policy.kind.name(), policy.metadata.name.value.as_str());
         let watched = compiled.watched(&self.observer);
-        let mut items = Vec::new();
+        let mut items = Texts::of_webhook(policy).items(None, &[webhook.programs()], &self.observer);
         for rule in &policy.spec.rules {
             let own = rule.name.value.as_str();
             let may_skip = rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null())
@@ -370,14 +384,14 @@ impl Watch<'_> {
         items.extend(Texts::of_native(policy).items(None, &[programs], &self.observer));
         coverage(name, kind, policy.origin, items)
     }
+}
 
-    /// Everything, once the policies are known.
-    pub(super) fn coverage(&self, suite: &Suite, mut policies: Vec<PolicyCoverage>) -> Coverage {
-        policies.sort_by(|a, b| (a.file, a.doc).cmp(&(b.file, b.doc)));
-        Coverage {
-            policies,
-            unreferenced: unreferenced(suite),
-        }
+/// Everything, once the policies are known.
+pub(super) fn all(suite: &Suite, mut policies: Vec<PolicyCoverage>) -> Coverage {
+    policies.sort_by_key(|policy| (policy.file, policy.doc));
+    Coverage {
+        policies,
+        unreferenced: unreferenced(suite),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{
     Coverage,
-    items::Programs,
+    items::{Programs, all},
     watch::{Watch, constraints_select},
 };
 use crate::{
@@ -43,7 +43,10 @@ pub(in crate::run) fn observe(plain: Asking<'_>) -> Coverage {
     }
     payloads(asking, &watch);
     let policies = asking.policies;
-    let classic = policies.classic.iter().map(|(compiled, _)| watch.classic(compiled));
+    let classic = policies
+        .classic
+        .iter()
+        .map(|(compiled, webhook)| watch.classic(compiled, webhook));
     let validating = suite.policies.validating_policies.iter().filter_map(|policy| {
         let own = policies
             .validating
@@ -57,7 +60,7 @@ pub(in crate::run) fn observe(plain: Asking<'_>) -> Coverage {
         let own = compiled.find(|compiled| compiled.name() == policy.metadata.name.value)?;
         Some(watch.native(policy, native::KIND, own.programs()))
     });
-    watch.coverage(suite, classic.chain(validating).chain(native).collect())
+    all(suite, classic.chain(validating).chain(native).collect())
 }
 
 fn classic(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request: &Request) {
