@@ -18,6 +18,7 @@ mod explain;
 mod fill;
 mod fix;
 mod github;
+mod init;
 pub mod input;
 mod interrupt;
 mod list;
@@ -34,6 +35,9 @@ mod schema;
 mod select;
 mod show_config;
 mod suites;
+mod unreferenced;
+mod update;
+mod watch;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -78,8 +82,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Watch(watch::Args),
     List(list::Args),
     Cover(cover::Args),
+    Init(init::Args),
     Fill(fill::Args),
     Merge(merge::Args),
     Fix(fix::Args),
@@ -99,8 +105,10 @@ impl Command {
     fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         match self {
             Self::Run(args) => args.run(output),
+            Self::Watch(args) => args.run(output),
             Self::List(args) => args.run(output),
             Self::Cover(args) => args.run(output),
+            Self::Init(args) => args.run(output),
             Self::Fill(args) => args.run(output),
             Self::Merge(args) => args.run(output),
             Self::Fix(args) => args.run(output),
@@ -157,6 +165,7 @@ fn run(args: &[OsString]) -> Exit {
                 Ok(mut cli) => {
                     match &mut cli.command {
                         Command::Run(args) => args.set_overrides(config.overrides),
+                        Command::Watch(args) => args.set_overrides(config.overrides),
                         Command::List(args) => args.set_overrides(config.overrides),
                         _ => {}
                     }

@@ -22,6 +22,7 @@ mod region;
 pub mod repair;
 pub mod replay;
 mod search;
+pub mod seeds;
 pub mod shrink;
 pub mod sides;
 pub mod solver;

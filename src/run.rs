@@ -17,10 +17,12 @@ pub mod places;
 mod question;
 mod respond;
 pub mod selector;
+pub mod skeleton;
 pub mod strict;
 mod surroundings;
 mod told;
 mod twins;
+pub mod update;
 mod values;
 
 use std::{sync::atomic::AtomicBool, time::Duration};

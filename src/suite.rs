@@ -20,12 +20,13 @@ mod values;
 
 use std::sync::Arc;
 
-pub use files::{Disk, Files, Memory};
+pub use files::{Asked, Disk, Files, Memory, Noting, Overlay};
 pub use fix::{Change, Fixed, fix};
 pub use mocks::{ApiCallResponse, GlobalContextEntry, GlobalContextSource, Method};
 pub use resource::{BuiltInScopes, Resource, Scopes};
 pub use sidecar::{
     Case, Expectation, ExpectedDivergence, ExpectedMessage, OldObject, RowExpectation, RowSelector, SIDECAR, Sidecar,
+    is_day,
 };
 pub use test::{Expected, PolicyType, ResourceSpec, Row, Test};
 pub use values::{

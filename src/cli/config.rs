@@ -304,7 +304,7 @@ pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<
     let Ok(matches) = whole.clone().try_get_matches_from(args) else {
         return unchanged();
     };
-    let Some((name @ ("run" | "list"), given)) = matches.subcommand() else {
+    let Some((name @ ("run" | "list" | "watch"), given)) = matches.subcommand() else {
         return unchanged();
     };
     let (Some(command), Some(run)) = (whole.find_subcommand(name), whole.find_subcommand("run")) else {

@@ -4,7 +4,12 @@ use std::{io::Write as _, sync::atomic::Ordering};
 
 use clap::ValueEnum;
 
-use super::{Exit, Failure, interrupt, output::Output, suites::Suites};
+use super::{
+    Exit, Failure, interrupt,
+    output::Output,
+    suites::Suites,
+    unreferenced::{self, Unreferenced},
+};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     report::{Run, coverage, found},
@@ -46,12 +51,6 @@ enum Format {
     Human,
     Json,
     Markdown,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Unreferenced {
-    Warn,
-    Reject,
 }
 
 impl Args {
@@ -105,31 +104,12 @@ impl Args {
             }
             Format::Markdown => output.artefact().write_all(coverage::markdown(&runs).as_bytes())?,
         }
-        exit = exit.combine(self.check_unreferenced(&runs, output));
+        exit = exit.combine(unreferenced::check(self.unreferenced, &runs, output));
         exit = exit.combine(self.check_minimum(&runs, output));
         if self.behaviours && interrupt::flag().load(Ordering::Relaxed) {
             exit = exit.combine(Exit::Interrupted);
         }
         Ok(exit)
-    }
-
-    fn check_unreferenced(&self, runs: &[Run<'_>], output: &mut Output) -> Exit {
-        let Some(word) = self.unreferenced else {
-            return Exit::Success;
-        };
-        let mut exit = Exit::Success;
-        for (run, sources) in runs {
-            for finding in run.coverage.iter().flat_map(coverage::unreferenced) {
-                let finding = if word == Unreferenced::Reject {
-                    exit = Exit::BelowThreshold;
-                    finding.with_severity(Severity::Error)
-                } else {
-                    finding
-                };
-                output.diagnostic(&finding, sources);
-            }
-        }
-        exit
     }
 
     fn check_minimum(&self, runs: &[Run<'_>], output: &mut Output) -> Exit {

@@ -13,7 +13,7 @@ use crate::{
     diagnostic::{Code, Diagnostic, Sources},
     run::{
         Extras, SuiteRun,
-        fill::{File, Missing, suites},
+        fill::{File, Frame, Missing, Written, suites},
     },
     suite::{self, Disk, Options, Suite},
 };
@@ -87,6 +87,7 @@ impl Args {
         for policy in &run.behaviours {
             let rules = rules(&policy.name);
             for behaviour in policy.found.list.iter().filter(|behaviour| !behaviour.exercised) {
+                let Some(shown) = &behaviour.witness else { continue };
                 missing.push(Missing {
                     policy: &policy.name,
                     rule: match rules {
@@ -94,12 +95,14 @@ impl Args {
                         _ => None,
                     },
                     has_several_rules: rules.len() > 1,
-                    behaviour,
+                    text: &behaviour.text,
+                    shown,
+                    has_user: true,
                 });
             }
         }
         let folder = Path::new(&run.path).parent().unwrap_or_else(|| Path::new(""));
-        for files in suites(test, &missing) {
+        for Written { files, .. } in suites(&Frame::below(test), &missing) {
             let at = self.free(folder, &files);
             for file in &files {
                 let path = at.join(self.name(file));

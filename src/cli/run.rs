@@ -16,6 +16,8 @@ use super::{
     overrides::Override,
     report_file::ReportFile,
     suites::{Event, Executed, Order, Stop, Suites, Timed},
+    unreferenced::{self, Unreferenced},
+    update::Update,
 };
 use crate::{
     diagnostic::{Code, Diagnostic, Sources},
@@ -32,7 +34,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    suites: Suites,
+    pub(super) suites: Suites,
 
     /// How to print the result
     #[arg(short = 'o', long = "output-format", value_name = "FORMAT", default_value = "human", value_parser = formats())]
@@ -40,7 +42,7 @@ pub(super) struct Args {
 
     /// Write a report to a file, too: `junit=PATH`, or any other format; may be given several times
     #[arg(long, value_name = "FORMAT=PATH")]
-    report: Vec<ReportFile>,
+    pub(super) report: Vec<ReportFile>,
 
     /// What a test case of a JUnit report stands for
     #[arg(long, value_name = "WORD", value_enum, default_value_t)]
@@ -70,7 +72,7 @@ pub(super) struct Args {
     ///
     /// The engines are pure functions: any difference is a bug, and ends the run with 70. Limits of time are off meanwhile.
     #[arg(long)]
-    check_determinism: bool,
+    pub(super) check_determinism: bool,
 
     /// Print passing cases too, and messages in tables
     #[arg(long)]
@@ -87,6 +89,13 @@ pub(super) struct Args {
     /// Show what the suites never try of their policies, in HTML and Markdown; `kyvtest cover` says more
     #[arg(long)]
     coverage: bool,
+
+    /// What to do about resources that no row is about: say so, or end with 5
+    #[arg(long, value_name = "WORD", value_enum)]
+    unreferenced: Option<Unreferenced>,
+
+    #[command(flatten)]
+    pub(super) update: Update,
 
     /// What it means that there is nothing to run
     #[arg(long, value_name = "WORD", value_enum, default_value_t)]
@@ -147,21 +156,45 @@ impl Args {
     }
 
     pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
-        self.suites.extras = Extras {
-            coverage: self.coverage,
-            behaviours: false,
-            proofs: self.prove,
-            stop: self.prove.then(interrupt::flag),
-        };
-        let compat = self.suites.compat;
+        self.update.check()?;
         if self.suites.paths.is_empty() {
             let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
             output.diagnostic(
                 &diagnostic.with_help("`kyvtest run .` looks in this folder"),
                 &Sources::new(),
             );
-            return Ok(if compat { Exit::Mismatch } else { Exit::Input });
+            return Ok(if self.suites.compat {
+                Exit::Mismatch
+            } else {
+                Exit::Input
+            });
         }
+        let (exit, executed) = self.once(output)?;
+        if !self.update.update || executed.stopped.is_some() {
+            return Ok(exit);
+        }
+        let accepted = self.update.apply(&self.suites, &executed, output)?;
+        if accepted.is_empty() || !matches!(exit, Exit::Mismatch | Exit::Divergence) {
+            return Ok(exit);
+        }
+        // What was changed has an answer of its own now.
+        let others = executed.runs.iter().filter(|timed| !accepted.contains(&timed.run.path));
+        let others: Exit = others.map(|timed| exit_of(&timed.run)).collect();
+        self.suites.only = Some(accepted);
+        let again = self.suites.execute()?;
+        let again: Exit = again.runs.iter().map(|timed| exit_of(&timed.run)).collect();
+        Ok(others.combine(again))
+    }
+
+    /// Runs the suites and reports what came of them.
+    pub(super) fn once(&mut self, output: &mut Output) -> Result<(Exit, Executed), Failure> {
+        self.suites.extras = Extras {
+            coverage: self.coverage || self.unreferenced.is_some(),
+            behaviours: false,
+            proofs: self.prove,
+            stop: self.prove.then(interrupt::flag),
+        };
+        let compat = self.suites.compat;
         if self.check_determinism {
             // The clock is no part of what must be the same.
             self.suites.forget_timeouts();
@@ -201,11 +234,12 @@ impl Args {
         // Kyverno forgives a selector that it cannot read, unless there is nothing else to say.
         let nothing = executed.found == 0 && (self.require_tests || !executed.remarks.0.is_empty());
         if compat && nothing {
-            return Ok(Exit::Mismatch);
+            return Ok((Exit::Mismatch, executed));
         }
+        exit = exit.combine(unreferenced::check(self.unreferenced, &executed.listed(), output));
         let exit = if compat { exit.compat() } else { exit };
         let forgiven = matches!(exit, Exit::Mismatch | Exit::Divergence | Exit::BelowThreshold) && self.exit_zero;
-        Ok(if forgiven { Exit::Success } else { exit })
+        Ok((if forgiven { Exit::Success } else { exit }, executed))
     }
 
     /// How people are shown cases.

@@ -1,6 +1,7 @@
 //! The suites that a command line names, found, selected and run.
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     sync::{
         OnceLock,
@@ -24,7 +25,7 @@ use crate::{
     diagnostic::{Diagnostic, Sources},
     report::{Run, Times},
     run::{self, Extras, Settings, SuiteRun, places},
-    suite::{self, BuiltInScopes, Disk, Options, Suite},
+    suite::{self, Asked, BuiltInScopes, Disk, Files, Noting, Options, Suite},
     text::shell::quoted,
 };
 
@@ -81,6 +82,14 @@ pub(super) struct Suites {
     /// What is to be found out besides; set by the command.
     #[arg(skip)]
     pub(super) extras: Extras,
+
+    /// The test files to run of those that are found, if not all; set by the command.
+    #[arg(skip)]
+    pub(super) only: Option<BTreeSet<String>>,
+
+    /// Whether it is noted which files suites depend on; set by the command.
+    #[arg(skip)]
+    pub(super) noted: bool,
 }
 
 /// What came of the suites.
@@ -89,6 +98,8 @@ pub(super) struct Executed {
     pub(super) runs: Vec<Timed>,
     /// How many test files there were before anything was selected.
     pub(super) found: usize,
+    /// The test files that were selected, run or not.
+    pub(super) listed_files: BTreeSet<String>,
     /// Why the run ended before its end.
     pub(super) stopped: Option<Stop>,
     /// What was wrong with the selection and did not stop the run.
@@ -140,6 +151,8 @@ pub(super) enum Order {
 pub(super) struct Timed {
     pub(super) run: SuiteRun,
     pub(super) sources: Sources,
+    /// Which files and folders it depends on, where that is noted.
+    pub(super) asked: Asked,
     elapsed: Duration,
 }
 
@@ -223,7 +236,11 @@ impl Suites {
         works.sort_by(|a, b| a.path().split('/').cmp(b.path().split('/')));
         let found = works.len();
         works.retain(|work| selected.file(work.path()));
-        let one = |work: &Work| one(work, &options, &settings, &selected, &clock, &overrides);
+        let listed = works.iter().map(|work| work.path().to_owned()).collect();
+        if let Some(only) = &self.only {
+            works.retain(|work| only.contains(work.path()));
+        }
+        let one = |work: &Work| one(work, self.noted, &options, &settings, &selected, &clock, &overrides);
         let (order_of_works, threads) = self.schedule(order, &works);
         let progress = Progress::new(works.len(), !self.no_progress && order == Order::Sorted);
         let interrupted = interrupt::flag();
@@ -277,9 +294,29 @@ impl Suites {
             elapsed,
             runs,
             found,
+            listed_files: listed,
             stopped,
             remarks,
         })
+    }
+
+    /// The test files that there are now; what cannot be looked into has none.
+    pub(super) fn test_files(&self) -> BTreeSet<String> {
+        let Ok(selected) = self.selection.read(self.compat) else {
+            return BTreeSet::new();
+        };
+        let options = Options {
+            file_name: &self.file_name,
+            accept_file: !self.compat,
+            ..Options::default()
+        };
+        let found = self
+            .paths
+            .iter()
+            .map(|path| (path, suite::discover(&Disk, path, &options)));
+        // A path that cannot be used stands for itself, as in a run.
+        let found = found.flat_map(|(path, found)| found.unwrap_or_else(|_| vec![path.clone()]));
+        found.filter(|path| selected.file(path)).collect()
     }
 
     /// The numbers of the works in the order in which they are done, and on how many threads.
@@ -316,7 +353,8 @@ impl Suites {
         words
     }
 
-    fn settings(&self) -> Result<Settings, Failure> {
+    /// How suites are run.
+    pub(super) fn settings(&self) -> Result<Settings, Failure> {
         Ok(Settings {
             config: self.kyverno_config.read("bare")?,
             discovery: self.cluster.discovery()?,
@@ -354,6 +392,7 @@ impl Timed {
 /// The runs of one test file.
 fn one(
     work: &Work,
+    noted: bool,
     options: &Options<'_>,
     settings: &Settings,
     selected: &Selected,
@@ -366,19 +405,25 @@ fn one(
             return vec![Timed {
                 run: SuiteRun::unusable(path, diagnostic.clone()),
                 sources: Sources::new(),
+                asked: Asked::default(),
                 elapsed: Duration::ZERO,
             }];
         }
     };
     let mut lap = Instant::now();
-    let timed = suite::load(&Disk, path, options).into_iter().filter_map(|suite| {
-        let timed = narrowed(suite, settings, selected, overrides);
+    let noting = Noting::new(&Disk);
+    let files: &dyn Files = if noted { &noting } else { &Disk };
+    let loaded = suite::load(files, path, options);
+    let asked = noting.asked();
+    let timed = loaded.into_iter().filter_map(|suite| {
+        let timed = narrowed(suite, settings, selected, overrides, clock);
         let elapsed = lap.elapsed();
         lap = Instant::now();
         let (run, sources) = timed?;
         Some(Timed {
             run,
             sources,
+            asked: asked.clone(),
             elapsed: clock.shown(elapsed),
         })
     });
@@ -391,6 +436,7 @@ fn narrowed(
     settings: &Settings,
     selected: &Selected,
     overrides: &Overrides,
+    clock: &Clock,
 ) -> Option<(SuiteRun, Sources)> {
     if !selected.suite(&suite.path, suite.name(), &run::tags(&suite)) {
         return None;
@@ -409,6 +455,7 @@ fn narrowed(
             case.row = case.row.and_then(|row| kept.get(row).copied());
         }
     }
+    run::expect::expire(&mut run.cases, clock.begin.0);
     overrides.apply(&mut run);
     if settings.now.is_some() {
         for case in &mut run.cases {

@@ -139,6 +139,11 @@ codes! {
     MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
     EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
     VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule answered";
+    ExpiredDivergence = "KT240", Expectation, Error, "accepted divergence that has expired";
+    NoExample = "KT241", Expectation, Error, "no resource to try the rules with";
+    ExampleMissing = "KT242", Expectation, Warning, "rule without a passing or a failing resource";
+    WouldOverwrite = "KT243", Expectation, Error, "file that would be overwritten";
+    NotUpdated = "KT244", Expectation, Warning, "expectation that is not updated";
     NotRepaired = "KT470", Conversion, Error, "policy that has no proven native form";
     Repaired = "KT471", Conversion, Note, "policy that has a proven native form";
     NotASuite = "KT480", Conversion, Warning, "counterexample that no suite can express";

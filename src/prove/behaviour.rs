@@ -24,10 +24,10 @@ use super::{
     witness::{Situation, Witness},
 };
 use crate::{
-    cel::host::Host,
+    cel::host::{Host, Mocks},
     compare::Divergence,
     convert::Exceptions,
-    kube::{Cell, Concrete, Discovery, Facts as _, Request, Resource, World},
+    kube::{Cell, Concrete, Discovery, Facts as _, Operation, Request, Resource, World},
     kyverno::config::Config,
     pair::{Original, Pair},
     value::Document,
@@ -40,6 +40,21 @@ const TRIES: usize = 300;
 
 /// How much is done to find out which answers matter: beyond it, paths are told apart by their outcome alone.
 const WORK: usize = 200_000_000;
+
+/// How many paths are searched for an example.
+const EXAMPLE_PLACES: usize = 9;
+
+/// Kinds of which people think first.
+const COMMON: [&str; 8] = [
+    "Pod",
+    "Deployment",
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "Ingress",
+    "Namespace",
+    "StatefulSet",
+];
 
 /// How many behaviours are told.
 const BEHAVIOURS: usize = 400;
@@ -175,6 +190,41 @@ pub fn behaviours(
     world: &World,
     host: &dyn Host,
 ) -> Behaviours {
+    found_from(original, exceptions, discovery, options, tried, world, host, None)
+}
+
+/// Finds requests that people would write first: for as common kinds as possible, from parts of objects that the rule is about.
+pub fn examples(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    seeds: &[serde_json::Value],
+) -> Behaviours {
+    let (world, host) = (World::new(), Mocks::default());
+    found_from(
+        original,
+        exceptions,
+        discovery,
+        options,
+        &[],
+        &world,
+        &host,
+        Some(seeds),
+    )
+}
+
+#[expect(clippy::too_many_arguments, reason = "the arguments of both functions above")]
+fn found_from(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    tried: &[Tried],
+    world: &World,
+    host: &dyn Host,
+    seeds: Option<&[serde_json::Value]>,
+) -> Behaviours {
     let mut found = Behaviours::default();
     let universe = universe::with_unknown(discovery);
     let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
@@ -246,6 +296,7 @@ pub fn behaviours(
         explored: &explored,
         has_native,
         hints: Hints::new(&layered),
+        seeds,
         made: 0,
     };
     let (groups, is_rough) = grouped(&explored, has_native);
@@ -322,6 +373,8 @@ struct Search<'s, 'p, 'u> {
     explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
     has_native: bool,
     hints: Hints,
+    /// Parts of objects to start from, if examples are wanted.
+    seeds: Option<&'s [serde_json::Value]>,
     /// How many requests were found.
     made: usize,
 }
@@ -384,7 +437,16 @@ impl<'p> Search<'_, 'p, '_> {
     fn shown(&mut self, side: Side, said: &Said, group: &Group<'p>) -> BTreeMap<Fate, Shown> {
         let mut found: BTreeMap<Fate, Shown> = BTreeMap::new();
         let body = said.first().and_then(|(body, _)| self.sides.bodies.get(*body));
-        for &(at, number) in group.places.iter().take(PLACES) {
+        let mut places: Vec<(usize, usize)> = group.places.iter().copied().collect();
+        if self.seeds.is_some() {
+            // Nobody needs an example of what is left alone, nor of what only the native policy does.
+            if said.is_empty() || side == Side::Native {
+                return found;
+            }
+            places.sort_by_key(|(at, _)| self.explored.get(*at).map(|(cell, _)| rank(cell)));
+        }
+        let count = if self.seeds.is_some() { EXAMPLE_PLACES } else { PLACES };
+        for &(at, number) in places.iter().take(count) {
             let Some((cell, path)) = self
                 .explored
                 .get(at)
@@ -395,10 +457,13 @@ impl<'p> Search<'_, 'p, '_> {
             let Some(witness) = Witness::new(&mut self.solver, cell, &path.literals) else {
                 continue;
             };
-            let objects = objects::candidates(cell.resource, body, &self.hints);
+            let objects = match self.seeds {
+                None => objects::candidates(cell.resource, body, &self.hints),
+                Some(seeds) => objects::candidates_from(cell.resource, body, &self.hints, seeds),
+            };
             for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
                 self.take(side, said, group, witness.situation(cell, new, old), &mut found);
-                if found.len() > 1 {
+                if self.is_enough(&found) {
                     return found;
                 }
             }
@@ -407,12 +472,21 @@ impl<'p> Search<'_, 'p, '_> {
             };
             for situation in decorated(&witness.situation(cell, least, least), body) {
                 self.take(side, said, group, situation, &mut found);
-                if found.len() > 1 {
+                if self.is_enough(&found) {
                     return found;
                 }
             }
         }
         found
+    }
+
+    /// Whether nothing more is looked for: of examples, one that complies and one that violates are wanted.
+    fn is_enough(&self, found: &BTreeMap<Fate, Shown>) -> bool {
+        let is_violation = |fate: &Fate| matches!(fate, Fate::Violates(_));
+        match self.seeds {
+            None => found.len() > 1,
+            Some(_) => found.contains_key(&Fate::Complies) && found.keys().any(is_violation),
+        }
     }
 
     /// Asks about a request, and keeps it if it shows something new.
@@ -505,6 +579,15 @@ fn follows(situation: &Situation, group: &Group<'_>) -> bool {
     let namespace = situation.world.namespace(&situation.request.namespace);
     let mut facts = Concrete::new(&situation.request, namespace);
     group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
+}
+
+/// How unusual a request is that an example may be about.
+fn rank(cell: &Cell<'_>) -> (bool, usize, Operation) {
+    let (resource, operation) = (cell.resource, cell.operation);
+    let odd = !resource.subresource.is_empty() || cell.collection || operation == Operation::Connect;
+    let kind = resource.object_kind.kind.as_str();
+    let place = COMMON.iter().position(|common| *common == kind).unwrap_or(COMMON.len());
+    (odd, place, operation)
 }
 
 /// A behaviour for people.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::{language::Base, sides::Body};
+use super::{language::Base, seeds::merge, sides::Body};
 use crate::{
     cel::{
         ast::{Ast, Expr, ExprId, Literal},
@@ -281,6 +281,15 @@ pub(super) fn parameters(bodies: &[Body]) -> Vec<Json> {
             }
         }
     }
+    all
+}
+
+/// The same with parts of objects to start from, each put over the least object.
+pub(super) fn candidates_from(resource: &Resource, body: Option<&Body>, hints: &Hints, seeds: &[Json]) -> Vec<Json> {
+    let least = least(resource);
+    let mut all = vec![least.clone()];
+    all.extend(seeds.iter().map(|seed| merge(&least, seed)));
+    all.extend(candidates(resource, body, hints).into_iter().skip(1));
     all
 }
 

@@ -181,8 +181,11 @@ impl Witness {
             labels.push((NAME_LABEL.to_owned(), self.name.clone()));
         }
         for (key, entries) in [("labels", labels.as_slice()), ("annotations", annotations)] {
-            let map: Map<String, Json> = entries.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-            if !map.is_empty() {
+            // What the path says wins over what the body happens to have.
+            let own = metadata.get(key).and_then(Json::as_object).cloned();
+            let mut map: Map<String, Json> = own.unwrap_or_default();
+            map.extend(entries.iter().map(|(key, value)| (key.clone(), json!(value))));
+            if !entries.is_empty() {
                 metadata.insert(key.to_owned(), Json::Object(map));
             }
         }

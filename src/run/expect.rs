@@ -183,3 +183,27 @@ pub fn settle(case: &mut Case) {
         .with_help("remove the entry if the difference is gone");
     case.add_finding(finding);
 }
+
+/// Fails the cases whose accepted divergence has expired; the time is in seconds since 1970. A run itself knows no clock.
+pub fn expire(cases: &mut [Case], now: i64) {
+    let Ok(now) = jiff::Timestamp::from_second(now) else {
+        return;
+    };
+    let today = now.to_zoned(jiff::tz::TimeZone::UTC).date().to_string();
+    for case in cases {
+        let wanted = case.expected_divergence.as_ref();
+        let Some((day, reason)) =
+            wanted.and_then(|wanted| Some((wanted.expires.clone()?, wanted.reason.value.clone())))
+        else {
+            continue;
+        };
+        // Days in this form sort as texts.
+        if day.value < today {
+            let message = format!("the divergence was accepted until {}", day.value);
+            let finding = Diagnostic::at(Code::ExpiredDivergence, day.span, message)
+                .with_note(format!("it was accepted because: {reason}"))
+                .with_help("repair the difference, or accept it until a later day");
+            case.add_finding(finding);
+        }
+    }
+}

@@ -9,8 +9,14 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::found::{Behaviour, Shown};
-use crate::{kube::Operation, suite::Test, value::Document, verdict::Status};
+use super::found::Shown;
+use crate::{
+    kube::{NAME_LABEL, Operation},
+    policy::Text,
+    suite::{SIDECAR, Test},
+    value::Document,
+    verdict::Status,
+};
 
 /// A file that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,28 +27,82 @@ pub struct File {
     pub text: String,
 }
 
-/// A policy and what is missing of it.
-#[derive(Debug)]
+/// A request that is to become a case.
+#[derive(Debug, Clone)]
 pub struct Missing<'b> {
-    /// Its name.
+    /// The policy's name.
     pub policy: &'b str,
-    /// Its rule, if it has one only.
+    /// The rule, if the case is about one only.
     pub rule: Option<&'b str>,
-    /// Whether its rules may answer differently, so that no single result can be expected.
+    /// Whether rules may answer differently, so that no single result can be expected.
     pub has_several_rules: bool,
-    /// The behaviour.
-    pub behaviour: &'b Behaviour,
+    /// What it is about, for people.
+    pub text: &'b str,
+    /// The request, and what is said to it.
+    pub shown: &'b Shown,
+    /// Whether it matters who asks.
+    pub has_user: bool,
+}
+
+/// What suites have in common.
+#[derive(Debug, Clone, Default)]
+pub struct Frame {
+    /// Their name.
+    pub name: String,
+    /// Paths of policies, seen from the suites.
+    pub policies: Vec<String>,
+    /// Paths of exceptions.
+    pub exceptions: Vec<String>,
+    /// Paths of objects of the cluster.
+    pub cluster_resources: Vec<String>,
+    /// Paths of parameters.
+    pub param_resources: Vec<String>,
+    /// The path of the context.
+    pub context: Option<String>,
+    /// The lines at the top of the test file, as comments.
+    pub head: String,
+    /// Which command writes.
+    pub command: &'static str,
+    /// Whether only results are expected, and only what matters is written.
+    pub terse: bool,
+}
+
+impl Frame {
+    /// That of suites in a folder below another suite.
+    pub fn below(test: &Test) -> Self {
+        let paths = |list: &[Text]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
+        Self {
+            name: format!("{}-behaviours", test.name()),
+            policies: paths(&test.policies),
+            exceptions: paths(&test.exceptions),
+            cluster_resources: paths(&test.cluster_resources),
+            param_resources: paths(&test.param_resources),
+            context: test.context.as_ref().map(|path| below(path)),
+            head: "# Behaviours that were found and not yet tried:\n".to_owned(),
+            command: "kyvtest fill",
+            terse: false,
+        }
+    }
+}
+
+/// A suite that is to be written.
+#[derive(Debug, Clone)]
+pub struct Written {
+    /// Its files.
+    pub files: Vec<File>,
+    /// The numbers of the cases in it; where all are about one rule, in the order of its rows.
+    pub cases: Vec<usize>,
 }
 
 /// Cases that can stand in one suite.
 struct Bin<'b> {
-    user: Json,
+    user: Option<Json>,
     namespaces: Vec<(String, Json)>,
-    cases: Vec<(&'b Missing<'b>, &'b Shown, Json)>,
+    cases: Vec<(usize, &'b Missing<'b>, Json)>,
 }
 
 /// What a request looks like as a resource of a suite; `None` where it cannot be one.
-fn resource(shown: &Shown) -> Option<Json> {
+pub(super) fn resource(shown: &Shown) -> Option<Json> {
     let request = &shown.situation.request;
     if !request.resource.subresource.is_empty() || request.collection {
         return None;
@@ -74,32 +134,29 @@ fn user(shown: &Shown) -> Json {
     })
 }
 
-fn namespace(shown: &Shown) -> Option<(String, Json)> {
+fn namespace(shown: &Shown, terse: bool) -> Option<(String, Json)> {
     let labels = &shown.situation.namespace_labels;
-    if labels.is_empty() || shown.situation.request.namespace.is_empty() {
+    // Every namespace has its name as a label.
+    let usual = terse && labels.iter().all(|(key, _)| key == NAME_LABEL);
+    if labels.is_empty() || usual || shown.situation.request.namespace.is_empty() {
         return None;
     }
     let labels: Map<String, Json> = labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     Some((shown.situation.request.namespace.clone(), Json::Object(labels)))
 }
 
-/// The suites that exercise what is missing, each as files of a folder beside the suite at hand.
-pub fn suites(test: &Test, missing: &[Missing<'_>]) -> Vec<Vec<File>> {
+/// The suites that exercise what is missing, each as files of a folder.
+pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
     let mut bins: Vec<Bin<'_>> = Vec::new();
-    for one in missing {
-        let Some((shown, object)) = one
-            .behaviour
-            .witness
-            .as_ref()
-            .and_then(|shown| Some((shown, resource(shown)?)))
-        else {
-            continue;
-        };
+    for (number, one) in missing.iter().enumerate() {
+        let shown = one.shown;
+        let Some(object) = resource(shown) else { continue };
         // What cannot be decided cannot be expected.
         if matches!(shown.kyverno.status, Status::Error | Status::Unsupported) {
             continue;
         }
-        let (user, namespace) = (user(shown), namespace(shown));
+        let user = one.has_user.then(|| user(shown));
+        let namespace = namespace(shown, frame.terse);
         let fits = |bin: &&mut Bin<'_>| {
             let same_name = |(known, labels): &(String, Json)| {
                 let own = namespace.as_ref();
@@ -126,18 +183,20 @@ pub fn suites(test: &Test, missing: &[Missing<'_>]) -> Vec<Vec<File>> {
         if let Some(namespace) = namespace.filter(|own| !bin.namespaces.contains(own)) {
             bin.namespaces.push(namespace);
         }
-        bin.cases.push((one, shown, object));
+        bin.cases.push((number, one, object));
     }
-    let name = test.name();
     let several = bins.len() > 1;
     let bins = bins.iter().enumerate();
     bins.map(|(number, bin)| {
         let name = if several {
-            format!("{name}-behaviours-{}", number + 1)
+            format!("{}-{}", frame.name, number + 1)
         } else {
-            format!("{name}-behaviours")
+            frame.name.clone()
         };
-        bin.files(test, &name)
+        Written {
+            files: bin.files(frame, &name),
+            cases: bin.cases.iter().map(|(number, ..)| *number).collect(),
+        }
     })
     .collect()
 }
@@ -156,24 +215,25 @@ fn below(path: &str) -> String {
 }
 
 impl Bin<'_> {
-    fn files(&self, test: &Test, name: &str) -> Vec<File> {
+    fn files(&self, frame: &Frame, name: &str) -> Vec<File> {
         let mut rows = Vec::new();
         let mut entries = Vec::new();
         let mut cases = Vec::new();
-        for (missing, shown, object) in &self.cases {
-            let mut expectation = expectation(shown);
+        for (_, missing, object) in &self.cases {
+            let shown = missing.shown;
+            let mut expectation = expectation(shown, frame);
+            let operation = shown.situation.request.operation;
             let mut about = Map::new();
             about.insert("policy".to_owned(), json!(missing.policy));
             if let Some(rule) = missing.rule {
                 about.insert("rule".to_owned(), json!(rule));
             }
             about.insert("resources".to_owned(), json!([reference(object)]));
-            about.insert(
-                "operation".to_owned(),
-                json!(shown.situation.request.operation.as_str()),
-            );
+            if !frame.terse || operation != Operation::Create {
+                about.insert("operation".to_owned(), json!(operation.as_str()));
+            }
             if missing.has_several_rules {
-                expectation.insert("name".to_owned(), json!(missing.behaviour.text));
+                expectation.insert("name".to_owned(), json!(missing.text));
                 // Silence is met by `skip` only.
                 if shown.kyverno.status == Status::NoMatch {
                     expectation.insert("result".to_owned(), json!("skip"));
@@ -184,31 +244,30 @@ impl Bin<'_> {
             }
             about.insert("kind".to_owned(), object["kind"].clone());
             about.insert("result".to_owned(), json!(result(shown.kyverno.status)));
-            expectation.insert("row".to_owned(), json!(rows.len()));
+            if !expectation.is_empty() {
+                expectation.insert("row".to_owned(), json!(rows.len()));
+                entries.push(Json::Object(expectation));
+            }
             rows.push(Json::Object(about));
-            entries.push(Json::Object(expectation));
         }
-        let paths = |list: &[crate::policy::Text]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
         let mut document = json!({
             "apiVersion": "cli.kyverno.io/v1alpha1",
             "kind": "Test",
             "metadata": {"name": name},
-            "policies": paths(&test.policies),
-            "resources": ["resources.yaml"],
-            "userinfo": "user.yaml",
-            "results": rows,
+            "policies": frame.policies,
         });
         for (field, list) in [
-            ("exceptions", &test.exceptions),
-            ("clusterResources", &test.cluster_resources),
-            ("paramResources", &test.param_resources),
+            ("exceptions", &frame.exceptions),
+            ("clusterResources", &frame.cluster_resources),
+            ("paramResources", &frame.param_resources),
         ] {
             if !list.is_empty() {
-                document[field] = json!(paths(list));
+                document[field] = json!(list);
             }
         }
-        if let Some(context) = &test.context {
-            document["context"] = json!(below(context));
+        document["resources"] = json!(["resources.yaml"]);
+        if let Some(context) = &frame.context {
+            document["context"] = json!(context);
         }
         let mut files = Vec::new();
         if !self.namespaces.is_empty() {
@@ -227,39 +286,43 @@ impl Bin<'_> {
                 })),
             });
         }
-        let mut user = self.user.clone();
-        user["apiVersion"] = json!("cli.kyverno.io/v1alpha1");
-        user["kind"] = json!("UserInfo");
-        user["metadata"] = json!({"name": name});
-        files.push(File {
-            name: "user.yaml",
-            text: yaml(&user),
-        });
-        files.push(File {
-            name: "kyvtest.yaml",
-            text: yaml(&json!({
-                "apiVersion": "kyvtest.dev/v1",
-                "kind": "Sidecar",
-                "rows": entries,
-                "cases": cases,
-            })),
-        });
+        if let Some(user) = &self.user {
+            document["userinfo"] = json!("user.yaml");
+            let mut user = user.clone();
+            user["apiVersion"] = json!("cli.kyverno.io/v1alpha1");
+            user["kind"] = json!("UserInfo");
+            user["metadata"] = json!({"name": name});
+            files.push(File {
+                name: "user.yaml",
+                text: yaml(&user),
+            });
+        }
+        document["results"] = json!(rows);
+        if !entries.is_empty() || !cases.is_empty() {
+            let mut sidecar = json!({"apiVersion": "kyvtest.dev/v1", "kind": "Sidecar"});
+            for (field, list) in [("rows", entries), ("cases", cases)] {
+                if !list.is_empty() {
+                    sidecar[field] = Json::Array(list);
+                }
+            }
+            files.push(File {
+                name: SIDECAR,
+                text: yaml(&sidecar),
+            });
+        }
         let resources: Vec<String> = self.cases.iter().map(|(_, _, object)| yaml(object)).collect();
         files.push(File {
             name: "resources.yaml",
             text: resources.join("---\n"),
         });
-        let mut behaviours = String::new();
-        for (missing, ..) in &self.cases {
-            let text = missing.behaviour.text.replace(char::is_control, " ");
-            let _ = writeln!(behaviours, "# - {}: {text}", missing.policy);
+        let mut lines = String::new();
+        for (_, missing, _) in self.cases.iter().filter(|_| !frame.terse) {
+            let text = missing.text.replace(char::is_control, " ");
+            let _ = writeln!(lines, "# - {}: {text}", missing.policy);
         }
         files.push(File {
             name: "kyverno-test.yaml",
-            text: format!(
-                "# Behaviours that were found and not yet tried:\n{behaviours}{}",
-                yaml(&document)
-            ),
+            text: format!("{}{lines}{}", frame.head, yaml(&document)),
         });
         files
     }
@@ -285,17 +348,19 @@ const fn result(status: Status) -> &'static str {
 }
 
 /// What is expected besides the result.
-fn expectation(shown: &Shown) -> Map<String, Json> {
+fn expectation(shown: &Shown, frame: &Frame) -> Map<String, Json> {
     let mut expectation = Map::new();
     let request = &shown.situation.request;
-    expectation.insert("effect".to_owned(), json!(shown.kyverno.effect.as_str()));
+    if !frame.terse {
+        expectation.insert("effect".to_owned(), json!(shown.kyverno.effect.as_str()));
+    }
     if request.operation == Operation::Update {
         expectation.insert("oldObject".to_owned(), request.old_object.root().to_serde());
     }
     if let Some(divergence) = shown.divergence.as_ref().filter(|divergence| divergence.class.fails()) {
         let mut found = json!({
             "class": divergence.class.as_str(),
-            "reason": format!("found by `kyvtest fill`; to be accepted or repaired: {}", divergence.cause),
+            "reason": format!("found by `{}`; to be accepted or repaired: {}", frame.command, divergence.cause),
         });
         if let Some(code) = &divergence.code {
             found["code"] = json!(code);

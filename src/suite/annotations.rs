@@ -6,6 +6,7 @@
 use super::{
     sidecar::{
         CLASSES, EFFECTS, Expectation, ExpectedDivergence, ExpectedMessage, OldObject, RowExpectation, RowSelector,
+        is_day,
     },
     test::Test,
 };
@@ -18,7 +19,7 @@ use crate::{
 const PREFIX: &str = "kyvtest.dev/";
 
 /// What can be said about rows.
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 9] = [
     "old-object",
     "effect",
     "message",
@@ -27,6 +28,7 @@ const FIELDS: [&str; 8] = [
     "divergence",
     "divergence-code",
     "divergence-reason",
+    "divergence-expires",
 ];
 
 /// What the annotations of a suite say.
@@ -129,11 +131,17 @@ fn expectation(words: &Words<'_>, diagnostics: &mut Vec<Diagnostic>) -> Option<R
     let effect = word("effect", &EFFECTS.map(|(name, _)| name));
     let matches = word("matches", &["false", "true"]);
     let class = word("divergence", &CLASSES.map(|(name, _)| name));
+    let expires = words.get("divergence-expires");
+    if let Some(day) = expires.filter(|day| !is_day(&day.value)) {
+        let message = format!("`{}` is no day", day.value);
+        diagnostics.push(Diagnostic::at(Code::BadValue, day.span, message).with_help("write it as `2027-03-31`"));
+    }
     let divergence = match (class, words.get("divergence-reason")) {
         (Some((class, span)), Some(reason)) => Some(ExpectedDivergence {
             class: Spanned::new(CLASSES[class].1, span),
             code: words.get("divergence-code").cloned(),
             reason: reason.clone(),
+            expires: expires.cloned(),
         }),
         (Some((_, span)), None) => {
             let message = "an expected divergence needs a reason";

@@ -3,10 +3,11 @@
 pub(crate) use crate::text::path::{clean, join};
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read as _},
     path::Path,
+    sync::Mutex,
 };
 
 use walkdir::WalkDir;
@@ -185,6 +186,120 @@ impl Files for Memory {
         names.sort();
         names.dedup();
         Ok(names)
+    }
+}
+
+/// Files in memory that stand over others.
+pub struct Overlay<'f> {
+    /// What is there already.
+    pub under: &'f dyn Files,
+    /// What stands over it, by cleaned path.
+    pub over: Memory,
+}
+
+impl std::fmt::Debug for Overlay<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Overlay")
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Files for Overlay<'_> {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        match self.over.0.get(&clean(path)) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.under.read(path),
+        }
+    }
+
+    fn is_folder(&self, path: &str) -> io::Result<bool> {
+        self.over.is_folder(path).or_else(|_| self.under.is_folder(path))
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
+        let mut names = match (self.over.list(path), self.under.list(path)) {
+            (Ok(mut over), Ok(under)) => {
+                over.extend(under);
+                over
+            }
+            (Ok(names), Err(_)) | (Err(_), Ok(names)) => names,
+            (Err(_), Err(error)) => return Err(error),
+        };
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn identity(&self, path: &str) -> Option<String> {
+        self.under.identity(path)
+    }
+}
+
+/// What was asked for, whether it was there or not; paths are cleaned.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Files and folders by name.
+    pub paths: BTreeSet<String>,
+    /// Folders whose names were listed.
+    pub folders: BTreeSet<String>,
+}
+
+/// Files that note what they are asked for.
+pub struct Noting<'f> {
+    under: &'f dyn Files,
+    asked: Mutex<Asked>,
+}
+
+impl std::fmt::Debug for Noting<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Noting")
+            .field("asked", &self.asked)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'f> Noting<'f> {
+    /// Nothing asked yet.
+    pub fn new(under: &'f dyn Files) -> Self {
+        Self {
+            under,
+            asked: Mutex::default(),
+        }
+    }
+
+    /// What was asked for.
+    pub fn asked(&self) -> Asked {
+        self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
+    }
+
+    fn note(&self, path: &str) {
+        if let Ok(mut asked) = self.asked.lock() {
+            asked.paths.insert(clean(path));
+        }
+    }
+}
+
+impl Files for Noting<'_> {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        self.note(path);
+        self.under.read(path)
+    }
+
+    fn is_folder(&self, path: &str) -> io::Result<bool> {
+        self.note(path);
+        self.under.is_folder(path)
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
+        if let Ok(mut asked) = self.asked.lock() {
+            asked.folders.insert(clean(path));
+        }
+        self.under.list(path)
+    }
+
+    fn identity(&self, path: &str) -> Option<String> {
+        self.under.identity(path)
     }
 }
 

@@ -125,6 +125,13 @@ pub struct ExpectedDivergence {
     pub code: Option<Text>,
     /// Why it is accepted.
     pub reason: Text,
+    /// The last day on which it is, such as `2027-03-31`; for ever where none is given.
+    pub expires: Option<Text>,
+}
+
+/// Whether a text is a day as [`ExpectedDivergence::expires`] has it.
+pub fn is_day(text: &str) -> bool {
+    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
 /// The fields of an expectation.
@@ -324,6 +331,12 @@ impl ExpectedDivergence {
         }
         let code = fields.string("code");
         let reason = fields.string("reason").filter(|reason| !reason.trim().is_empty());
+        let expires = fields.string("expires");
+        if let Some(day) = expires.as_ref().filter(|day| !is_day(&day.value)) {
+            let message = format!("`{}` is no day", day.value);
+            let diagnostic = Diagnostic::at(Code::BadValue, day.span, message);
+            fields.decoder().error(diagnostic.with_help("write it as `2027-03-31`"));
+        }
         fields.finish();
         if reason.is_none() {
             let message = "an expected divergence needs a reason";
@@ -336,6 +349,7 @@ impl ExpectedDivergence {
             class: class?,
             code,
             reason: reason?,
+            expires,
         })
     }
 }

@@ -34,3 +34,17 @@ pub(crate) fn join(folder: &str, path: &str) -> String {
     }
     clean(&format!("{folder}/{path}"))
 }
+
+/// The way from a folder to a path; both must be rooted, or neither.
+pub(crate) fn relative(folder: &str, path: &str) -> String {
+    let (folder, path) = (clean(folder), clean(path));
+    let parts = |text: &str| -> Vec<String> {
+        let parts = text.split('/').filter(|part| !part.is_empty() && *part != ".");
+        parts.map(str::to_owned).collect()
+    };
+    let (folder, path) = (parts(&folder), parts(&path));
+    let same = folder.iter().zip(&path).take_while(|(a, b)| a == b).count();
+    let up = folder.iter().skip(same).map(|_| "..".to_owned());
+    let way: Vec<String> = up.chain(path.iter().skip(same).cloned()).collect();
+    if way.is_empty() { ".".to_owned() } else { way.join("/") }
+}

@@ -1,0 +1,196 @@
+//! `kyvtest init`: a suite for policies that have none.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use super::{Exit, Failure, cluster::Cluster, input, output::Output, report_file};
+use crate::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    run::{Settings, fill::Frame, skeleton},
+    suite::{self, Disk, Memory, Options, Overlay},
+    text::path::{join, relative},
+    value::Document,
+};
+
+/// Write a suite for policies that have none
+///
+/// Makes a folder with a kyverno-test.yaml and one passing and one failing resource for each rule. The resources are found by solving
+/// the match block and searching the patterns, conditions and expressions; each has been run before it is written, so that the
+/// suite is green at once. What is not found is said in a comment and on standard error. Read the rows before you rely on them: they say
+/// what the policies do, not what they should do.
+///
+/// Nothing is overwritten: if one of the files is there already, nothing is written at all.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Files or folders with policies
+    #[arg(value_name = "POLICY", required = true)]
+    policies: Vec<String>,
+
+    /// The folder of the suite; `.kyverno-test` beside the first policy unless given
+    #[arg(long, value_name = "DIR")]
+    dir: Option<String>,
+
+    /// A file with exceptions; may be given several times
+    #[arg(long = "exception", value_name = "FILE")]
+    exceptions: Vec<String>,
+
+    #[command(flatten)]
+    cluster: Cluster,
+}
+
+impl Args {
+    pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let folder = self.folder();
+        let frame = self.frame(&folder)?;
+        let settings = Settings {
+            discovery: self.cluster.discovery()?,
+            now: self.cluster.now()?,
+            ..Settings::new(false)
+        };
+        let mut over = Memory::default();
+        let probe = serde_json::json!({
+            "apiVersion": "cli.kyverno.io/v1alpha1",
+            "kind": "Test",
+            "metadata": {"name": frame.name},
+            "policies": frame.policies,
+            "exceptions": frame.exceptions,
+            "resources": [],
+            "results": [],
+        });
+        let path = join(&folder, "kyverno-test.yaml");
+        over.add(&path, Document::from(&probe).root().to_yaml());
+        let overlay = Overlay { under: &Disk, over };
+        let Some(probe) = suite::load(&overlay, &path, &Options::default()).into_iter().next() else {
+            return Ok(Exit::Input);
+        };
+        let mut diagnostics: Vec<Diagnostic> = probe.diagnostics.clone();
+        diagnostics.retain(|found| found.code != Code::EmptySuite);
+        if diagnostics.iter().any(|found| found.severity == Severity::Error) {
+            return Err(Failure::Input(diagnostics, probe.sources));
+        }
+        for diagnostic in &diagnostics {
+            output.diagnostic(diagnostic, &probe.sources);
+        }
+        let mut frame = frame;
+        if let Some(name) = skeleton::policy_name(&probe) {
+            frame.name = name;
+        }
+        let made = skeleton::skeleton(&probe, &frame, &settings, &Disk, &folder);
+        if made.folders.is_empty() {
+            let (mut problems, sources) = made.problems;
+            problems.push(skeleton::nothing(&made.rules));
+            return Err(Failure::Input(problems, sources));
+        }
+        for text in made
+            .rules
+            .iter()
+            .map(skeleton::Rule::missing)
+            .filter(|text| !text.is_empty())
+        {
+            output.diagnostic(&Diagnostic::new(Code::ExampleMissing, text), &Sources::new());
+        }
+        let files: Vec<(PathBuf, &str)> = made
+            .folders
+            .iter()
+            .flat_map(|(below, files)| {
+                let at = join(&folder, below);
+                files
+                    .iter()
+                    .map(move |file| (PathBuf::from(join(&at, file.name)), file.text.as_str()))
+            })
+            .collect();
+        write_new(&files)?;
+        for (path, _) in &files {
+            output
+                .artefact()
+                .write_all(format!("{}\n", path.display()).as_bytes())?;
+        }
+        let whole = made.rules.iter().filter(|rule| rule.passes && rule.fails).count();
+        output.remark(&format!(
+            "{whole} of {} rules with a passing and a failing resource; run them with `kyvtest run {folder}`\n",
+            made.rules.len()
+        ));
+        Ok(Exit::Success)
+    }
+
+    /// The folder of the suite.
+    fn folder(&self) -> String {
+        if let Some(dir) = &self.dir {
+            return join("", dir);
+        }
+        let first = self.policies.first().map_or(".", String::as_str);
+        let beside = match Path::new(first).parent().and_then(Path::to_str) {
+            _ if Path::new(first).is_dir() => first,
+            None | Some("") => ".",
+            Some(parent) => parent,
+        };
+        join(beside, ".kyverno-test")
+    }
+
+    fn frame(&self, folder: &str) -> Result<Frame, Failure> {
+        let absolute = |path: &str| -> Result<String, Failure> {
+            let found = std::path::absolute(path).map_err(|error| {
+                let message = format!("cannot read `{path}`: {}", input::reason(&error));
+                Diagnostic::new(Code::Unreadable, message)
+            })?;
+            Ok(found.to_string_lossy().into_owned())
+        };
+        let from = absolute(folder)?;
+        let paths = |list: &[String]| -> Result<Vec<String>, Failure> {
+            let paths = list.iter().map(|path| {
+                if let Err(error) = fs::metadata(path) {
+                    let message = format!("cannot read `{path}`: {}", input::reason(&error));
+                    return Err(Diagnostic::new(Code::Unreadable, message).into());
+                }
+                Ok(relative(&from, &absolute(path)?))
+            });
+            paths.collect()
+        };
+        let first = self.policies.first().map_or("", String::as_str);
+        let stem = Path::new(first)
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned());
+        Ok(Frame {
+            name: stem
+                .filter(|stem| !stem.is_empty())
+                .unwrap_or_else(|| "policies".to_owned()),
+            policies: paths(&self.policies)?,
+            exceptions: paths(&self.exceptions)?,
+            head: "# Written by `kyvtest init`; `kyvtest schema suite` prints the schema for editors.\n".to_owned(),
+            command: "kyvtest init",
+            terse: true,
+            ..Frame::default()
+        })
+    }
+}
+
+/// Writes files of which none may be there, or none of them.
+fn write_new(files: &[(PathBuf, &str)]) -> Result<(), Failure> {
+    let taken = files.iter().filter(|(path, _)| fs::symlink_metadata(path).is_ok());
+    let taken: Vec<Diagnostic> = taken
+        .map(|(path, _)| {
+            let message = format!("`{}` is there already", path.display());
+            Diagnostic::new(Code::WouldOverwrite, message)
+                .with_help("name another folder with `--dir`, or write what is missing with `kyvtest fill`")
+        })
+        .collect();
+    if !taken.is_empty() {
+        return Err(Failure::Input(taken, Sources::new()));
+    }
+    for (number, (path, text)) in files.iter().enumerate() {
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| {
+            let message = format!("cannot write `{}`: {}", path.display(), input::reason(&error));
+            Diagnostic::new(Code::OutputFailed, message)
+        });
+        if let Err(diagnostic) = made.and_then(|()| report_file::write(path, text)) {
+            for (written, _) in files.iter().take(number) {
+                let _ = fs::remove_file(written);
+            }
+            return Err(diagnostic.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! `--unreferenced`: resources that no row is about.
+
+use clap::ValueEnum;
+
+use super::{Exit, output::Output};
+use crate::{
+    diagnostic::Severity,
+    report::{Run, coverage},
+};
+
+/// What to do about resources that no row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Unreferenced {
+    /// Say so
+    Warn,
+    /// Say so and end with 5
+    Reject,
+}
+
+/// Says which resources no row is about, if somebody wants to know. The runs must have their coverage.
+pub(super) fn check(word: Option<Unreferenced>, runs: &[Run<'_>], output: &mut Output) -> Exit {
+    let Some(word) = word else {
+        return Exit::Success;
+    };
+    let mut exit = Exit::Success;
+    for (run, sources) in runs {
+        for finding in run.coverage.iter().flat_map(coverage::unreferenced) {
+            let finding = if word == Unreferenced::Reject {
+                exit = Exit::BelowThreshold;
+                finding.with_severity(Severity::Error)
+            } else {
+                finding
+            };
+            output.diagnostic(&finding, sources);
+        }
+    }
+    exit
+}

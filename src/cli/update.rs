@@ -1,0 +1,243 @@
+//! `kyvtest run --update`: expectations that are not met, brought to what Kyverno answers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, BufRead as _, IsTerminal as _},
+    path::Path,
+};
+
+use similar::TextDiff;
+
+use super::{
+    Failure,
+    output::Output,
+    report_file,
+    suites::{Executed, Suites},
+};
+use crate::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    run::{
+        self, Settings,
+        update::{Acceptance, Change, Changed, apply, update},
+    },
+    suite::{self, Disk, Memory, Options, Overlay, Suite},
+};
+
+/// What becomes of expectations that are not met.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Updating expectations")]
+pub(super) struct Update {
+    /// Bring expectations that are not met to what Kyverno answers
+    ///
+    /// Changes results, effects and messages in kyverno-test.yaml and kyvtest.yaml, and leaves comments and layout alone. The new texts
+    /// go to files that end in `.new`. What nothing answers is never made an expectation.
+    #[arg(long, conflicts_with_all = ["compat", "check_determinism"])]
+    pub(super) update: bool,
+
+    /// Change the files themselves
+    #[arg(long, requires = "update", conflicts_with = "review")]
+    accept: bool,
+
+    /// Ask about each change on the terminal
+    #[arg(long, requires = "update")]
+    review: bool,
+
+    /// Accept divergences with this class or code and write them into the sidecar; may be given several times
+    #[arg(long, value_name = "CODE", requires_all = ["update", "reason"])]
+    accept_divergence: Vec<String>,
+
+    /// Why they are accepted
+    #[arg(long, value_name = "TEXT", requires = "accept_divergence")]
+    reason: Option<String>,
+
+    /// The last day on which they are accepted, such as `2027-03-31`
+    #[arg(long, value_name = "DATE", requires = "accept_divergence", value_parser = day)]
+    expires: Option<String>,
+}
+
+fn day(text: &str) -> Result<String, String> {
+    if suite::is_day(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("write a day as `2027-03-31`".to_owned())
+    }
+}
+
+/// What to do with a change.
+enum Choice {
+    Take,
+    Leave,
+    Quit,
+}
+
+impl Update {
+    /// Whether it can be done at all.
+    pub(super) fn check(&self) -> Result<(), Diagnostic> {
+        if self.review && !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            let diagnostic = Diagnostic::new(Code::CommandLine, "`--review` asks on a terminal, and there is none");
+            return Err(diagnostic.with_help("`--update` writes the changes beside the files, `--accept` into them"));
+        }
+        if self.reason.as_ref().is_some_and(|reason| reason.trim().is_empty()) {
+            return Err(Diagnostic::new(Code::CommandLine, "`--reason` is empty")
+                .with_help("write a sentence that a reviewer can judge"));
+        }
+        Ok(())
+    }
+
+    /// Writes what the runs call for, and says which test files are changed themselves.
+    pub(super) fn apply(
+        &self,
+        suites: &Suites,
+        executed: &Executed,
+        output: &mut Output,
+    ) -> Result<BTreeSet<String>, Failure> {
+        let settings = suites.settings()?;
+        let acceptance = Acceptance {
+            names: self.accept_divergence.clone(),
+            reason: self.reason.clone().unwrap_or_default(),
+            expires: self.expires.clone(),
+        };
+        let mut runs: BTreeMap<&str, Vec<&run::SuiteRun>> = BTreeMap::new();
+        for timed in &executed.runs {
+            runs.entry(&timed.run.path).or_default().push(&timed.run);
+        }
+        let mut accepted = BTreeSet::new();
+        let mut count = 0;
+        let mut quit = false;
+        for (path, runs) in runs {
+            if quit || runs.iter().any(|run| run.is_broken()) {
+                continue;
+            }
+            let loaded = suite::load(&Disk, path, &Options::default());
+            let mut changes: Vec<(&Suite, Change)> = Vec::new();
+            for suite in &loaded {
+                let Some(shown) = runs.iter().find(|run| run.doc == suite.document) else {
+                    continue;
+                };
+                let whole = run::run(suite, &settings);
+                // A filter may have left some cases of a row out: the row stands or falls as a whole.
+                let wanted = |case: &run::Case| {
+                    let mut cases = shown.cases.iter();
+                    cases.any(|own| own.place == case.place && (own.outcome.fails() || own.diverges()))
+                };
+                let found = update(suite, &whole, &acceptance, wanted);
+                for diagnostic in &found.left {
+                    output.diagnostic(diagnostic, &suite.sources);
+                }
+                changes.extend(found.changes.into_iter().map(|change| (suite, change)));
+            }
+            if self.review {
+                changes = review(changes, loaded.len(), output, &mut quit);
+            }
+            let taken: Vec<(&Suite, &Change)> = changes.iter().map(|(suite, change)| (*suite, change)).collect();
+            let files = apply(&taken, loaded.len());
+            if files.is_empty() {
+                continue;
+            }
+            if let Some(problem) = unusable(&files, path, &settings) {
+                output.diagnostic(&problem, &Sources::new());
+                continue;
+            }
+            for (_, change) in &taken {
+                output.remark(&format!("{}\n", change.text));
+            }
+            count += taken.len();
+            let in_place = self.accept || self.review;
+            for file in &files {
+                let target = if in_place {
+                    file.path.clone()
+                } else {
+                    format!("{}.new", file.path)
+                };
+                report_file::write(Path::new(&target), &file.after)?;
+                if !in_place {
+                    output.remark(&format!("{target} written\n"));
+                }
+            }
+            if in_place {
+                accepted.insert(path.to_owned());
+            }
+        }
+        let changes = if count == 1 {
+            "1 change".to_owned()
+        } else {
+            format!("{count} changes")
+        };
+        output.remark(&match (count, self.accept || self.review) {
+            (0, _) => "nothing to update\n".to_owned(),
+            (_, true) => format!("{changes} made\n"),
+            (_, false) => format!("{changes} in `.new` files; `--accept` makes them\n"),
+        });
+        Ok(accepted)
+    }
+}
+
+/// Why changed files must not be written: they cannot be read, which would be a bug.
+fn unusable(files: &[Changed], path: &str, settings: &Settings) -> Option<Diagnostic> {
+    let mut over = Memory::default();
+    for file in files {
+        over.add(&file.path, file.after.as_bytes());
+    }
+    let overlay = Overlay { under: &Disk, over };
+    for suite in suite::load(&overlay, path, &Options::default()) {
+        let run = run::run(&suite, settings);
+        if run.is_broken() {
+            let mut errors = run.diagnostics.iter();
+            let first = errors.find(|found| found.severity == Severity::Error);
+            let message = format!("`{path}` cannot be changed in place");
+            let mut problem = Diagnostic::new(Code::NotUpdated, message);
+            problem.notes.extend(first.map(|first| first.message.clone()));
+            return Some(problem);
+        }
+    }
+    None
+}
+
+/// Asks about each change.
+fn review<'s>(
+    changes: Vec<(&'s Suite, Change)>,
+    documents: usize,
+    output: &mut Output,
+    quit: &mut bool,
+) -> Vec<(&'s Suite, Change)> {
+    let mut taken = Vec::new();
+    for (suite, change) in changes {
+        if *quit {
+            break;
+        }
+        output.remark(&format!("\n{}\n", change.text));
+        for file in apply(&[(suite, &change)], documents) {
+            output.remark(&difference(&file));
+        }
+        match ask(output) {
+            Choice::Take => taken.push((suite, change)),
+            Choice::Leave => {}
+            Choice::Quit => *quit = true,
+        }
+    }
+    taken
+}
+
+fn ask(output: &mut Output) -> Choice {
+    loop {
+        output.remark("make this change? [y]es, [n]o, [q]uit: ");
+        let mut line = String::new();
+        match io::stdin().lock().read_line(&mut line) {
+            Ok(0) | Err(_) => return Choice::Quit,
+            Ok(_) => {}
+        }
+        match line.trim() {
+            "y" | "yes" => return Choice::Take,
+            "n" | "no" => return Choice::Leave,
+            "q" | "quit" => return Choice::Quit,
+            _ => {}
+        }
+    }
+}
+
+/// The change of a file as `diff -u` shows it.
+fn difference(file: &Changed) -> String {
+    let diff = TextDiff::from_lines(&file.before, &file.after);
+    let mut unified = diff.unified_diff();
+    unified.context_radius(2).header(&file.path, &file.path).to_string()
+}

@@ -1,0 +1,300 @@
+//! `kyvtest watch`: suites run again when a file changes that they depend on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::{
+        atomic::Ordering,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use super::{
+    Exit, Failure, input, interrupt,
+    output::Output,
+    overrides::Override,
+    run,
+    suites::{Executed, Stop},
+};
+use crate::{
+    diagnostic::{Code, Diagnostic},
+    suite::Asked,
+    text::path::clean,
+};
+
+/// How long a burst of changes may pause before the suites are run.
+const PAUSE: Duration = Duration::from_millis(60);
+
+/// How often Ctrl-C is looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Run suites, and again what a changed file touches
+///
+/// Runs the suites once. After that, a suite is run again when a file changes that it reads, when something comes or goes in a folder
+/// that it lists, or when a file appears that it looked for; new test files are found, and those that are removed are forgotten. Ctrl-C
+/// ends it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    run: run::Args,
+
+    /// Clear the screen before each run
+    #[arg(long)]
+    clear: bool,
+}
+
+impl Args {
+    /// What the configuration says of single cases.
+    pub(super) fn set_overrides(&mut self, overrides: Vec<Override>) {
+        self.run.set_overrides(overrides);
+    }
+
+    pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
+        if self.run.update.update || self.run.check_determinism {
+            let message = "`watch` cannot be combined with `--update` or `--check-determinism`";
+            return Err(Diagnostic::new(Code::CommandLine, message).into());
+        }
+        let suites = &mut self.run.suites;
+        suites.noted = true;
+        if suites.paths.is_empty() {
+            suites.paths.push(".".to_owned());
+        }
+        let (sender, events) = mpsc::channel();
+        let mut watcher = notify::recommended_watcher(sender).map_err(|error| problem(&error))?;
+        let mut watched = BTreeSet::new();
+        for path in suites.paths.clone() {
+            watch(&mut watcher, &mut watched, Path::new(&path), RecursiveMode::Recursive);
+        }
+        if watched.is_empty() {
+            let message = format!("cannot watch `{}`", suites.paths.join("`, `"));
+            return Err(Diagnostic::new(Code::Unreadable, message).into());
+        }
+        let reports: BTreeSet<String> = self.run.report.iter().map(|report| absolute(&report.path)).collect();
+        let mut known = Known::default();
+        let stop = interrupt::flag();
+        loop {
+            if self.clear && output.is_colored() {
+                output.styled("\u{1b}[2J\u{1b}[H")?;
+            }
+            let (_, executed) = self.run.once(output)?;
+            if executed
+                .stopped
+                .is_some_and(|stopped| matches!(stopped, Stop::Interrupted(_)))
+            {
+                return Ok(Exit::Interrupted);
+            }
+            known.learn(&executed);
+            // Files outside of the given paths are watched through their folders.
+            for folder in known.folders() {
+                watch(
+                    &mut watcher,
+                    &mut watched,
+                    Path::new(&folder),
+                    RecursiveMode::NonRecursive,
+                );
+            }
+            output.remark(&format!("{}\nwatching; Ctrl-C ends it\n", known.line()));
+            output.flush()?;
+            // Changes that touch nothing are not worth a word.
+            let touched = loop {
+                let Some(changed) = changes(&events, &|| stop.load(Ordering::Relaxed)) else {
+                    return Ok(Exit::Interrupted);
+                };
+                let changed: BTreeSet<String> = changed
+                    .into_iter()
+                    .filter(|path| !reports.contains(path) && !path.ends_with(".part"))
+                    .collect();
+                let mut touched = affected(&known.suites, &changed);
+                touched.extend(self.new_files(&known));
+                let gone = self.gone_files(&known);
+                for path in &gone {
+                    known.forget(path);
+                    output.remark(&format!("{path} is gone\n"));
+                }
+                if !touched.is_empty() {
+                    break touched;
+                }
+            };
+            self.run.suites.only = Some(touched);
+        }
+    }
+
+    /// Test files that nobody knows yet.
+    fn new_files(&self, known: &Known) -> BTreeSet<String> {
+        let mut found = self.run.suites.test_files();
+        found.retain(|path| !known.seen.contains(path));
+        found
+    }
+
+    /// Test files that are not there any more.
+    fn gone_files(&self, known: &Known) -> BTreeSet<String> {
+        let found = self.run.suites.test_files();
+        known.seen.difference(&found).cloned().collect()
+    }
+}
+
+fn problem(error: &notify::Error) -> Diagnostic {
+    let why = match &error.kind {
+        notify::ErrorKind::Io(error) => input::reason(error),
+        _ => error.to_string(),
+    };
+    Diagnostic::new(Code::Unreadable, format!("files cannot be watched: {why}"))
+}
+
+/// Watches a file or folder, once; what cannot be watched is left out.
+fn watch(watcher: &mut RecommendedWatcher, watched: &mut BTreeSet<String>, path: &Path, mode: RecursiveMode) {
+    let name = absolute(path);
+    let below = |folder: &String| name == *folder || name.starts_with(&format!("{folder}/"));
+    if !watched.iter().any(below) && watcher.watch(path, mode).is_ok() {
+        // What is below a folder that is watched with everything in it needs no watch of its own.
+        if mode == RecursiveMode::Recursive || !path.is_dir() {
+            watched.insert(name);
+        } else {
+            watched.insert(format!("{name}/."));
+        }
+    }
+}
+
+/// The paths that changed in a burst; `None` where nobody wants to wait any longer.
+fn changes(events: &Receiver<notify::Result<notify::Event>>, stop: &dyn Fn() -> bool) -> Option<BTreeSet<String>> {
+    let mut changed = BTreeSet::new();
+    loop {
+        if stop() {
+            return None;
+        }
+        let wait = if changed.is_empty() { TICK } else { PAUSE };
+        match events.recv_timeout(wait) {
+            Ok(Ok(event)) if !matches!(event.kind, EventKind::Access(_)) => {
+                changed.extend(event.paths.iter().map(|path| absolute(path)));
+            }
+            // What was only looked at has not changed.
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) if changed.is_empty() => {}
+            Err(RecvTimeoutError::Timeout) => return Some(changed),
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
+
+/// A path from the root, by name only.
+fn absolute(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    let full: PathBuf = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    clean(&full.to_string_lossy())
+}
+
+/// What is known of the suites.
+#[derive(Debug, Default)]
+struct Known {
+    /// By test file, what it depends on, from the root.
+    suites: BTreeMap<String, Asked>,
+    /// The test files that were found, whatever was run of them.
+    seen: BTreeSet<String>,
+    /// The test files of which something is not well.
+    bad: BTreeSet<String>,
+}
+
+impl Known {
+    fn learn(&mut self, executed: &Executed) {
+        self.seen.clone_from(&executed.listed_files);
+        let paths: BTreeSet<&String> = executed.runs.iter().map(|timed| &timed.run.path).collect();
+        for path in paths {
+            self.bad.remove(path);
+        }
+        for timed in &executed.runs {
+            let path = &timed.run.path;
+            let mut asked = Asked::default();
+            asked.paths.extend(timed.asked.paths.iter().map(absolute));
+            asked.paths.insert(absolute(path));
+            asked.folders.extend(timed.asked.folders.iter().map(absolute));
+            self.suites.insert(path.clone(), asked);
+            let problem = |case: &crate::run::Case| case.outcome.fails() || case.diverges();
+            if timed.run.is_broken() || timed.run.cases.iter().any(problem) {
+                self.bad.insert(path.clone());
+            }
+        }
+    }
+
+    fn forget(&mut self, path: &str) {
+        self.suites.remove(path);
+        self.seen.remove(path);
+        self.bad.remove(path);
+    }
+
+    /// All folders that something is read from.
+    fn folders(&self) -> BTreeSet<String> {
+        let all = self.suites.values();
+        let parents = all.flat_map(|asked| {
+            let parents = asked.paths.iter().map(|path| parent(path));
+            parents.chain(asked.folders.iter().cloned())
+        });
+        parents.collect()
+    }
+
+    fn line(&self) -> String {
+        match (self.seen.len(), self.bad.len()) {
+            (1, 0) => "the test file is well".to_owned(),
+            (all, 0) => format!("all {all} test files are well"),
+            (all, bad) => format!("{bad} of {all} test files not well"),
+        }
+    }
+}
+
+fn parent(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some(("", _)) | None => "/".to_owned(),
+        Some((folder, _)) => folder.to_owned(),
+    }
+}
+
+/// The test files that changes touch: what they read, or looked for, or listed the folder of. All paths are from the root.
+fn affected(suites: &BTreeMap<String, Asked>, changed: &BTreeSet<String>) -> BTreeSet<String> {
+    let touches = |asked: &Asked| {
+        changed.iter().any(|path| {
+            asked.paths.contains(path) || asked.folders.contains(path) || asked.folders.contains(&parent(path))
+        })
+    };
+    let touched = suites.iter().filter(|(_, asked)| touches(asked));
+    touched.map(|(path, _)| path.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_touch_what_depends_on_them() {
+        let set = |paths: &[&str]| -> BTreeSet<String> { paths.iter().map(|path| (*path).to_owned()).collect() };
+        let suite = |paths: &[&str], folders: &[&str]| Asked {
+            paths: set(paths),
+            folders: set(folders),
+        };
+        let suites = BTreeMap::from([
+            (
+                "a/kyverno-test.yaml".to_owned(),
+                suite(&["/w/a/kyverno-test.yaml", "/w/policy.yaml", "/w/a/missing.yaml"], &[]),
+            ),
+            (
+                "b/kyverno-test.yaml".to_owned(),
+                suite(&["/w/b/kyverno-test.yaml", "/w/policies/one.yaml"], &["/w/policies"]),
+            ),
+        ]);
+        for (changed, touched) in [
+            (&["/w/policy.yaml"][..], &["a/kyverno-test.yaml"][..]),
+            (&["/w/a/missing.yaml"], &["a/kyverno-test.yaml"]),
+            (&["/w/policies/two.yaml"], &["b/kyverno-test.yaml"]),
+            (&["/w/policies"], &["b/kyverno-test.yaml"]),
+            (&["/w/policies/below/three.yaml"], &[]),
+            (&["/w/b/notes.md"], &[]),
+            (
+                &["/w/policy.yaml", "/w/b/kyverno-test.yaml"],
+                &["a/kyverno-test.yaml", "b/kyverno-test.yaml"],
+            ),
+        ] {
+            assert_eq!(affected(&suites, &set(changed)), set(touched), "{changed:?}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! A suite for policies that have none: one passing and one failing resource for each rule.
+//!
+//! Resources come from the search of [`prove::behaviour::examples`]; whatever is written has been run first, so that a new suite is
+//! green. What is not found is said, never invented. No upstream counterpart.
+
+use super::{
+    Settings,
+    fill::{File, Frame, Missing, Written, resource, suites},
+    found::{Behaviour, Fate, Shown},
+    run,
+};
+use crate::{
+    convert::Exceptions,
+    diagnostic::{Code, Diagnostic, Sources},
+    kube::{Discovery, Operation},
+    pair::Original,
+    prove::{self, Layer, behaviour::examples, seeds::seeds},
+    suite::{self, Files, Memory, Options, Overlay, Suite},
+    text::path::join,
+    value::Document,
+};
+
+/// How many paths are followed for one rule.
+const PATHS: u64 = 100_000;
+
+/// What was found for a rule.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The policy's name.
+    pub policy: String,
+    /// The rule's name; `None` for a policy without rules.
+    pub rule: Option<String>,
+    /// Whether a resource passes it.
+    pub passes: bool,
+    /// Whether a resource fails it.
+    pub fails: bool,
+    /// Why something is missing, where that is known.
+    pub why: String,
+}
+
+impl Rule {
+    /// What is missing, for people; empty where nothing is.
+    pub fn missing(&self) -> String {
+        let what = match (self.passes, self.fails) {
+            (true, true) => return String::new(),
+            (true, false) => "no failing resource was found",
+            (false, true) => "no passing resource was found",
+            (false, false) => "no resource was found",
+        };
+        let rule = self
+            .rule
+            .as_ref()
+            .map_or(String::new(), |rule| format!(", rule `{rule}`"));
+        let why = if self.why.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", self.why)
+        };
+        format!("policy `{}`{rule}: {what}{why}", self.policy)
+    }
+}
+
+/// A new suite.
+#[derive(Debug)]
+pub struct Skeleton {
+    /// Folders, seen from that of the suite, with their files. Requests of several users need several suites.
+    pub folders: Vec<(String, Vec<File>)>,
+    /// What was found.
+    pub rules: Vec<Rule>,
+    /// What is wrong with the policies.
+    pub problems: (Vec<Diagnostic>, Sources),
+}
+
+/// A case on its way into a suite.
+struct Candidate {
+    rule: usize,
+    passes: bool,
+    /// What is tried, one after the other: the request, and whether it matters who asks.
+    forms: Vec<(Shown, bool)>,
+    form: usize,
+}
+
+/// Makes a suite for the policies of another one, which stands in the same folder and expects nothing.
+pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, folder: &str) -> Skeleton {
+    let mut rules = Vec::new();
+    let mut candidates = Vec::new();
+    for (original, rule, why) in rules_of(probe) {
+        let number = rules.len();
+        rules.push(Rule {
+            policy: original.name().to_owned(),
+            rule,
+            passes: false,
+            fails: false,
+            why: why.to_owned(),
+        });
+        if why.is_empty() {
+            let own = &mut rules[number];
+            candidates.extend(found(&original, own, number, probe, settings));
+        }
+    }
+    let undecided = |kind: &str, name: &str| Rule {
+        policy: name.to_owned(),
+        rule: None,
+        passes: false,
+        fails: false,
+        why: format!("policies of kind {kind} are not looked into"),
+    };
+    let native = probe.policies.vaps.iter();
+    rules.extend(native.map(|policy| undecided("ValidatingAdmissionPolicy", &policy.metadata.name.value)));
+    let mut problems = (Vec::new(), Sources::new());
+    let mut folders;
+    // Every round takes at least one form away.
+    loop {
+        candidates.retain(|candidate| candidate.form < candidate.forms.len());
+        for (number, rule) in rules.iter_mut().enumerate() {
+            let has = |passes: bool| {
+                let mut own = candidates.iter();
+                own.any(|one| one.rule == number && one.passes == passes)
+            };
+            (rule.passes, rule.fails) = (has(true), has(false));
+        }
+        let frame = Frame {
+            head: head(frame, &rules),
+            ..frame.clone()
+        };
+        let missing: Vec<Missing<'_>> = candidates
+            .iter()
+            .filter_map(|candidate| {
+                let (shown, has_user) = candidate.forms.get(candidate.form)?;
+                let rule = rules.get(candidate.rule)?;
+                Some(Missing {
+                    policy: &rule.policy,
+                    rule: rule.rule.as_deref(),
+                    has_several_rules: false,
+                    text: "",
+                    shown,
+                    has_user: *has_user,
+                })
+            })
+            .collect();
+        let written = suites(&frame, &missing);
+        folders = place(&frame, &written);
+        let mut bad: Vec<usize> = Vec::new();
+        for (suite, (below, own)) in written.iter().zip(&folders) {
+            match check(own, &join(folder, below), files, settings) {
+                Ok(wrong) => bad.extend(wrong.iter().filter_map(|row| suite.cases.get(*row))),
+                Err(found) => {
+                    problems = found;
+                    bad.extend(&suite.cases);
+                }
+            }
+        }
+        if bad.is_empty() {
+            break;
+        }
+        for number in bad {
+            if let Some(candidate) = candidates.get_mut(number) {
+                candidate.form += 1;
+            }
+        }
+    }
+    Skeleton {
+        folders,
+        rules,
+        problems,
+    }
+}
+
+/// The comments at the top of the test file.
+fn head(frame: &Frame, rules: &[Rule]) -> String {
+    let mut head = frame.head.clone();
+    let missing: Vec<String> = rules
+        .iter()
+        .map(Rule::missing)
+        .filter(|text| !text.is_empty())
+        .collect();
+    if !missing.is_empty() {
+        head.push_str("#\n# To be written by hand:\n");
+        for text in missing {
+            head.push_str(&format!("# - {}\n", text.replace(char::is_control, " ")));
+        }
+    }
+    head
+}
+
+/// The first suite stands in the folder itself, the others below it. Their paths are seen from there.
+fn place(frame: &Frame, written: &[Written]) -> Vec<(String, Vec<File>)> {
+    let mut folders = Vec::new();
+    for (number, suite) in written.iter().enumerate() {
+        let below = if number == 0 {
+            ".".to_owned()
+        } else {
+            format!("user-{}", number + 1)
+        };
+        let mut own = suite.files.clone();
+        if number > 0 {
+            let paths = frame.policies.iter().chain(&frame.exceptions);
+            for file in own.iter_mut().filter(|file| file.name == "kyverno-test.yaml") {
+                for path in paths.clone().filter(|path| !path.starts_with('/')) {
+                    file.text = file.text.replace(&format!("- {path}\n"), &format!("- ../{path}\n"));
+                }
+            }
+        }
+        folders.push((below, own));
+    }
+    folders
+}
+
+/// Runs a suite that is not written yet, and gives the rows that are not met.
+fn check(
+    own: &[File],
+    folder: &str,
+    files: &dyn Files,
+    settings: &Settings,
+) -> Result<Vec<usize>, (Vec<Diagnostic>, Sources)> {
+    let mut over = Memory::default();
+    for file in own {
+        over.add(&join(folder, file.name), file.text.as_bytes());
+    }
+    let overlay = Overlay { under: files, over };
+    let path = join(folder, "kyverno-test.yaml");
+    let mut wrong = Vec::new();
+    for suite in suite::load(&overlay, &path, &Options::default()) {
+        let run = run(&suite, settings);
+        if run.is_broken() {
+            return Err((run.diagnostics, suite.sources));
+        }
+        let rows = suite.rows().len();
+        wrong.extend((0..rows).filter(|row| {
+            let mut cases = run.cases.iter().filter(|case| case.row == Some(*row)).peekable();
+            let none = cases.peek().is_none();
+            none || cases.any(|case| case.outcome != super::Outcome::Pass || case.diverges())
+        }));
+    }
+    Ok(wrong)
+}
+
+/// The name of the policy, if there is one only.
+pub fn policy_name(probe: &Suite) -> Option<String> {
+    let classic = probe.policies.policies.iter().map(|policy| &policy.metadata.name.value);
+    let validating = probe.policies.validating_policies.iter();
+    let mut names = classic.chain(validating.map(|policy| &policy.metadata.name.value));
+    let only = names.next().filter(|name| !name.is_empty()).cloned();
+    only.filter(|_| names.next().is_none())
+}
+
+/// Every rule as a policy of its own, or why it is not looked into.
+fn rules_of(probe: &Suite) -> Vec<(Original, Option<String>, &'static str)> {
+    let mut all = Vec::new();
+    for policy in &probe.policies.policies {
+        for rule in &policy.spec.rules {
+            let mut alone = (**policy).clone();
+            alone.spec.rules = vec![rule.clone()];
+            let why = if rule.validate.is_some() {
+                ""
+            } else {
+                "only rules that validate are decided"
+            };
+            let original = Original::Policy(std::sync::Arc::new(alone));
+            all.push((original, Some(rule.name.value.clone()), why));
+        }
+    }
+    for policy in &probe.policies.validating_policies {
+        all.push((Original::ValidatingPolicy(policy.clone()), None, ""));
+    }
+    all
+}
+
+/// The cases of a rule.
+fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, settings: &Settings) -> Vec<Candidate> {
+    let exceptions = Exceptions {
+        classic: &probe.exceptions.exceptions,
+        cel: &probe.exceptions.cel_exceptions,
+    };
+    let options = prove::Options {
+        now: settings.now,
+        paths: PATHS,
+        layer: Layer::Policy,
+        ..prove::Options::default()
+    };
+    let parts = match original {
+        Original::Policy(policy) => policy.spec.rules.iter().flat_map(seeds).collect(),
+        Original::ValidatingPolicy(_) => Vec::new(),
+    };
+    let discovery: &Discovery = &settings.discovery;
+    let behaviours = examples(original, exceptions, discovery, &options, &parts);
+    own.why.clone_from(&behaviours.note);
+    let mut candidates = Vec::new();
+    for passes in [true, false] {
+        let wanted = |behaviour: &&Behaviour| match behaviour.fate {
+            Fate::Complies => passes,
+            Fate::Violates(_) => !passes,
+            Fate::LeftAlone | Fate::Skipped => false,
+        };
+        let mut shown: Vec<&Shown> = behaviours
+            .list
+            .iter()
+            .filter(wanted)
+            .filter_map(|behaviour| behaviour.witness.as_ref())
+            .filter(|shown| resource(shown).is_some())
+            .collect();
+        shown.sort_by_key(|shown| oddity(shown));
+        let name = name(original.name(), own.rule.as_deref(), passes);
+        let mut forms = Vec::new();
+        for shown in shown.into_iter().take(4) {
+            let renamed = renamed(shown, &name);
+            forms.extend(renamed.iter().map(|one| (one.clone(), false)));
+            forms.extend(renamed.map(|one| (one, true)));
+            forms.push((shown.clone(), false));
+            forms.push((shown.clone(), true));
+        }
+        candidates.push(Candidate {
+            rule: number,
+            passes,
+            forms,
+            form: 0,
+        });
+    }
+    candidates
+}
+
+/// What makes a request a bad example.
+fn oddity(shown: &Shown) -> (bool, Operation, usize) {
+    let diverges = shown.divergence.as_ref().is_some_and(|found| found.class.fails());
+    let request = &shown.situation.request;
+    let roles = request
+        .roles
+        .iter()
+        .chain(&request.cluster_roles)
+        .map(Vec::len)
+        .sum::<usize>();
+    let labels = shown.situation.namespace_labels.len();
+    (
+        diverges,
+        request.operation,
+        roles + labels + request.user.groups().len(),
+    )
+}
+
+/// A name for a resource: the rule's, or the policy's, and what becomes of it.
+fn name(policy: &str, rule: Option<&str>, passes: bool) -> String {
+    let text = rule.unwrap_or(policy).to_lowercase();
+    let mut name: String = text
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+        .take(40)
+        .collect();
+    name = name.trim_matches('-').to_owned();
+    let end = if passes { "pass" } else { "fail" };
+    if name.is_empty() {
+        end.to_owned()
+    } else {
+        format!("{name}-{end}")
+    }
+}
+
+/// The same request about an object with another name; whether that changes anything is seen when it is run.
+fn renamed(shown: &Shown, name: &str) -> Option<Shown> {
+    let mut shown = shown.clone();
+    let request = &mut shown.situation.request;
+    // The name of a Namespace is a label of it, too.
+    if request.resource.object_kind.kind == "Namespace" {
+        return None;
+    }
+    for document in [&mut request.object, &mut request.old_object] {
+        let mut object = document.root().to_serde();
+        if let Some(old) = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("name")) {
+            *old = serde_json::Value::from(name);
+            *document = Document::from(&object);
+        }
+    }
+    name.clone_into(&mut request.name);
+    Some(shown)
+}
+
+/// Why there can be no suite.
+pub fn nothing(rules: &[Rule]) -> Diagnostic {
+    let mut diagnostic = Diagnostic::new(Code::NoExample, "no resource was found that a rule could be tried with");
+    for rule in rules {
+        diagnostic = diagnostic.with_note(rule.missing());
+    }
+    diagnostic.with_help("nothing was written: a suite without rows checks nothing")
+}

@@ -1,0 +1,299 @@
+//! Expectations that are not met, brought to what Kyverno answers: changes to the text of a suite and its sidecar that leave comments
+//! and layout alone.
+//!
+//! What nothing answers never becomes an expectation, and a difference between the engines only where somebody accepts it by name.
+//! No upstream counterpart.
+
+mod sidecar;
+
+use std::collections::BTreeMap;
+
+use super::{Case, Outcome, SuiteRun, compat};
+use crate::{
+    diagnostic::{Code, Diagnostic, Sources, Span},
+    suite::Suite,
+    verdict::{DivergenceClass, Effect, Status},
+    yaml::{self, Edits, emit::quote},
+};
+
+pub use sidecar::Addition;
+
+/// Which differences are accepted, and why.
+#[derive(Debug, Clone, Default)]
+pub struct Acceptance {
+    /// Classes and codes.
+    pub names: Vec<String>,
+    /// Why.
+    pub reason: String,
+    /// The last day on which they are.
+    pub expires: Option<String>,
+}
+
+impl Acceptance {
+    fn has(&self, class: DivergenceClass, code: Option<&String>) -> bool {
+        let is = |name: &String| name == class.as_str() || Some(name) == code;
+        self.names.iter().any(is)
+    }
+}
+
+/// What a change does.
+#[derive(Debug, Clone)]
+pub enum Edit {
+    /// Another text in a place.
+    Replace {
+        /// Where.
+        span: Span,
+        /// What stands there.
+        text: String,
+    },
+    /// An accepted difference, in the sidecar.
+    Accept(Addition),
+}
+
+/// One change.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// What it does, for people.
+    pub text: String,
+    /// What it does.
+    pub edit: Edit,
+}
+
+/// The changes of a suite, and what is left as it is.
+#[derive(Debug, Default)]
+pub struct Update {
+    /// The changes.
+    pub changes: Vec<Change>,
+    /// What is not changed, and why.
+    pub left: Vec<Diagnostic>,
+}
+
+/// A file with its text before and after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The file.
+    pub path: String,
+    /// Its text; empty for a new one.
+    pub before: String,
+    /// What it should be.
+    pub after: String,
+}
+
+/// What would meet the expectations of a suite; only rows and cases count that have a case that is `wanted`.
+pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: impl Fn(&Case) -> bool) -> Update {
+    let mut update = Update::default();
+    let mut groups: Vec<(Option<Span>, Vec<&Case>)> = Vec::new();
+    for case in &run.cases {
+        match groups.iter_mut().find(|(place, _)| *place == case.place) {
+            Some((_, group)) => group.push(case),
+            None => groups.push((case.place, vec![case])),
+        }
+    }
+    let mut values: BTreeMap<(u32, u32, u32), Vec<(Span, String, String, &'static str)>> = BTreeMap::new();
+    let files: Vec<_> = suite.sources.files().collect();
+    let number = |span: Span| files.iter().position(|file| *file == span.file).unwrap_or_default() as u32;
+    for (place, group) in &groups {
+        if !group.iter().any(|case| wanted(case)) {
+            continue;
+        }
+        let silent = group.iter().find(|case| case.outcome == Outcome::Unmatched);
+        if let Some(silent) = silent {
+            let finding = silent.findings.first();
+            let at = finding.and_then(|finding| finding.primary).or(*place);
+            let what = "nothing answers here, so there is nothing that could be expected";
+            let mut diagnostic = left(at, what.to_owned());
+            diagnostic.notes.extend(finding.map(|finding| finding.message.clone()));
+            update.left.push(diagnostic);
+            continue;
+        }
+        if group
+            .iter()
+            .any(|case| matches!(case.outcome, Outcome::Error | Outcome::Unsupported))
+        {
+            if group.iter().any(|case| case.outcome == Outcome::Error) {
+                update.left.push(left(*place, "this could not be decided".to_owned()));
+            }
+            continue;
+        }
+        for (span, old, new, what) in met(group, &mut update.left) {
+            let key = (number(span), span.start, span.end);
+            values.entry(key).or_default().push((span, old, new, what));
+        }
+        sidecar::accept(suite, *place, group, acceptance, &mut update);
+    }
+    for wanted in values.into_values() {
+        let Some((span, old, new, what)) = wanted.first().cloned() else {
+            continue;
+        };
+        if wanted.iter().any(|(_, _, other, _)| *other != new) {
+            let message = format!("this {what} stands for cases with different ones");
+            update.left.push(left(Some(span), message));
+            continue;
+        }
+        if !is_written(&suite.sources, span, &old) {
+            let message = format!("this {what} is written in a way that cannot be changed in place");
+            update.left.push(left(Some(span), message));
+            continue;
+        }
+        let line = suite.sources.position(span.file, span.start).map_or(0, |at| at.line);
+        let name = suite.sources.name(span.file).unwrap_or_default();
+        update.changes.push(Change {
+            text: format!("{name}:{line}: the {what} `{old}` becomes `{new}`"),
+            edit: Edit::Replace {
+                span,
+                text: quote(&new),
+            },
+        });
+    }
+    update
+}
+
+fn left(at: Option<Span>, message: String) -> Diagnostic {
+    match at {
+        Some(span) => Diagnostic::at(Code::NotUpdated, span, message),
+        None => Diagnostic::new(Code::NotUpdated, message),
+    }
+}
+
+/// Whether a scalar stands in a place and nothing else: an alias or a merged key does not.
+fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
+    let text = sources.text(span.file);
+    let written = text.and_then(|text| text.get(span.start as usize..span.end as usize));
+    let Some(written) = written else { return false };
+    let stream = yaml::read(written.as_bytes(), yaml::Mode::Lax, &yaml::Limits::default());
+    let mut documents = stream.documents().iter();
+    let tree = documents.next().and_then(|document| document.tree().ok());
+    tree.is_some_and(|tree| {
+        tree.root()
+            .string_field()
+            .is_some_and(|text| text.trim_end() == value.trim_end())
+    })
+}
+
+type Met = Vec<(Span, String, String, &'static str)>;
+
+/// The values that would meet the expectations of one row: place, what stands there, what should, and what it is.
+fn met(group: &[&Case], left_alone: &mut Vec<Diagnostic>) -> Met {
+    let mut met = Met::new();
+    let findings = |code: Code| {
+        let all = group
+            .iter()
+            .flat_map(|case| case.findings.iter().map(move |finding| (*case, finding)));
+        all.filter(move |(_, finding)| finding.code == code)
+    };
+    let mut statuses: Vec<Status> = group
+        .iter()
+        .filter_map(|case| case.kyverno.as_ref().map(|answer| answer.status))
+        .collect();
+    // A policy that does not match meets `skip`, too.
+    if group.iter().any(|case| case.kyverno.is_none()) {
+        statuses.push(Status::Skip);
+    }
+    statuses.sort_unstable_by_key(|status| status.as_str());
+    statuses.dedup();
+    if let Some((case, finding)) = findings(Code::UnexpectedResult).next() {
+        match (statuses.as_slice(), finding.primary) {
+            ([status], Some(span)) => {
+                met.push((span, case.expected.to_owned(), status.as_str().to_owned(), "result"));
+            }
+            (_, at) => {
+                let words: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
+                let message = format!("the answers of this row differ: {}", words.join(", "));
+                left_alone.push(left(at, message).with_help("write a row for each of them"));
+            }
+        }
+    }
+    let same = |case: &Case| -> Vec<&Case> {
+        let mut own = group.to_vec();
+        own.retain(|other| other.resource == case.resource && other.operation == case.operation);
+        own
+    };
+    for (case, finding) in findings(Code::UnexpectedEffect) {
+        let effects = same(case);
+        let effects = effects
+            .iter()
+            .map(|one| one.kyverno.as_ref().map_or(Effect::Admit, |answer| answer.effect));
+        let got = effects.max().unwrap_or(Effect::Admit);
+        if let Some(span) = finding.primary {
+            let old = expected_word(&finding.message).unwrap_or_default();
+            met.push((span, old, got.as_str().to_owned(), "effect"));
+        }
+    }
+    for (case, finding) in findings(Code::UnexpectedMessage) {
+        let mut messages: Vec<String> = same(case)
+            .iter()
+            .filter_map(|one| one.kyverno.as_ref().map(|answer| answer.message.clone()))
+            .collect();
+        messages.sort();
+        messages.dedup();
+        match (messages.as_slice(), finding.primary) {
+            ([message], Some(span)) if !message.is_empty() => {
+                let old = finding
+                    .message
+                    .split_once('`')
+                    .and_then(|(_, rest)| rest.strip_suffix('`'));
+                met.push((span, old.unwrap_or_default().to_owned(), message.clone(), "message"));
+            }
+            (_, at) => left_alone.push(left(at, "there is no single message to expect here".to_owned())),
+        }
+    }
+    met
+}
+
+/// The word in `expected the effect WORD, got …`.
+fn expected_word(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("expected the effect ")?;
+    Some(rest.split(',').next()?.to_owned())
+}
+
+/// How a row names a resource.
+fn written(suite: &Suite, case: &Case) -> Option<String> {
+    let row = suite.rows().get(case.row?)?;
+    match &row.resources {
+        Some(list) => {
+            let mut names = list.iter();
+            names
+                .find(|name| compat::names(&name.value, &case.resource))
+                .map(|name| name.value.clone())
+        }
+        None if row.resource_specs.is_empty() => Some(if case.resource.namespace.is_empty() {
+            case.resource.name.clone()
+        } else {
+            format!("{}/{}", case.resource.namespace, case.resource.name)
+        }),
+        None => None,
+    }
+}
+
+/// The files of a test file's suites with changes made; each change belongs to the suite before it.
+pub fn apply(changes: &[(&Suite, &Change)], documents: usize) -> Vec<Changed> {
+    let mut files: BTreeMap<String, (String, Vec<(yaml::Span, String)>)> = BTreeMap::new();
+    let mut additions: Vec<(&Suite, &Addition)> = Vec::new();
+    for (suite, change) in changes {
+        match &change.edit {
+            Edit::Replace { span, text } => {
+                let sources = &suite.sources;
+                let (Some(name), Some(before)) = (sources.name(span.file), sources.text(span.file)) else {
+                    continue;
+                };
+                let entry = files.entry(name.to_owned());
+                let (_, edits) = entry.or_insert_with(|| (before.to_string(), Vec::new()));
+                edits.push((yaml::Span::new(span.start, span.end), text.clone()));
+            }
+            Edit::Accept(addition) => additions.push((suite, addition)),
+        }
+    }
+    sidecar::write(&additions, documents, &mut files);
+    let files = files.into_iter().map(|(path, (before, changes))| {
+        let mut edits = Edits::new(&before);
+        for (span, text) in changes {
+            edits.replace(span, text);
+        }
+        Changed {
+            after: edits.finish(),
+            path,
+            before: before.clone(),
+        }
+    });
+    files.collect()
+}
