@@ -14,10 +14,12 @@ mod dialect;
 mod difference;
 mod explain;
 pub mod guards;
+mod inline;
 pub mod language;
 mod objects;
 mod params;
 mod region;
+pub mod repair;
 pub mod replay;
 mod search;
 pub mod seeds;
@@ -248,6 +250,8 @@ pub struct Options<'a> {
     pub paths: u64,
     /// Whether every path is checked with a request of its own, and every proof with requests.
     pub paranoid: bool,
+    /// Whether kinds count that no native policy is ever asked about.
+    pub exempt: bool,
     /// Whether messages count.
     pub messages: bool,
     /// The API server's dialect of CEL.
@@ -267,6 +271,7 @@ impl Default for Options<'_> {
             now: None,
             paths: 500_000,
             paranoid: false,
+            exempt: true,
             messages: false,
             kube: Profile::kubernetes(),
             stop: None,
@@ -274,6 +279,9 @@ impl Default for Options<'_> {
         }
     }
 }
+
+/// Why nothing is claimed where the native policies are about nothing.
+const IDLE: &str = "the native policy lists nothing that the cluster serves";
 
 /// Compares a policy with native ones, or with those that Kyverno would generate.
 pub fn prove(
@@ -302,6 +310,9 @@ pub fn prove(
     let served = Discovery::kubernetes().iter().len();
     if discovery.iter().len() > served {
         proof.world.discovery.push_str("+crds");
+    }
+    if !options.exempt {
+        proof.world.discovery.push_str("-exempt");
     }
     if proof.world.kube != "1.36" && proof.world.discovery == "ga+2" {
         proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());

@@ -184,6 +184,44 @@ fn convert() {
 }
 
 #[test]
+fn convert_repair() {
+    snapshot!(
+        "convert-repair",
+        "convert",
+        "fixtures/prove/repair/exclude-namespaces.yaml",
+        "--repair"
+    );
+    snapshot!(
+        "convert-repair-json",
+        "convert",
+        "fixtures/prove/repair/exclude-namespaces.yaml",
+        "--repair",
+        "--format",
+        "json"
+    );
+    snapshot!(
+        "convert-repair-explain",
+        "convert",
+        "fixtures/prove/repair/all-kinds.yaml",
+        "--repair",
+        "--explain"
+    );
+    snapshot!(
+        "convert-repair-refused",
+        "convert",
+        "fixtures/prove/repair/request-namespace.yaml",
+        "--repair"
+    );
+    snapshot!(
+        "convert-repair-refused-explain",
+        "convert",
+        "fixtures/prove/repair/request-namespace.yaml",
+        "--repair",
+        "--explain"
+    );
+}
+
+#[test]
 fn convert_refusals() {
     snapshot!("convert-refused", "convert", "fixtures/convert/refused.yaml");
     snapshot!(

@@ -241,7 +241,7 @@ fn what_is_filled_in_is_green_and_exercises_everything() {
 
 #[test]
 fn a_run_says_what_is_proven() {
-    let args = ["fixtures/cover/behaviours", "--prove"];
+    let args = ["fixtures/cover/behaviours", "--prove", "--now", "2026-11-16T00:00:00Z"];
     insta::assert_snapshot!("prove-human", shown(&kyvtest(&[&["run"], &args[..]].concat())));
     let report = json(&[&["run", "-o", "json"], &args[..]].concat());
     let proof = &report["suites"][0]["proofs"][0];

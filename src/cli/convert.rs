@@ -1,19 +1,22 @@
 //! `kyvtest convert`: the ValidatingAdmissionPolicies that Kyverno would generate, or why it would not.
 
+pub(super) mod repair;
 mod show;
 
 use std::{io::Write as _, path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
 
-use super::{Exit, Failure, cluster::Cluster, input, output::Output};
+use super::{Exit, Failure, cluster::Cluster, input, interrupt, output::Output, prove::LayerWord};
 use crate::{
     cel::time::Timestamp,
     convert::{Conversion, Exceptions, Options, Outcome, Refusal, Source, convert},
     diagnostic::{Code, Diagnostic, Severity, Sources},
     kube::Discovery,
     kyverno::webhook,
+    pair::Original,
     policy::{self, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
+    prove,
     value::{Builder, Document, Map, Value},
     yaml::{self, Limits, Mode, emit::Emitter},
 };
@@ -51,6 +54,17 @@ pub(super) struct Args {
     /// not among them.
     #[arg(long, conflicts_with = "explain")]
     webhooks: bool,
+
+    /// Build native policies that are the same policy, and print them only if that is proven
+    ///
+    /// Kyverno's generator loses parts of many policies. This builds ValidatingAdmissionPolicies and bindings from what the policy
+    /// says, proves that every request has the same effect, and refuses what is not proven, with a request that shows why.
+    #[arg(long, conflicts_with = "webhooks")]
+    repair: bool,
+
+    /// How much of Kyverno counts for `--repair`: single rules, what the admission controller runs, or its configuration, too
+    #[arg(long, value_enum, default_value_t, requires = "repair")]
+    layer: LayerWord,
 
     #[command(flatten)]
     cluster: Cluster,
@@ -104,11 +118,25 @@ impl Args {
             self.print_webhooks(&loaded, &discovery, options.now, output)?;
             return Ok(exit);
         }
+        if self.repair {
+            let options = prove::Options {
+                layer: self.layer.layer(),
+                now: options.now,
+                stop: Some(interrupt::flag()),
+                ..prove::Options::default()
+            };
+            let policies = originals(&loaded);
+            if policies.is_empty() && exit == Exit::Success {
+                return Err(nothing().into());
+            }
+            let style = (self.format, self.explain);
+            let out = (&sources, output);
+            let repaired = repair::run(policies, exceptions(&loaded), &discovery, &options, style, out)?;
+            return Ok(exit.combine(repaired));
+        }
         let rows = rows(&loaded, &discovery, options);
         if rows.is_empty() && exit == Exit::Success {
-            let help = "ClusterPolicies and ValidatingPolicies can be converted";
-            let diagnostic = Diagnostic::new(Code::NothingToConvert, "there is no policy to convert").with_help(help);
-            return Err(diagnostic.into());
+            return Err(nothing().into());
         }
         if rows
             .iter()
@@ -180,6 +208,31 @@ impl Args {
         output.artefact().write_all(text.as_bytes())?;
         Ok(())
     }
+}
+
+fn nothing() -> Diagnostic {
+    let help = "ClusterPolicies and ValidatingPolicies can be converted";
+    Diagnostic::new(Code::NothingToConvert, "there is no policy to convert").with_help(help)
+}
+
+/// Every policy that could be read, in the order of the files.
+fn originals(loaded: &Loaded) -> Vec<(Head, Original)> {
+    let all = super::prove::originals(loaded).into_iter();
+    all.map(|(original, origin)| {
+        let (api_version, metadata) = match &original {
+            Original::Policy(policy) => (&policy.api_version, &policy.metadata),
+            Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata),
+        };
+        let head = Head {
+            api_version: api_version.clone(),
+            kind: original.kind().to_owned(),
+            namespace: metadata.namespace.as_ref().map(|text| text.value.clone()),
+            name: original.name().to_owned(),
+            origin,
+        };
+        (head, original)
+    })
+    .collect()
 }
 
 fn exceptions(loaded: &Loaded) -> Exceptions<'_> {

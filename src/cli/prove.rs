@@ -16,6 +16,7 @@ use super::{
     Exit, Failure,
     cluster::{Cluster, KyvernoConfig},
     color::{HEADING, LITERAL},
+    convert::repair::documents,
     input, interrupt,
     output::Output,
     progress::Progress,
@@ -24,10 +25,15 @@ use crate::{
     cel::profile::Profile,
     convert::Exceptions,
     diagnostic::{Code, Diagnostic, Severity, Sources},
+    kube::Discovery,
     kyverno::config::Config,
     pair::Original,
     policy::{self, Loaded, Metadata, Origin, Purpose},
-    prove::{Label, Layer, Options, Proof, Region, Target, prove, witness::Situation},
+    prove::{
+        Label, Layer, Options, Proof, Region, Target, prove,
+        repair::{Repair, Repaired, repair},
+        witness::Situation,
+    },
     run::Settings,
     value::Value,
     verdict::Verdict,
@@ -107,12 +113,24 @@ enum Format {
     Markdown,
 }
 
+/// How much of Kyverno counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum LayerWord {
+pub(super) enum LayerWord {
     Rule,
     #[default]
     Policy,
     Cluster,
+}
+
+impl LayerWord {
+    /// The layer.
+    pub(super) const fn layer(self) -> Layer {
+        match self {
+            Self::Rule => Layer::Rule,
+            Self::Policy => Layer::Policy,
+            Self::Cluster => Layer::Cluster,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -165,6 +183,8 @@ struct Row {
     policy: Json,
     original: Original,
     proof: Proof,
+    /// Native policies that are the same policy, where the one that was compared is not.
+    fix: Option<Box<Repaired>>,
 }
 
 /// What every proof rests on.
@@ -178,14 +198,11 @@ impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let discovery = self.cluster.discovery()?;
         let options = Options {
-            layer: match self.layer {
-                LayerWord::Rule => Layer::Rule,
-                LayerWord::Policy => Layer::Policy,
-                LayerWord::Cluster => Layer::Cluster,
-            },
+            layer: self.layer.layer(),
             config: self.kyverno_config.read("chart")?,
             now: self.cluster.now()?,
             paths: self.budget,
+            exempt: true,
             paranoid: self.paranoid,
             messages: self.messages,
             kube: self.kube.profile(),
@@ -216,9 +233,11 @@ impl Args {
             .into_iter()
             .map(|(original, policy)| {
                 let proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
+                let fix = fix(&proof, &original, exceptions, &discovery, &options);
                 progress.step();
                 Row {
                     proof,
+                    fix,
                     policy: policy_json(&original, policy, &sources),
                     original,
                 }
@@ -285,6 +304,41 @@ fn exit_of(proof: &Proof, required: Required) -> Exit {
     }
 }
 
+/// How many paths the proof of a repair may follow: it is a hint, not what was asked for.
+const FIX_PATHS: u64 = 20_000;
+
+/// The repair of a refuted policy, if there is one that is proven.
+fn fix(
+    proof: &Proof,
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+) -> Option<Box<Repaired>> {
+    if !matches!(proof.label, Label::Refuted(_)) {
+        return None;
+    }
+    let options = Options {
+        paths: options.paths.min(FIX_PATHS),
+        ..options.clone()
+    };
+    match repair(original, exceptions, discovery, &options) {
+        Repair::Done(repaired) => Some(repaired),
+        Repair::Refused(_) => None,
+    }
+}
+
+/// What a repair is made of, in one line.
+fn fix_text(fix: &Repaired) -> String {
+    let steps = fix.steps.iter().map(|step| step.text);
+    let texts: Vec<&str> = steps.chain(fix.remarks.iter().map(String::as_str)).collect();
+    if texts.is_empty() {
+        "the same rules, written out".to_owned()
+    } else {
+        texts.join("; ")
+    }
+}
+
 fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> Result<Loaded, Failure> {
     let mut loaded = Loaded::default();
     let files = policies.iter().map(|path| (path, Purpose::Policies));
@@ -299,7 +353,7 @@ fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> 
 }
 
 /// Every policy in the order of the files.
-fn originals(loaded: &Loaded) -> Vec<(Original, Origin)> {
+pub(super) fn originals(loaded: &Loaded) -> Vec<(Original, Origin)> {
     let classic = loaded.policies.iter();
     let classic = classic.map(|policy| (Original::Policy(Arc::clone(policy)), policy.origin));
     let validating = loaded.validating_policies.iter();
@@ -358,7 +412,7 @@ fn verdict_json(verdict: &Verdict) -> Json {
     json!({"status": verdict.status.as_str(), "effect": verdict.effect.as_str(), "message": verdict.message})
 }
 
-fn region_json(region: &Region) -> Json {
+pub(super) fn region_json(region: &Region) -> Json {
     let situation = region.witness.situation();
     json!({
         "class": region.class.as_str(),
@@ -405,6 +459,10 @@ fn json_of(row: &Row) -> Json {
         },
         "regions": regions.iter().map(region_json).collect::<Vec<_>>(),
         "notes": notes,
+        "fix": row.fix.as_ref().map(|fix| {
+            let objects: Vec<Json> = documents(fix).iter().map(|document| document.root().to_serde()).collect();
+            json!({"text": fix_text(fix), "objects": objects})
+        }),
         "stats": {"cells": stats.cells, "paths": stats.paths, "requests": stats.requests},
     })
 }
@@ -449,6 +507,10 @@ fn human(row: &Row) -> String {
     for region in firsts(&proof.regions) {
         text.push_str(&witness(region));
     }
+    if let Some(fix) = &row.fix {
+        let _ = writeln!(text, "  fix (PROVEN): {}", fix_text(fix));
+        let _ = writeln!(text, "    `kyvtest convert --repair` prints it");
+    }
     for note in &proof.notes {
         let _ = writeln!(text, "  note: {note}");
     }
@@ -472,7 +534,7 @@ fn firsts(regions: &[Region]) -> impl Iterator<Item = &Region> {
 }
 
 /// The request of a region, and what both engines say to it.
-fn witness(region: &Region) -> String {
+pub(super) fn witness(region: &Region) -> String {
     let situation = region.witness.situation();
     let request = &situation.request;
     let (kyverno, native) = (region.witness.kyverno(), region.witness.native());

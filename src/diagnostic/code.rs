@@ -144,6 +144,8 @@ codes! {
     ExampleMissing = "KT242", Expectation, Warning, "rule without a passing or a failing resource";
     WouldOverwrite = "KT243", Expectation, Error, "file that would be overwritten";
     NotUpdated = "KT244", Expectation, Warning, "expectation that is not updated";
+    NotRepaired = "KT470", Conversion, Error, "policy that has no proven native form";
+    Repaired = "KT471", Conversion, Note, "policy that has a proven native form";
     NotASuite = "KT480", Conversion, Warning, "counterexample that no suite can express";
     NoSuchPolicy = "KT500", Coverage, Error, "row about a policy that is not there";
     NoSuchRule = "KT501", Coverage, Error, "row about a rule that is not there";

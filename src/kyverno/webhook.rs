@@ -44,6 +44,8 @@ pub struct Webhook {
     object_selector: Option<LabelSelector>,
     is_exact: bool,
     conditions: Option<Validator>,
+    /// The texts of the conditions.
+    asked: Vec<String>,
     fails: bool,
     /// The checksum of the selectors of a CEL policy that shares its webhook with others.
     group: Option<String>,
@@ -98,6 +100,7 @@ impl Webhook {
             object_selector: None,
             is_exact: false,
             conditions: compile(conditions.iter()),
+            asked: texts(conditions.iter()),
             fails,
             group: None,
         }
@@ -106,6 +109,16 @@ impl Webhook {
     /// The webhook's name, which the API server tells with a refusal.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The conditions that the API server asks before it asks Kyverno.
+    pub fn asked(&self) -> &[String] {
+        &self.asked
+    }
+
+    /// Whether an error in a condition refuses the request.
+    pub fn fails(&self) -> bool {
+        self.fails
     }
 
     /// The programs of its match conditions, for somebody who looks on.
@@ -206,7 +219,8 @@ impl Webhook {
             .filter(|condition| !mentions_namespace(condition.expression.text()));
         Self {
             name: name(base, fails, own.as_deref()),
-            conditions: compile(offered),
+            conditions: compile(offered.clone()),
+            asked: texts(offered),
             fails,
             group,
             is_exact,
@@ -349,6 +363,12 @@ fn compile<'p>(conditions: impl Iterator<Item = &'p MatchCondition>) -> Option<V
         };
         Validator::compile(Profile::kubernetes(), DECLARATIONS, &parts)
     })
+}
+
+fn texts<'p>(conditions: impl Iterator<Item = &'p MatchCondition>) -> Vec<String> {
+    conditions
+        .map(|condition| condition.expression.text().trim().to_owned())
+        .collect()
 }
 
 /// The conditions, if the API server can evaluate them all: it does not know Kyverno's functions. One that it cannot

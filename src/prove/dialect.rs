@@ -23,8 +23,8 @@ pub(super) fn broken(body: &Body, kyverno: &Profile, kube: &Profile) -> Option<G
     let variables = body.variables.iter().map(|(_, text)| text);
     let annotations = body.annotations.iter().map(|(_, text)| text);
     let texts = body.conditions.iter().chain(&body.validations);
-    let texts = texts.chain(variables).chain(annotations);
-    texts.filter_map(|text| broken_text(text, kyverno, kube)).next()
+    let mut texts = texts.chain(variables).chain(annotations);
+    texts.find_map(|text| broken_text(text, kyverno, kube))
 }
 
 fn broken_text(text: &str, kyverno: &Profile, kube: &Profile) -> Option<Guard> {

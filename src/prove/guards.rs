@@ -36,8 +36,19 @@ pub struct Reads {
     opaque: Option<&'static str>,
     /// Whether there is anything that may err.
     may_err: bool,
+    /// Whether match conditions may.
+    conditions_err: bool,
     /// What is written in CEL that means another thing to each side.
     dialect: Option<Guard>,
+}
+
+/// Which sides let errors pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ignoring {
+    /// Kyverno, in match conditions only: a validation that errs is a violation whatever the failure policy says.
+    pub kyverno: bool,
+    /// The native policies, everywhere.
+    pub native: bool,
 }
 
 /// Fields of `request` that both sides fill alike, or that a guard looks at.
@@ -57,6 +68,7 @@ impl Reads {
             reads.add(text);
         }
         reads.in_conditions = reads.roots.clone();
+        reads.conditions_err = std::mem::take(&mut reads.may_err);
         let variables = body.variables.iter().map(|(_, text)| text);
         for text in body.validations.iter().chain(variables) {
             reads.add(text);
@@ -99,12 +111,7 @@ impl Reads {
     }
 
     /// The first guard that does not hold on a cell: its name and what it is about.
-    pub fn broken(
-        &self,
-        reader: Reader,
-        ignores_errors: bool,
-        cell: &Cell<'_>,
-    ) -> Option<(&'static str, &'static str)> {
+    pub fn broken(&self, reader: Reader, ignoring: Ignoring, cell: &Cell<'_>) -> Option<(&'static str, &'static str)> {
         let classic = reader == Reader::Classic;
         let has = |root: &str| self.roots.contains(root);
         let is_namespace = cell.is_core_namespace();
@@ -123,7 +130,8 @@ impl Reads {
         if has("authorizer") {
             return Some(("D12", "the authorizer"));
         }
-        if ignores_errors && self.may_err {
+        let in_conditions = self.conditions_err && ignoring.kyverno != ignoring.native;
+        if ignoring.native && self.may_err || in_conditions {
             return Some(("D5", "errors that one side ignores"));
         }
         let odd = |field: &String| !ALIKE.contains(&field.as_str());

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value as Json;
 
 use super::{
-    Kind, Label, Options, Proof, Stats, Target,
+    IDLE, Kind, Label, Options, Proof, Stats, Target,
     condition::Reader,
     difference::{Way, has_other_text, told, ways},
     explain::{self, Table},
-    guards::Reads,
+    guards::{Ignoring, Reads},
     objects::{self, Hints},
     params::{self, Parameters},
     region::{Answer, Region},
@@ -26,6 +26,7 @@ use crate::{
     kube::{Cell, Concrete, Discovery, Namespace, Resource},
     pair::{Original, Pair},
     policy::MatchConstraints,
+    vap::matching::is_exempt,
     verdict::DivergenceClass,
 };
 
@@ -49,7 +50,7 @@ pub(super) struct Search<'p, 'u> {
     engines: &'p Engines<'u>,
     discovery: &'u Discovery,
     pair: &'p Pair,
-    ignores_errors: bool,
+    ignoring: Ignoring,
     /// Whether the native policies list nothing that the cluster serves.
     is_idle: bool,
     params: Parameters,
@@ -114,7 +115,10 @@ impl<'p, 'u> Search<'p, 'u> {
             engines,
             discovery,
             pair,
-            ignores_errors: ours || theirs,
+            ignoring: Ignoring {
+                kyverno: ours,
+                native: theirs,
+            },
             params: Parameters::new(original, target, &sides.bodies),
             hints: Hints::new(original),
             options,
@@ -124,12 +128,15 @@ impl<'p, 'u> Search<'p, 'u> {
         }
     }
 
-    /// Follows every path of every cell. With `paranoid` each path is checked with a request of its own.
+    /// Follows every path of every cell. With `paranoid` in the options each path is checked with a request of its own.
     ///
     /// # Errors
     /// If not every path could be followed.
     pub(super) fn explore(&mut self, solver: &mut Solver<'p>, budget: &mut Budget<'_>) -> Result<(), GaveUp> {
         for cell in universe::cells(self.discovery) {
+            if !self.options.exempt && is_exempt(cell.resource) {
+                continue;
+            }
             let equivalents = self.equivalents(&cell);
             let (sides, discovery) = (self.sides, self.discovery);
             let paths = explore(solver, budget, &cell, |facts| {
@@ -228,7 +235,7 @@ impl<'p, 'u> Search<'p, 'u> {
             proof.reason = format!("the sides see differently: {about}");
         } else if self.is_idle {
             // True, and worth nothing: most likely the kind is one that this world does not have.
-            "the native policy lists nothing that the cluster serves".clone_into(&mut proof.reason);
+            IDLE.clone_into(&mut proof.reason);
         } else {
             proof.label = Label::Proven;
             let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
@@ -423,7 +430,7 @@ impl<'p, 'u> Search<'p, 'u> {
                     continue;
                 }
                 for reads in both.kyverno.iter().filter_map(|(body, _)| reads.get(*body)) {
-                    if let Some(guard) = reads.broken(reader, self.ignores_errors, cell) {
+                    if let Some(guard) = reads.broken(reader, self.ignoring, cell) {
                         groups.entry(guard).or_default().push((at, number));
                     }
                 }

@@ -10,10 +10,10 @@ mod build;
 use std::{collections::BTreeMap, sync::Arc};
 
 pub(super) use self::build::ignores;
-use self::build::{Bodies, classic, native, validating};
+use self::build::{Bodies, called, classic, native, unreadable, validating};
 use super::{
     Layer, Target,
-    condition::{Condition, Reader, Tri},
+    condition::{Condition, Tri},
 };
 use crate::{
     convert::Exceptions,
@@ -64,7 +64,7 @@ pub struct Both {
 }
 
 /// Match conditions that are asked one by one.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Asked {
     conditions: Vec<Condition>,
     /// Whether an error leaves the request alone.
@@ -78,7 +78,6 @@ struct ClassicRule {
     exclude: Option<MatchResources>,
     exceptions: Vec<MatchResources>,
     actions: Actions,
-    texts: Vec<String>,
     asked: Asked,
     body: usize,
 }
@@ -88,9 +87,8 @@ struct ClassicRule {
 struct Variant {
     constraints: Option<MatchConstraints>,
     effect: Effect,
-    texts: Vec<String>,
     asked: Asked,
-    exceptions: Vec<Vec<Condition>>,
+    exceptions: Vec<Asked>,
     body: usize,
 }
 
@@ -115,8 +113,9 @@ enum Kyverno {
 struct Native {
     constraints: Option<MatchConstraints>,
     bindings: Vec<(Option<MatchConstraints>, Effect)>,
-    texts: Vec<String>,
     asked: Asked,
+    /// The conditions that nobody can read.
+    unread: Vec<String>,
     body: usize,
 }
 
@@ -129,6 +128,10 @@ pub struct Sides {
     pub inexact: Vec<String>,
     kyverno: Kyverno,
     webhook: Webhook,
+    /// The webhook's conditions: the API server asks them before it asks Kyverno.
+    called: Asked,
+    /// Those of them that nobody can read, and what stands for an error in them, which refuses the request.
+    refusing: Option<(Vec<String>, usize)>,
     config: Config,
     native: Vec<Native>,
     layer: Layer,
@@ -147,19 +150,30 @@ impl Sides {
         let mut bodies = Bodies::default();
         let mut inexact = Vec::new();
         let native = native(target, &mut bodies);
-        let (kyverno, webhook, admission) = match original {
+        let webhook = match original {
+            Original::Policy(policy) => Webhook::of_policy(policy),
+            Original::ValidatingPolicy(policy) => Webhook::of_validating_policy(policy),
+        };
+        let texts = if layer == Layer::Rule { &[][..] } else { webhook.asked() };
+        let unread = unreadable(texts);
+        let (kyverno, admission) = match original {
             Original::Policy(policy) => (
-                classic(policy, exceptions, &mut bodies, &mut inexact),
-                Webhook::of_policy(policy),
+                classic(policy, exceptions, &unread, &mut bodies, &mut inexact),
                 policy.spec.admission,
             ),
             Original::ValidatingPolicy(policy) => (
-                validating(policy, exceptions, &mut bodies, &mut inexact),
-                Webhook::of_validating_policy(policy),
+                validating(policy, exceptions, &unread, &mut bodies, &mut inexact),
                 policy.spec.evaluation.admission,
             ),
         };
+        let refusing = if webhook.fails() {
+            bodies.of_conditions(&unread)
+        } else {
+            None
+        };
         let mut sides = Self {
+            called: called(&webhook, layer),
+            refusing: refusing.map(|body| (unread, body)),
             bodies: bodies.0,
             inexact,
             kyverno,
@@ -169,61 +183,33 @@ impl Sides {
             layer,
             admission,
         };
-        sides.share_conditions(original);
+        sides.compare_conditions();
         sides
     }
 
-    /// Conditions that can be asked are asked. Others belong to the body, if they are the same wherever one is asked.
-    fn share_conditions(&mut self, original: &Original) {
-        let reader = match original {
-            Original::Policy(_) => Reader::Classic,
-            Original::ValidatingPolicy(_) => Reader::Validating,
-        };
-        let mut lists: Vec<&Vec<String>> = self.native.iter().map(|native| &native.texts).collect();
-        let mut lifted = false;
-        match &self.kyverno {
-            Kyverno::Classic { rules, .. } => lists.extend(rules.values().flatten().map(|rule| &rule.texts)),
-            Kyverno::Validating { variants, .. } => {
-                lists.extend(variants.iter().map(|variant| &variant.texts));
-                lifted = variants.iter().any(|variant| !variant.exceptions.is_empty());
-            }
+    /// Whether each side has conditions beyond the fragment that the other does not have.
+    fn compare_conditions(&mut self) {
+        let mut theirs: Vec<&[String]> = Vec::new();
+        for native in &self.native {
+            theirs.extend(self.bodies.get(native.body).map(|body| body.conditions.as_slice()));
         }
-        let unreadable = lists
+        let bodies: Vec<usize> = match &self.kyverno {
+            Kyverno::Classic { rules, .. } => rules.values().flatten().map(|rule| rule.body).collect(),
+            Kyverno::Validating { variants, .. } => variants.iter().map(|variant| variant.body).collect(),
+        };
+        let ours: Vec<&[String]> = bodies
             .iter()
-            .flat_map(|list| list.iter())
-            .find(|text| Condition::read(text, reader).is_none());
-        if let Some(text) = unreadable {
-            if let Some(first) = lists.first().copied()
-                && !lifted
-                && lists.iter().all(|list| *list == first)
-            {
-                let shared = first.clone();
-                for body in &mut self.bodies {
-                    body.conditions.clone_from(&shared);
-                }
-                return;
-            }
+            .filter_map(|body| self.bodies.get(*body))
+            .map(|body| body.conditions.as_slice())
+            .collect();
+        let lone = |own: &[&[String]], other: &[&[String]]| -> Option<String> {
+            let lone = own.iter().find(|conditions| !other.contains(conditions))?;
+            lone.first().cloned()
+        };
+        if let Some(text) = lone(&ours, &theirs).or_else(|| lone(&theirs, &ours)) {
             self.inexact.push(format!(
                 "the match condition `{text}` is beyond the fragment that is decided"
             ));
-        }
-        let read = |texts: &[String], reader: Reader| -> Vec<Condition> {
-            texts.iter().filter_map(|text| Condition::read(text, reader)).collect()
-        };
-        for native in &mut self.native {
-            native.asked.conditions = read(&native.texts, Reader::Native);
-        }
-        match &mut self.kyverno {
-            Kyverno::Classic { rules, .. } => {
-                for rule in rules.values_mut().flatten() {
-                    rule.asked.conditions = read(&rule.texts, reader);
-                }
-            }
-            Kyverno::Validating { variants, .. } => {
-                for variant in variants {
-                    variant.asked.conditions = read(&variant.texts, reader);
-                }
-            }
         }
     }
 
@@ -258,11 +244,19 @@ impl Sides {
             resource: &resource,
             ..*cell
         };
+        let mut said = Said::new();
+        match self.called.hold(cell, facts) {
+            Tri::True => {}
+            Tri::False => return said,
+            // The request is refused whatever the policy's actions are, or Kyverno is not asked.
+            Tri::Error if self.webhook.fails() => return vec![(BROKEN, Effect::Deny)],
+            Tri::Error => return said,
+        }
+        said.extend(self.refusing.iter().map(|(_, body)| (*body, Effect::Deny)));
         let mut in_namespace = |namespace: &'p Option<String>| {
             let own = namespace.as_deref();
             own.is_none_or(|own| facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(own))))
         };
-        let mut said = Said::new();
         match &self.kyverno {
             Kyverno::Classic {
                 rules,
@@ -310,19 +304,10 @@ impl Sides {
                     match constraints::applies(constraints, cell, facts) {
                         Ok(false) => {}
                         Err(_) => said.push((BROKEN, variant.effect)),
-                        Ok(true) => match variant.asked.hold(cell, facts) {
+                        Ok(true) => match variant.said(cell, facts) {
                             Tri::False => {}
                             Tri::Error => said.push((BROKEN, variant.effect)),
-                            Tri::True => {
-                                let mut exceptions = variant.exceptions.iter();
-                                let lifted = exceptions.any(|conditions| {
-                                    let mut conditions = conditions.iter();
-                                    conditions.all(|condition| condition.ask(cell, facts) == Tri::True)
-                                });
-                                if !lifted {
-                                    said.push((variant.body, variant.effect));
-                                }
-                            }
+                            Tri::True => said.push((variant.body, variant.effect)),
                         },
                     }
                 }
@@ -360,7 +345,12 @@ impl Sides {
                     None | Some(Ok(Match::Yes(_))) => match native.asked.hold(cell, facts) {
                         Tri::False => {}
                         Tri::Error => said.push((BROKEN, *effect)),
-                        Tri::True => said.push((native.body, *effect)),
+                        Tri::True => {
+                            said.push((native.body, *effect));
+                            // An error in what nobody can read.
+                            let same = self.refusing.iter().filter(|(unread, _)| *unread == native.unread);
+                            said.extend(same.map(|(_, body)| (*body, *effect)));
+                        }
                     },
                     Some(Ok(Match::No(_))) => {}
                     Some(Err(_)) => said.push((BROKEN, Effect::Deny)),
@@ -368,6 +358,20 @@ impl Sides {
             }
         }
         said
+    }
+}
+
+impl Variant {
+    /// Whether its validations are asked. Exceptions come first; an error in one counts unless one before it lifts the policy.
+    fn said<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Tri {
+        for exception in &self.exceptions {
+            match exception.hold(cell, facts) {
+                Tri::True => return Tri::False,
+                Tri::False => {}
+                Tri::Error => return Tri::Error,
+            }
+        }
+        self.asked.hold(cell, facts)
     }
 }
 

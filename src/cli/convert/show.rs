@@ -11,23 +11,30 @@ use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources, render},
 };
 
+impl Head {
+    /// The policy as tools read it.
+    pub(super) fn json(&self, sources: &Sources) -> Value {
+        let Self {
+            api_version,
+            kind,
+            namespace,
+            name,
+            origin,
+        } = self;
+        json!({
+            "apiVersion": api_version,
+            "kind": kind,
+            "namespace": namespace,
+            "name": name,
+            "file": sources.name(origin.file),
+            "doc": origin.document,
+        })
+    }
+}
+
 /// The conversion as tools read it. Every key is always there.
 pub(super) fn json(row: &Row, sources: &Sources) -> Value {
-    let Head {
-        api_version,
-        kind,
-        namespace,
-        name,
-        origin,
-    } = &row.head;
-    let policy = json!({
-        "apiVersion": api_version,
-        "kind": kind,
-        "namespace": namespace,
-        "name": name,
-        "file": sources.name(origin.file),
-        "doc": origin.document,
-    });
+    let policy = row.head.json(sources);
     let report: Vec<Value> = row
         .conversion
         .report
@@ -74,7 +81,7 @@ fn item_json(item: &Item, sources: &Sources) -> Value {
 }
 
 /// How the user sees the policy: its kind and name.
-fn title(head: &Head) -> String {
+pub(super) fn title(head: &Head) -> String {
     let namespace = head
         .namespace
         .as_ref()

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use super::{Asked, Body, ClassicRule, Kyverno, Native, Variant};
 use crate::{
     convert::Exceptions,
-    kyverno::{autogen, exception::CompiledException, failure_action::Actions},
+    kyverno::{autogen, exception::CompiledException, failure_action::Actions, webhook::Webhook},
     policy::{
         ApplyRules, FailurePolicy, MatchCondition, MatchResources, Mode, Policy, PolicyKind, Rule,
-        ValidatingAdmissionPolicyBinding, ValidatingPolicy, ValidationAction, validate_exception,
+        ValidatingAdmissionPolicyBinding, ValidatingPolicy, Validation, ValidationAction, validate_exception,
     },
     prove::{
-        Target,
+        Layer, Target,
         condition::{Condition, Reader},
+        inline::inline,
     },
     text::wildcard,
     verdict::Effect,
@@ -21,6 +22,12 @@ use crate::{
 fn text_of(conditions: &[MatchCondition]) -> Vec<String> {
     let texts = conditions.iter().map(|condition| condition.expression.text().trim());
     texts.map(str::to_owned).collect()
+}
+
+/// The validations that may object: `true` never does.
+fn objecting(validations: &[Validation]) -> Vec<String> {
+    let texts = validations.iter().map(|part| part.expression.text().trim());
+    texts.filter(|text| *text != "true").map(str::to_owned).collect()
 }
 
 fn effect_of(actions: impl IntoIterator<Item = ValidationAction>) -> Effect {
@@ -37,40 +44,89 @@ fn effect_of(actions: impl IntoIterator<Item = ValidationAction>) -> Effect {
 pub(super) struct Bodies(pub(super) Vec<Body>);
 
 impl Bodies {
-    fn number(&mut self, body: Body) -> usize {
-        if let Some(at) = self.0.iter().position(|other| *other == body) {
-            return at;
+    /// The number of a body. Audit annotations make no other body of it: a guard looks whether there are any on either side.
+    fn number(&mut self, mut body: Body) -> usize {
+        let annotations = std::mem::take(&mut body.annotations);
+        let same = |other: &Body| {
+            let Body {
+                conditions,
+                variables,
+                validations,
+                annotations: _,
+                params,
+                opaque,
+            } = other;
+            (conditions, variables, validations) == (&body.conditions, &body.variables, &body.validations)
+                && (params, opaque) == (&body.params, &body.opaque)
+        };
+        let at = self.0.iter().position(same).unwrap_or_else(|| {
+            self.0.push(body);
+            self.0.len() - 1
+        });
+        if let Some(body) = self.0.get_mut(at) {
+            body.annotations.extend(annotations);
         }
-        self.0.push(body);
-        self.0.len() - 1
+        at
+    }
+
+    /// What stands for conditions that the webhook asks and nobody can read.
+    pub(super) fn of_conditions(&mut self, texts: &[String]) -> Option<usize> {
+        let conditions = unreadable(texts);
+        (!conditions.is_empty()).then(|| {
+            self.number(Body {
+                conditions,
+                opaque: None,
+                ..Body::default()
+            })
+        })
     }
 }
 
-fn classic_body(rule: &Rule) -> Body {
+/// The conditions that cannot be asked, each once. They belong to the body: the same ones decide alike on both sides.
+pub(super) fn unreadable(texts: &[String]) -> Vec<String> {
+    let mut list: Vec<String> = texts
+        .iter()
+        .filter(|text| Condition::read(text, Reader::Native).is_none())
+        .cloned()
+        .collect();
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// The conditions that can be asked.
+fn asked(texts: &[String], reader: Reader) -> Vec<Condition> {
+    texts.iter().filter_map(|text| Condition::read(text, reader)).collect()
+}
+
+/// The conditions that a webhook asks.
+pub(super) fn called(webhook: &Webhook, layer: Layer) -> Asked {
+    let texts = if layer == Layer::Rule { &[][..] } else { webhook.asked() };
+    Asked {
+        conditions: asked(texts, Reader::Classic),
+        ignores_errors: false,
+    }
+}
+
+fn classic_body(rule: &Rule, conditions: Vec<String>) -> Body {
     let Some(cel) = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref()) else {
         return Body {
+            conditions,
             opaque: Some("a rule without `validate.cel`"),
             ..Body::default()
         };
     };
     let text = |text: &str| text.trim().to_owned();
     Body {
-        conditions: Vec::new(),
+        conditions,
         variables: cel
             .variables
             .iter()
             .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
             .collect(),
-        validations: cel
-            .expressions
-            .iter()
-            .map(|part| text(part.expression.text()))
-            .collect(),
-        annotations: cel
-            .audit_annotations
-            .iter()
-            .map(|part| (part.key.value.clone(), text(part.value_expression.text())))
-            .collect(),
+        validations: objecting(&cel.expressions),
+        // Kyverno does not evaluate them.
+        annotations: Vec::new(),
         params: cel
             .param_kind
             .as_ref()
@@ -94,30 +150,27 @@ pub(super) fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
     };
     let text = |text: &str| text.trim().to_owned();
     let policies = target.policies.iter();
+    let policies = policies.map(|policy| (policy, text_of(&policy.match_conditions)));
     policies
-        .map(|policy| Native {
+        .map(|(policy, texts)| Native {
             constraints: policy.match_constraints.clone(),
             bindings: bindings_of(&policy.metadata.name.value),
-            texts: text_of(&policy.match_conditions),
             asked: Asked {
-                conditions: Vec::new(),
+                conditions: asked(&texts, Reader::Native),
                 ignores_errors: policy
                     .failure_policy
                     .as_ref()
                     .is_some_and(|word| word.value == "Ignore"),
             },
+            unread: unreadable(&texts),
             body: bodies.number(Body {
-                conditions: Vec::new(),
+                conditions: unreadable(&texts),
                 variables: policy
                     .variables
                     .iter()
                     .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
                     .collect(),
-                validations: policy
-                    .validations
-                    .iter()
-                    .map(|part| text(part.expression.text()))
-                    .collect(),
+                validations: objecting(&policy.validations),
                 annotations: policy
                     .audit_annotations
                     .iter()
@@ -141,6 +194,7 @@ fn binding_effect(binding: &ValidatingAdmissionPolicyBinding) -> Effect {
 pub(super) fn classic(
     policy: &Policy,
     exceptions: Exceptions<'_>,
+    called: &[String],
     bodies: &mut Bodies,
     inexact: &mut Vec<String>,
 ) -> Kyverno {
@@ -152,12 +206,7 @@ pub(super) fn classic(
         .map(|exception| (CompiledException::new(exception), exception.conditions.is_some()))
         .collect();
     let key = policy.key();
-    let webhook = policy.spec.webhook.as_ref();
-    let conditions = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
-    let fails = webhook
-        .and_then(|webhook| webhook.failure_policy.as_ref())
-        .or(policy.spec.failure_policy.as_ref());
-    if !conditions.is_empty() && fails.is_some_and(|word| word.value == FailurePolicy::Ignore) {
+    if !called.is_empty() && !Webhook::of_policy(policy).fails() {
         inexact.push("errors in match conditions of the webhook are ignored".to_owned());
     }
     let mut make = |rule: &Rule| {
@@ -171,16 +220,27 @@ pub(super) fn classic(
         if own.clone().any(|(_, conditional)| *conditional) {
             inexact.push("an exception has conditions".to_owned());
         }
-        let mut texts = text_of(conditions);
-        texts.extend(text_of(&rule.cel_preconditions));
+        let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
+        let variables: Vec<(String, String)> = cel
+            .into_iter()
+            .flat_map(|cel| &cel.variables)
+            .map(|variable| (variable.name.value.clone(), variable.expression.text().to_owned()))
+            .collect();
+        let texts: Vec<String> = text_of(&rule.cel_preconditions)
+            .iter()
+            .map(|text| inline(text, &variables))
+            .collect();
+        let unread = unreadable(&[texts.as_slice(), called].concat());
         ClassicRule {
             matches: rule.matches.clone(),
             exclude: rule.exclude.clone(),
             exceptions: own.map(|(exception, _)| exception.matches().clone()).collect(),
             actions: Actions::new(policy, rule.validate.as_ref()),
-            texts,
-            asked: Asked::default(),
-            body: bodies.number(classic_body(rule)),
+            asked: Asked {
+                conditions: asked(&texts, Reader::Classic),
+                ignores_errors: false,
+            },
+            body: bodies.number(classic_body(rule, unread)),
         }
     };
     let mut rules = BTreeMap::new();
@@ -236,6 +296,7 @@ fn is_random(block: &MatchResources) -> bool {
 pub(super) fn validating(
     policy: &ValidatingPolicy,
     exceptions: Exceptions<'_>,
+    called: &[String],
     bodies: &mut Bodies,
     inexact: &mut Vec<String>,
 ) -> Kyverno {
@@ -243,7 +304,7 @@ pub(super) fn validating(
         let mut refs = exception.policy_refs.iter();
         refs.any(|named| named.name.value == policy.metadata.name.value && named.kind.value == policy.kind())
     });
-    let mut lifting: Vec<Vec<Condition>> = Vec::new();
+    let mut lifting: Vec<Asked> = Vec::new();
     for exception in own {
         if !exception.images.is_empty() || !exception.allowed_values.is_empty() || exception.expires_at.is_some() {
             inexact.push("an exception is for some values or for some time only".to_owned());
@@ -256,7 +317,10 @@ pub(super) fn validating(
         if conditions.len() < texts.len() {
             inexact.push("a condition of an exception is beyond the fragment that is decided".to_owned());
         }
-        lifting.push(conditions);
+        lifting.push(Asked {
+            conditions,
+            ignores_errors: ignores(policy),
+        });
     }
     match policy.spec.evaluation.mode {
         Mode::Kubernetes => {}
@@ -276,27 +340,24 @@ pub(super) fn validating(
         .map(|policy| {
             let spec = &policy.spec;
             let actions = spec.validation_actions.as_ref();
+            let texts = text_of(&spec.match_conditions);
+            let unread = unreadable(&[texts.as_slice(), called].concat());
             Variant {
                 constraints: spec.match_constraints.clone(),
                 effect: actions.map_or(Effect::Deny, |list| effect_of(list.iter().map(|action| action.value))),
-                texts: text_of(&spec.match_conditions),
                 asked: Asked {
-                    conditions: Vec::new(),
+                    conditions: asked(&texts, Reader::Validating),
                     ignores_errors: ignores(policy),
                 },
                 exceptions: lifting.clone(),
                 body: bodies.number(Body {
-                    conditions: Vec::new(),
+                    conditions: unread,
                     variables: spec
                         .variables
                         .iter()
                         .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
                         .collect(),
-                    validations: spec
-                        .validations
-                        .iter()
-                        .map(|part| text(part.expression.text()))
-                        .collect(),
+                    validations: objecting(&spec.validations),
                     annotations: spec
                         .audit_annotations
                         .iter()

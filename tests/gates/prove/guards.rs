@@ -64,9 +64,9 @@ fn every_guard_has_a_policy_that_it_stops() {
 /// Spoils a request: another name, namespace and kind of user.
 fn spoil(situation: &mut Situation) {
     let request = &mut situation.request;
-    request.name = "spoiled".to_owned();
-    request.namespace = "spoiled".to_owned();
-    request.user.username = "spoiled".to_owned();
+    for text in [&mut request.name, &mut request.namespace, &mut request.user.username] {
+        "spoiled".clone_into(text);
+    }
     request.object = kyvtest::value::Document::null();
     request.old_object = kyvtest::value::Document::null();
 }
