@@ -10,7 +10,7 @@ use super::{Exit, Failure, cluster::Cluster, input, output::Output, report_file}
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     run::{Settings, fill::Frame, skeleton},
-    suite::{self, Disk, Memory, Options, Overlay},
+    suite::{self, Disk, Memory, Options, Overlay, SIDECAR},
     text::path::{join, relative},
     value::Document,
 };
@@ -107,6 +107,13 @@ impl Args {
             output
                 .artefact()
                 .write_all(format!("{}\n", path.display()).as_bytes())?;
+        }
+        let noted = |(path, text): &&(PathBuf, &str)| path.ends_with(SIDECAR) && text.contains("divergence:");
+        for (path, _) in files.iter().filter(noted) {
+            output.remark(&format!(
+                "the engines differ on some of these requests: see `{}`\n",
+                path.display()
+            ));
         }
         let whole = made.rules.iter().filter(|rule| rule.passes && rule.fails).count();
         output.remark(&format!(

@@ -177,7 +177,10 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
             };
             bin.user == user
                 && bin.namespaces.iter().all(same_name)
-                && bin.cases.iter().all(|(_, _, other)| key(other) != key(&object))
+                && bin.cases.iter().all(|(_, _, other)| {
+                    let same_name = frame.terse && reference(other) == reference(&object);
+                    !same_name && key(other) != key(&object)
+                })
         };
         let bin = match bins.iter_mut().find(|bin| fits(bin)) {
             Some(bin) => bin,

@@ -3,12 +3,12 @@
 //! Resources come from the search of [`prove::behaviour::examples`]; whatever is written has been run first, so that a new suite is
 //! green. What is not found is said, never invented. No upstream counterpart.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
 use serde_json::{Value as Json, json};
 
 use super::{
-    Settings,
+    Case, Divergence, Outcome, Settings,
     fill::{File, Frame, Missing, Written, resource, suites},
     found::{Behaviour, Fate, Shown},
     run,
@@ -27,6 +27,7 @@ use crate::{
     suite::{self, Files, Memory, Options, Overlay, Suite},
     text::path::join,
     value::Document,
+    verdict::Status,
     yaml,
 };
 
@@ -88,11 +89,41 @@ struct Candidate {
     /// What is tried, one after the other: the request, and whether it matters who asks.
     forms: Vec<(Shown, bool)>,
     form: usize,
+    /// Whether the form at hand has been brought to what the whole policy answers.
+    adjusted: bool,
 }
+
+impl Candidate {
+    /// After a form that is not met: the same with what was answered, if that is still of use, or else the next one.
+    fn retry(&mut self, answer: Option<(Status, Option<Divergence>)>) {
+        let of_use = |status: Status| match status {
+            Status::Pass => self.passes,
+            Status::Fail | Status::Warn => !self.passes,
+            _ => false,
+        };
+        let answer = answer.filter(|(status, _)| !self.adjusted && of_use(*status));
+        match (answer, self.forms.get_mut(self.form)) {
+            (Some((status, divergence)), Some((shown, _))) => {
+                // A rule alone and the policy that it is a part of may differ from their twins in other ways.
+                shown.kyverno.status = status;
+                shown.divergence = divergence;
+                self.adjusted = true;
+            }
+            _ => {
+                self.form += 1;
+                self.adjusted = false;
+            }
+        }
+    }
+}
+
+/// A row that is not met, and what was answered, if something was.
+type Wrong = (usize, Option<(Status, Option<Divergence>)>);
 
 /// Makes a suite for the policies of another one, which stands in the same folder and expects nothing.
 pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, folder: &str) -> Skeleton {
     let mut rules = Vec::new();
+    let mut used = BTreeSet::new();
     let mut candidates = Vec::new();
     for (original, rule, why) in rules_of(probe) {
         let number = rules.len();
@@ -105,7 +136,7 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
         });
         if why.is_empty() {
             let own = &mut rules[number];
-            candidates.extend(found(&original, own, number, probe, settings));
+            candidates.extend(found(&original, own, number, &mut used, probe, settings));
         }
     }
     let mut problems = (Vec::new(), Sources::new());
@@ -141,22 +172,25 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
             .collect();
         let written = suites(&frame, &missing);
         folders = place(&written);
-        let mut bad: Vec<usize> = Vec::new();
+        let mut bad: Vec<Wrong> = Vec::new();
         for (suite, (below, own)) in written.iter().zip(&folders) {
             match check(own, &join(folder, below), files, settings) {
-                Ok(wrong) => bad.extend(wrong.iter().filter_map(|row| suite.cases.get(*row))),
+                Ok(wrong) => {
+                    let number = |(row, answer): Wrong| Some((*suite.cases.get(row)?, answer));
+                    bad.extend(wrong.into_iter().filter_map(number));
+                }
                 Err(found) => {
                     problems = found;
-                    bad.extend(&suite.cases);
+                    bad.extend(suite.cases.iter().map(|number| (*number, None)));
                 }
             }
         }
         if bad.is_empty() {
             break;
         }
-        for number in bad {
+        for (number, answer) in bad {
             if let Some(candidate) = candidates.get_mut(number) {
-                candidate.form += 1;
+                candidate.retry(answer);
             }
         }
     }
@@ -203,7 +237,7 @@ fn check(
     folder: &str,
     files: &dyn Files,
     settings: &Settings,
-) -> Result<Vec<usize>, (Vec<Diagnostic>, Sources)> {
+) -> Result<Vec<Wrong>, (Vec<Diagnostic>, Sources)> {
     let mut over = Memory::default();
     for file in own {
         over.add(&join(folder, file.name), file.text.as_bytes());
@@ -216,12 +250,17 @@ fn check(
         if run.is_broken() {
             return Err((run.diagnostics, suite.sources));
         }
-        let rows = suite.rows().len();
-        wrong.extend((0..rows).filter(|row| {
-            let mut cases = run.cases.iter().filter(|case| case.row == Some(*row)).peekable();
-            let none = cases.peek().is_none();
-            none || cases.any(|case| case.outcome != super::Outcome::Pass || case.diverges())
-        }));
+        for row in 0..suite.rows().len() {
+            let cases: Vec<&Case> = run.cases.iter().filter(|case| case.row == Some(row)).collect();
+            let is_met = |case: &&Case| case.outcome == Outcome::Pass && !case.diverges();
+            if cases.is_empty() || !cases.iter().all(is_met) {
+                let answer = cases.first().filter(|_| cases.len() == 1).and_then(|case| {
+                    let divergence = case.divergence.clone().filter(|found| found.class.fails());
+                    Some((case.kyverno.as_ref()?.status, divergence))
+                });
+                wrong.push((row, answer));
+            }
+        }
     }
     Ok(wrong)
 }
@@ -266,7 +305,14 @@ fn rules_of(probe: &Suite) -> Vec<(Original, Option<String>, &'static str)> {
 }
 
 /// The cases of a rule.
-fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, settings: &Settings) -> Vec<Candidate> {
+fn found(
+    original: &Original,
+    own: &mut Rule,
+    number: usize,
+    used: &mut BTreeSet<String>,
+    probe: &Suite,
+    settings: &Settings,
+) -> Vec<Candidate> {
     let exceptions = Exceptions {
         classic: &probe.exceptions.exceptions,
         cel: &probe.exceptions.cel_exceptions,
@@ -316,20 +362,18 @@ fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, sett
             .filter(|shown| resource(shown).is_some())
             .collect();
         shown.sort_by_key(|shown| oddity(shown));
-        let name = name(original.name(), own.rule.as_deref(), passes);
+        let mut name = name(original.name(), own.rule.as_deref(), passes);
+        // Rows name resources without their kinds.
+        if !used.insert(name.clone()) {
+            name = format!("{name}-{}", number + 1);
+        }
         let mut forms = Vec::new();
-        // A native policy is its own twin.
-        let is_native = probe
-            .policies
-            .vaps
-            .iter()
-            .any(|vap| vap.metadata.name.value == original.name());
         for shown in shown.into_iter().take(4) {
-            let mut shown = shown.clone();
-            if is_native {
-                shown.divergence = None;
-            }
-            let shown = &shown;
+            // What the whole policy differs in is seen when it is run.
+            let shown = &Shown {
+                divergence: None,
+                ..shown.clone()
+            };
             let renamed = renamed(shown, &name);
             forms.extend(renamed.iter().map(|one| (one.clone(), false)));
             forms.extend(renamed.map(|one| (one, true)));
@@ -341,6 +385,7 @@ fn found(original: &Original, own: &mut Rule, number: usize, probe: &Suite, sett
             passes,
             forms,
             form: 0,
+            adjusted: false,
         });
     }
     candidates
