@@ -109,12 +109,17 @@ impl Args {
                     .into_iter()
                     .filter(|path| !reports.contains(path) && !is_part(path))
                     .collect();
+                let found = self.run.suites.test_files();
+                let gone: Vec<String> = known.seen.difference(&found).cloned().collect();
                 let mut touched = affected(&known.suites, &changed);
-                touched.extend(self.new_files(&known));
-                let gone = self.gone_files(&known);
+                touched.extend(found.difference(&known.seen).cloned());
                 for path in &gone {
+                    touched.remove(path);
                     known.forget(path);
                     output.remark(&format!("{path} is gone\n"));
+                }
+                if !gone.is_empty() && touched.is_empty() {
+                    output.remark(&format!("{}\n", known.line()));
                 }
                 if !touched.is_empty() {
                     break touched;
@@ -122,19 +127,6 @@ impl Args {
             };
             self.run.suites.only = Some(touched);
         }
-    }
-
-    /// Test files that nobody knows yet.
-    fn new_files(&self, known: &Known) -> BTreeSet<String> {
-        let mut found = self.run.suites.test_files();
-        found.retain(|path| !known.seen.contains(path));
-        found
-    }
-
-    /// Test files that are not there any more.
-    fn gone_files(&self, known: &Known) -> BTreeSet<String> {
-        let found = self.run.suites.test_files();
-        known.seen.difference(&found).cloned().collect()
     }
 }
 
@@ -150,7 +142,8 @@ fn problem(error: &notify::Error) -> Diagnostic {
 fn watch(watcher: &mut RecommendedWatcher, watched: &mut BTreeSet<String>, path: &Path, mode: RecursiveMode) {
     let name = absolute(path);
     let below = |folder: &String| name == *folder || name.starts_with(&format!("{folder}/"));
-    if !watched.iter().any(below) && watcher.watch(path, mode).is_ok() {
+    let known = watched.contains(&format!("{name}/.")) || watched.iter().any(below);
+    if !known && watcher.watch(path, mode).is_ok() {
         // What is below a folder that is watched with everything in it needs no watch of its own.
         if mode == RecursiveMode::Recursive || !path.is_dir() {
             watched.insert(name);

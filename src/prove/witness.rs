@@ -181,11 +181,8 @@ impl Witness {
             labels.push((NAME_LABEL.to_owned(), self.name.clone()));
         }
         for (key, entries) in [("labels", labels.as_slice()), ("annotations", annotations)] {
-            // What the path says wins over what the body happens to have.
-            let own = metadata.get(key).and_then(Json::as_object).cloned();
-            let mut map: Map<String, Json> = own.unwrap_or_default();
-            map.extend(entries.iter().map(|(key, value)| (key.clone(), json!(value))));
-            if !entries.is_empty() {
+            let map: Map<String, Json> = entries.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+            if !map.is_empty() {
                 metadata.insert(key.to_owned(), Json::Object(map));
             }
         }
