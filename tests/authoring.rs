@@ -266,6 +266,19 @@ fn update_leaves_alone_what_nothing_answers() {
 }
 
 #[test]
+fn update_never_breaks_a_row_that_is_met() {
+    let folder = copy("fixtures/update", "update-alias");
+    let path = folder.join("kyverno-test.yaml");
+    let text = read(&path).replacen("result: pass}", "result: &same pass}", 1);
+    let text = text.replace("result: \"pass\"", "result: *same");
+    fs::write(&path, &text).expect("a change");
+    let (code, _, remarks) = kyvtest(&folder, &["run", ".", "--update", "--accept"]);
+    assert_eq!(code, Some(1), "{remarks}");
+    assert!(remarks.contains("cannot be changed in place"), "{remarks}");
+    assert_eq!(read(&path), text);
+}
+
+#[test]
 fn divergences_are_accepted_by_name_with_a_reason_and_until_a_day() {
     let folder = copy("suites/weaker-wildcard", "update-divergence");
     fs::remove_file(folder.join("kyvtest.yaml")).expect("a sidecar");

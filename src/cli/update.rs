@@ -111,11 +111,13 @@ impl Update {
             }
             let loaded = suite::load(&Disk, path, &Options::default());
             let mut changes: Vec<(&Suite, Change)> = Vec::new();
+            let mut before = Vec::new();
             for suite in &loaded {
+                let whole = run::run(suite, &settings);
+                before.push(met(&whole));
                 let Some(shown) = runs.iter().find(|run| run.doc == suite.document) else {
                     continue;
                 };
-                let whole = run::run(suite, &settings);
                 // A filter may have left some cases of a row out: the row stands or falls as a whole.
                 let wanted = |case: &run::Case| {
                     let mut cases = shown.cases.iter();
@@ -135,7 +137,7 @@ impl Update {
             if files.is_empty() {
                 continue;
             }
-            if let Some(problem) = unusable(&files, path, &settings) {
+            if let Some(problem) = unusable(&files, path, &settings, &before) {
                 output.diagnostic(&problem, &Sources::new());
                 continue;
             }
@@ -173,22 +175,37 @@ impl Update {
     }
 }
 
-/// Why changed files must not be written: they cannot be read, which would be a bug.
-fn unusable(files: &[Changed], path: &str, settings: &Settings) -> Option<Diagnostic> {
+/// Which cases are as they should be.
+fn met(run: &run::SuiteRun) -> Vec<bool> {
+    let met = |case: &run::Case| !case.outcome.fails() && !case.diverges();
+    run.cases.iter().map(met).collect()
+}
+
+/// Why changed files must not be written: they cannot be read, or something is not met any more, as where rows share a value by an
+/// alias.
+fn unusable(files: &[Changed], path: &str, settings: &Settings, before: &[Vec<bool>]) -> Option<Diagnostic> {
     let mut over = Memory::default();
     for file in files {
         over.add(&file.path, file.after.as_bytes());
     }
     let overlay = Overlay { under: &Disk, over };
-    for suite in suite::load(&overlay, path, &Options::default()) {
-        let run = run::run(&suite, settings);
+    let refuse = |note: String| {
+        let message = format!("`{path}` cannot be changed in place");
+        Diagnostic::new(Code::NotUpdated, message).with_note(note)
+    };
+    let suites = suite::load(&overlay, path, &Options::default());
+    for (suite, before) in suites.iter().zip(before) {
+        let run = run::run(suite, settings);
         if run.is_broken() {
             let mut errors = run.diagnostics.iter();
             let first = errors.find(|found| found.severity == Severity::Error);
-            let message = format!("`{path}` cannot be changed in place");
-            let mut problem = Diagnostic::new(Code::NotUpdated, message);
-            problem.notes.extend(first.map(|first| first.message.clone()));
-            return Some(problem);
+            return Some(refuse(first.map_or_else(String::new, |first| first.message.clone())));
+        }
+        let after = met(&run);
+        if before.iter().zip(&after).any(|(before, after)| *before && !after) {
+            return Some(refuse(
+                "an expectation that is met now would not be met any more".to_owned(),
+            ));
         }
     }
     None

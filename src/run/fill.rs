@@ -83,6 +83,19 @@ impl Frame {
             terse: false,
         }
     }
+
+    /// The same for suites in a folder below.
+    fn deeper(&self) -> Self {
+        let paths = |list: &[String]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
+        Self {
+            policies: paths(&self.policies),
+            exceptions: paths(&self.exceptions),
+            cluster_resources: paths(&self.cluster_resources),
+            param_resources: paths(&self.param_resources),
+            context: self.context.as_ref().map(|path| below(path)),
+            ..self.clone()
+        }
+    }
 }
 
 /// A suite that is to be written.
@@ -192,6 +205,12 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
             format!("{}-{}", frame.name, number + 1)
         } else {
             frame.name.clone()
+        };
+        // Suites for behaviours stand beside each other, others below the first one.
+        let frame = if frame.terse && number > 0 {
+            &frame.deeper()
+        } else {
+            frame
         };
         Written {
             files: bin.files(frame, &name),

@@ -140,7 +140,7 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
             })
             .collect();
         let written = suites(&frame, &missing);
-        folders = place(&frame, &written);
+        folders = place(&written);
         let mut bad: Vec<usize> = Vec::new();
         for (suite, (below, own)) in written.iter().zip(&folders) {
             match check(own, &join(folder, below), files, settings) {
@@ -184,27 +184,17 @@ fn head(frame: &Frame, rules: &[Rule]) -> String {
     head
 }
 
-/// The first suite stands in the folder itself, the others below it. Their paths are seen from there.
-fn place(frame: &Frame, written: &[Written]) -> Vec<(String, Vec<File>)> {
-    let mut folders = Vec::new();
-    for (number, suite) in written.iter().enumerate() {
+/// The first suite stands in the folder itself, the others below it.
+fn place(written: &[Written]) -> Vec<(String, Vec<File>)> {
+    let place = |(number, suite): (usize, &Written)| {
         let below = if number == 0 {
             ".".to_owned()
         } else {
             format!("user-{}", number + 1)
         };
-        let mut own = suite.files.clone();
-        if number > 0 {
-            let paths = frame.policies.iter().chain(&frame.exceptions);
-            for file in own.iter_mut().filter(|file| file.name == "kyverno-test.yaml") {
-                for path in paths.clone().filter(|path| !path.starts_with('/')) {
-                    file.text = file.text.replace(&format!("- {path}\n"), &format!("- ../{path}\n"));
-                }
-            }
-        }
-        folders.push((below, own));
-    }
-    folders
+        (below, suite.files.clone())
+    };
+    written.iter().enumerate().map(place).collect()
 }
 
 /// Runs a suite that is not written yet, and gives the rows that are not met.
