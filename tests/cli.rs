@@ -496,3 +496,18 @@ fn a_full_disk_is_reported() {
         .expect("the binary starts");
     insta::assert_snapshot!("full-disk", shown(&output));
 }
+
+/// `docs/cli.md` is what `kyvtest man --markdown` prints.
+#[test]
+fn the_reference_is_current() {
+    let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
+        .args(["man", "--markdown"])
+        .output()
+        .expect("the program runs");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let written = std::fs::read_to_string("docs/cli.md").unwrap_or_default();
+    assert!(
+        written == printed,
+        "docs/cli.md is not current; write it anew: kyvtest man --markdown > docs/cli.md"
+    );
+}

@@ -2,10 +2,11 @@
 
 use std::io::Write as _;
 
+use clap::CommandFactory as _;
 use clap_mangen::Man;
 use clap_markdown::{MarkdownOptions, help_markdown_command_custom};
 
-use super::{Exit, Failure, output::Output};
+use super::{Cli, Exit, Failure, output::Output};
 use crate::diagnostic::{Code, Diagnostic};
 
 /// Print a manual page in roff
@@ -26,7 +27,9 @@ impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let root = super::command();
         if self.markdown {
-            output.artefact().write_all(reference(&root).as_bytes())?;
+            // Once it is built, commands are called by the names of their pages.
+            let text = reference(&Cli::command());
+            output.artefact().write_all(text.as_bytes())?;
             return Ok(Exit::Success);
         }
         let page = match &self.command {

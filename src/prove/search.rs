@@ -546,7 +546,8 @@ impl<'p, 'u> Search<'p, 'u> {
         }
     }
 
-    /// Asks both engines on every path of what is proven: a difference contradicts the proof.
+    /// Asks both engines on every path of what is proven: another effect, or that only one of them looks, contradicts the
+    /// proof. That one of them erred, and to the same effect, is no matter of the claim.
     fn verify(&mut self, solver: &mut Solver<'p>) {
         for at in 0..self.explored.len() {
             let count = self.explored.get(at).map_or(0, |(_, paths)| paths.len());
@@ -557,7 +558,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 for object in objects.iter().take(VERIFIED) {
                     self.requests += 1;
                     let found = self.engines.replay(self.situation(&witness, &cell, object, object));
-                    if found.is_some() {
+                    if found.is_some_and(|found| found.class() != DivergenceClass::Error) {
                         self.blame(&cell, &[], "the engines contradict a proof");
                         return;
                     }
