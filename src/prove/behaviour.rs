@@ -462,7 +462,11 @@ impl<'p> Search<'_, 'p, '_> {
                 Some(seeds) => objects::candidates_from(cell.resource, body, &self.hints, seeds),
             };
             for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
-                self.take(side, said, group, witness.situation(cell, new, old), &mut found);
+                let mut situation = witness.situation(cell, new, old);
+                if self.seeds.is_some() {
+                    keep_metadata(&mut situation, new);
+                }
+                self.take(side, said, group, situation, &mut found);
                 if self.is_enough(&found) {
                     return found;
                 }
@@ -579,6 +583,27 @@ fn follows(situation: &Situation, group: &Group<'_>) -> bool {
     let namespace = situation.world.namespace(&situation.request.namespace);
     let mut facts = Concrete::new(&situation.request, namespace);
     group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
+}
+
+/// Gives an object the labels and annotations of its body that the path says nothing about.
+fn keep_metadata(situation: &mut Situation, body: &serde_json::Value) {
+    let mut object = situation.request.object.root().to_serde();
+    let mut changed = false;
+    for key in ["labels", "annotations"] {
+        let own = body["metadata"][key].as_object();
+        let given = object.get_mut("metadata").and_then(|metadata| metadata.get_mut(key));
+        if let (Some(own), Some(given)) = (own, given.and_then(serde_json::Value::as_object_mut)) {
+            for (name, value) in own {
+                if !given.contains_key(name) {
+                    given.insert(name.clone(), value.clone());
+                    changed = true;
+                }
+            }
+        }
+    }
+    if changed {
+        situation.request.object = Document::from(&object);
+    }
 }
 
 /// How unusual a request is that an example may be about.
