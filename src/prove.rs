@@ -12,6 +12,7 @@ pub mod behaviour;
 pub mod condition;
 mod dialect;
 mod difference;
+mod example;
 mod explain;
 pub mod guards;
 mod inline;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use self::metadata::decorated;
 use super::{
-    Layer, Options, Target, at_layer,
+    Layer, Options, Target, at_layer, example,
     explain::{Table, literals},
     objects::{self, Hints},
     replay::Engines,
@@ -27,7 +27,7 @@ use crate::{
     cel::host::{Host, Mocks},
     compare::Divergence,
     convert::Exceptions,
-    kube::{Cell, Concrete, Discovery, Facts as _, Operation, Request, Resource, World},
+    kube::{Cell, Concrete, Discovery, Facts as _, Request, Resource, World},
     kyverno::config::Config,
     pair::{Original, Pair},
     value::Document,
@@ -40,21 +40,6 @@ const TRIES: usize = 300;
 
 /// How much is done to find out which answers matter: beyond it, paths are told apart by their outcome alone.
 const WORK: usize = 200_000_000;
-
-/// How many paths are searched for an example.
-const EXAMPLE_PLACES: usize = 9;
-
-/// Kinds of which people think first.
-const COMMON: [&str; 8] = [
-    "Pod",
-    "Deployment",
-    "Service",
-    "ConfigMap",
-    "Secret",
-    "Ingress",
-    "Namespace",
-    "StatefulSet",
-];
 
 /// How many behaviours are told.
 const BEHAVIOURS: usize = 400;
@@ -443,9 +428,9 @@ impl<'p> Search<'_, 'p, '_> {
             if said.is_empty() || side == Side::Native {
                 return found;
             }
-            places.sort_by_key(|(at, _)| self.explored.get(*at).map(|(cell, _)| rank(cell)));
+            places.sort_by_key(|(at, _)| self.explored.get(*at).map(|(cell, _)| example::rank(cell)));
         }
-        let count = if self.seeds.is_some() { EXAMPLE_PLACES } else { PLACES };
+        let count = if self.seeds.is_some() { example::PLACES } else { PLACES };
         for &(at, number) in places.iter().take(count) {
             let Some((cell, path)) = self
                 .explored
@@ -464,7 +449,7 @@ impl<'p> Search<'_, 'p, '_> {
             for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
                 let mut situation = witness.situation(cell, new, old);
                 if self.seeds.is_some() {
-                    keep_metadata(&mut situation, new);
+                    example::keep_metadata(&mut situation, new);
                 }
                 self.take(side, said, group, situation, &mut found);
                 if self.is_enough(&found) {
@@ -583,36 +568,6 @@ fn follows(situation: &Situation, group: &Group<'_>) -> bool {
     let namespace = situation.world.namespace(&situation.request.namespace);
     let mut facts = Concrete::new(&situation.request, namespace);
     group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
-}
-
-/// Gives an object the labels and annotations of its body that the path says nothing about.
-fn keep_metadata(situation: &mut Situation, body: &serde_json::Value) {
-    let mut object = situation.request.object.root().to_serde();
-    let mut changed = false;
-    for key in ["labels", "annotations"] {
-        let own = body["metadata"][key].as_object();
-        let given = object.get_mut("metadata").and_then(|metadata| metadata.get_mut(key));
-        if let (Some(own), Some(given)) = (own, given.and_then(serde_json::Value::as_object_mut)) {
-            for (name, value) in own {
-                if !given.contains_key(name) {
-                    given.insert(name.clone(), value.clone());
-                    changed = true;
-                }
-            }
-        }
-    }
-    if changed {
-        situation.request.object = Document::from(&object);
-    }
-}
-
-/// How unusual a request is that an example may be about.
-fn rank(cell: &Cell<'_>) -> (bool, usize, Operation) {
-    let (resource, operation) = (cell.resource, cell.operation);
-    let odd = !resource.subresource.is_empty() || cell.collection || operation == Operation::Connect;
-    let kind = resource.object_kind.kind.as_str();
-    let place = COMMON.iter().position(|common| *common == kind).unwrap_or(COMMON.len());
-    (odd, place, operation)
 }
 
 /// A behaviour for people.

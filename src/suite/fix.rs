@@ -191,7 +191,9 @@ impl Fixer<'_> {
                 }
                 None => {
                     self.note(root.span(), format!("`{key}: {value}` is added"));
-                    missing.push_str(&format!("{key}: {value}{}", if flow { ", " } else { "\n" }));
+                    for part in [key, ": ", value, if flow { ", " } else { "\n" }] {
+                        missing.push_str(part);
+                    }
                 }
             }
         }
