@@ -64,6 +64,7 @@ fn visible(dom: &str) -> usize {
         .count()
 }
 
+#[expect(clippy::print_stderr, reason = "for the reader of a test run")]
 #[test]
 fn the_page_works_in_a_browser() {
     let Some(browser) = chromium() else {

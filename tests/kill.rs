@@ -117,6 +117,7 @@ fn command_of(program: &str) -> Command {
     command
 }
 
+#[expect(clippy::print_stderr, reason = "for the reader of a test run")]
 #[test]
 fn a_tiny_disk_behind_a_report() {
     let folder = scratch("disk");

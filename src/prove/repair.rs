@@ -1,7 +1,7 @@
 //! Native policies that are the same policy: built from what the policy says, and shown only if they are proven.
 //!
-//! The generator of Kyverno loses much of `match` and `exclude`. Here every rule becomes a [formula](formula) for each
-//! [place](place), the formulas become [native policies](group), and [`prove`] compares them with the policy. What is not
+//! The generator of Kyverno loses much of `match` and `exclude`. Here every rule becomes a `formula` for each
+//! `place`, the formulas become native policies (`group`), and [`prove`] compares them with the policy. What is not
 //! proven is refused, with the request that defeats the candidate where there is one.
 //!
 //! No upstream counterpart: these are the constructions that Kyverno's design proposals promise. Known limits: rules that are

@@ -1,7 +1,7 @@
 //! Objects to start from where a rule is not written in CEL: patterns filled in, and paths of conditions set to what they are
 //! compared with.
 //!
-//! This is search, as in [`super::objects`]: an object may be of no use, and the engines say what becomes of it. No upstream
+//! This is search, as in `objects`: an object may be of no use, and the engines say what becomes of it. No upstream
 //! counterpart. Known limits: values that come from a context, and JMESPath beyond plain paths.
 
 use serde_json::{Map, Value as Json, json};
