@@ -479,19 +479,31 @@ fn the_corpus_with_any_number_of_threads() {
         return;
     }
     let corpus = corpus.display().to_string();
-    let run = |threads: &str| {
-        let xml = scratch(&format!("corpus-{threads}.xml"));
-        let report = format!("junit={}", xml.display());
+    let run = |name: &str, more: &[&str]| {
+        let xml = scratch(&format!("corpus-{name}.xml"));
+        let json = scratch(&format!("corpus-{name}.json"));
+        let reports = [format!("junit={}", xml.display()), format!("json={}", json.display())];
         let now = "2026-11-16T00:00:00Z";
-        let output = kyvtest(&[
-            "run", &corpus, "--compat", "--now", now, "-j", threads, "--report", &report,
-        ]);
-        (output, fs::read_to_string(&xml).expect("a report"))
+        let mut args = vec!["run", &corpus, "--compat", "--now", now];
+        args.extend(reports.iter().flat_map(|report| ["--report", report]));
+        args.extend(more);
+        let output = kyvtest(&args);
+        let read = |path| fs::read_to_string(path).expect("a report");
+        (output, read(&xml), read(&json), [xml, json])
     };
-    let (one, two) = (run("1"), run("2"));
+    let (one, two) = (run("one", &["-j", "1"]), run("two", &["-j", "2"]));
     assert!(matches!(one.0.status.code(), Some(0 | 1)), "{:?}", one.0.status);
     assert!(one.0.stdout == two.0.stdout && one.0.stderr == two.0.stderr);
-    assert!(one.1 == two.1);
+    assert!(one.1 == two.1 && one.2 == two.2);
     let (tests, .., skipped) = check_junit(&one.1);
     assert!(tests > 3500 && skipped > 0, "{tests} {skipped}");
+    let shards = ["1/3", "2/3", "3/3"].map(|shard| run(&shard.replace('/', "-of-"), &["--shard", shard]).3);
+    for (format, whole) in [&one.1, &one.2].into_iter().enumerate() {
+        let parts: Vec<String> = shards.iter().map(|files| files[format].display().to_string()).collect();
+        let merged = kyvtest(&["merge", &parts[0], &parts[1], &parts[2]]);
+        assert!(
+            *whole == String::from_utf8_lossy(&merged.stdout),
+            "the shards are not the whole"
+        );
+    }
 }

@@ -247,7 +247,7 @@ impl Webhook {
         if self.is_exact {
             return None;
         }
-        let mut others = discovery.iter().filter(|other| is_equivalent(other, cell.resource));
+        let mut others = discovery.equivalents(cell.resource);
         others
             .find(|other| {
                 self.lists(&Cell {
@@ -414,14 +414,4 @@ fn lists_kind(selector: &KindSelector, resource: &Resource) -> bool {
             },
             false,
         )
-}
-
-/// Whether two resources are the same objects under two names: versions of one group, or the two groups of Events.
-fn is_equivalent(one: &Resource, other: &Resource) -> bool {
-    let events =
-        |resource: &Resource| resource.plural == "events" && matches!(resource.group.as_str(), "" | "events.k8s.io");
-    one.plural == other.plural
-        && one.subresource == other.subresource
-        && (one.group == other.group && one.version != other.version
-            || one.group != other.group && events(one) && events(other))
 }

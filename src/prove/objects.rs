@@ -158,14 +158,18 @@ pub(super) fn candidates(resource: &Resource, body: Option<&Body>, hints: &Hints
         json!({}),
     ];
     // One field at a time, with what it may be compared with; then everything at once; then anything.
-    let one_by_one = |all: &mut Vec<Json>, values: &[Json], most: usize| {
+    let mut known: BTreeSet<String> = all.iter().map(Json::to_string).collect();
+    let mut one_by_one = |all: &mut Vec<Json>, values: &[Json], most: usize| {
         for (value, steps) in values
             .iter()
             .flat_map(|value| found.iter().map(move |steps| (value, steps)))
         {
+            if all.len() >= most {
+                break;
+            }
             let mut object = least.clone();
             set(&mut object, steps, value);
-            if all.len() < most && !all.contains(&object) {
+            if known.insert(object.to_string()) {
                 all.push(object);
             }
         }

@@ -323,6 +323,12 @@ impl<'s, 'p> Symbolic<'s, 'p> {
         }
         let own = self.trail.iter().filter(|step| step.free && group(step.atom) == wanted);
         let mut literals: Vec<Literal<'p>> = own.map(|step| (step.atom, step.answer)).collect();
+        // Keys of a map have nothing to do with each other as long as nobody asks for any pair.
+        if let Some(key) = key(atom)
+            && literals.iter().all(|(other, _)| self::key(*other).is_some())
+        {
+            literals.retain(|(other, _)| self::key(*other) == Some(key));
+        }
         let mut with = |answer: bool| {
             literals.push((atom, answer));
             let (possible, gave_up) = match wanted {
@@ -335,7 +341,9 @@ impl<'s, 'p> Symbolic<'s, 'p> {
             self.gave_up |= gave_up;
             possible
         };
-        (with(true), with(false))
+        // Earlier answers can be given together: what cannot be answered with yes can be answered with no.
+        let yes = with(true);
+        (yes, !yes || with(false))
     }
 
     fn answer(&mut self, atom: Atom<'p>) -> bool {
@@ -343,8 +351,6 @@ impl<'s, 'p> Symbolic<'s, 'p> {
             return *answer;
         }
         let (yes, no) = self.possible(atom);
-        // Earlier answers can be given together, so one of the two is possible.
-        self.gave_up |= !yes && !no;
         let step = Step {
             atom,
             answer: yes,
@@ -353,6 +359,14 @@ impl<'s, 'p> Symbolic<'s, 'p> {
         self.trail.push(step);
         self.answers.insert(atom, yes);
         yes
+    }
+}
+
+/// The one key of a map that a question is about.
+fn key<'p>(atom: Atom<'p>) -> Option<&'p str> {
+    match atom {
+        Atom::Has(_, key) | Atom::Value(_, key, _) => Some(key),
+        _ => None,
     }
 }
 

@@ -24,8 +24,6 @@ mod matching;
 mod policy_validate;
 mod probes;
 mod prove;
-mod prove_repair;
-mod random_requests;
 mod regex;
 mod run_binary;
 mod suite;

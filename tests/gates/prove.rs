@@ -6,6 +6,7 @@ mod guards;
 mod live;
 mod mutants;
 mod order;
+mod repair;
 mod worlds;
 
 use std::{path::Path, sync::Arc};
@@ -46,6 +47,8 @@ struct Case {
     layer: Layer,
     /// A name for the first filter, beside its `names`: Kyverno refuses to read that, but the generator has a way with it.
     name: Option<String>,
+    /// Whether kinds that no native policy is asked about are left out.
+    spares_exempt: bool,
 }
 
 /// The same as models.
@@ -291,7 +294,7 @@ fn conversions() {
                 exceptions: text("exceptions.yaml"),
                 native: Some(native),
                 layer: *layer,
-                name: None,
+                ..Case::default()
             };
             expect(label, &case.prove()?)
         },

@@ -159,5 +159,6 @@ pub(super) fn case(id: &str, case: &Value) -> Case {
         native,
         layer,
         name,
+        spares_exempt: false,
     }
 }
