@@ -14,7 +14,7 @@ use std::{
 use kyvtest::prove::Label;
 use serde_json::{Value, json};
 
-use super::{Case, proven, worlds::counterexample};
+use super::{Case, at_least, proven, worlds::counterexample};
 use crate::support::{Gate, tell};
 
 /// Changes that may leave a policy what it is, and why.
@@ -207,7 +207,7 @@ fn mutants_of_proven_policies_are_told_apart() {
     let confirmed = AtomicUsize::new(0);
     let gate = Gate {
         name: "prove-mutants",
-        rows: 12,
+        rows: at_least(56),
     };
     gate.run(
         &cases,
