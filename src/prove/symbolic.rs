@@ -363,7 +363,7 @@ impl<'s, 'p> Symbolic<'s, 'p> {
 }
 
 /// The one key of a map that a question is about.
-fn key<'p>(atom: Atom<'p>) -> Option<&'p str> {
+fn key(atom: Atom<'_>) -> Option<&str> {
     match atom {
         Atom::Has(_, key) | Atom::Value(_, key, _) => Some(key),
         _ => None,
