@@ -166,89 +166,43 @@ pub trait Host {
     }
 }
 
-/// A host with somebody who looks on.
+/// A host with something of its own: a policy's namespace, or somebody who looks on.
 #[derive(Clone, Copy)]
-pub struct Observed<'h> {
-    /// Who answers.
-    pub host: &'h dyn Host,
-    /// Who looks on.
-    pub observer: &'h Observer,
+pub struct Wrapped<'h> {
+    host: &'h dyn Host,
+    namespace: Option<&'h str>,
+    observer: Option<&'h Observer>,
 }
 
-impl std::fmt::Debug for Observed<'_> {
+impl<'h> Wrapped<'h> {
+    /// A host for a policy of a namespace.
+    pub fn in_namespace(host: &'h dyn Host, namespace: &'h str) -> Self {
+        Self {
+            host,
+            namespace: Some(namespace),
+            observer: None,
+        }
+    }
+
+    /// A host with somebody who looks on.
+    pub fn observed(host: &'h dyn Host, observer: &'h Observer) -> Self {
+        Self {
+            host,
+            namespace: None,
+            observer: Some(observer),
+        }
+    }
+}
+
+impl std::fmt::Debug for Wrapped<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Observed").finish_non_exhaustive()
-    }
-}
-
-impl Host for Observed<'_> {
-    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
-        self.host.resource_get(api_version, resource, namespace, name)
-    }
-
-    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
-        self.host.resource_list(api_version, resource, namespace, labels)
-    }
-
-    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
-        self.host.resource_post(api_version, resource, namespace, body)
-    }
-
-    fn policy_namespace(&self) -> &str {
-        self.host.policy_namespace()
-    }
-
-    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
-        self.host.resource_of_kind(api_version, kind)
-    }
-
-    fn global_context(&self, name: &str, projection: &str) -> Answer {
-        self.host.global_context(name, projection)
-    }
-
-    fn http(&self, request: &HttpRequest<'_>) -> Answer {
-        self.host.http(request)
-    }
-
-    fn image_metadata(&self, reference: &str) -> Answer {
-        self.host.image_metadata(reference)
-    }
-
-    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
-        self.host.authorize(attributes)
-    }
-
-    fn now(&self) -> Option<Timestamp> {
-        self.host.now()
-    }
-
-    fn random(&self) -> Option<u64> {
-        self.host.random()
-    }
-
-    fn observer(&self) -> Option<&Observer> {
-        Some(self.observer)
-    }
-}
-
-/// A host for a policy of a namespace.
-#[derive(Clone, Copy)]
-pub struct InNamespace<'h> {
-    /// Who answers.
-    pub host: &'h dyn Host,
-    /// The policy's namespace.
-    pub namespace: &'h str,
-}
-
-impl std::fmt::Debug for InNamespace<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InNamespace")
+        f.debug_struct("Wrapped")
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
     }
 }
 
-impl Host for InNamespace<'_> {
+impl Host for Wrapped<'_> {
     fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
         self.host.resource_get(api_version, resource, namespace, name)
     }
@@ -262,7 +216,7 @@ impl Host for InNamespace<'_> {
     }
 
     fn policy_namespace(&self) -> &str {
-        self.namespace
+        self.namespace.unwrap_or_else(|| self.host.policy_namespace())
     }
 
     fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
@@ -294,7 +248,7 @@ impl Host for InNamespace<'_> {
     }
 
     fn observer(&self) -> Option<&Observer> {
-        self.host.observer()
+        self.observer.or_else(|| self.host.observer())
     }
 }
 

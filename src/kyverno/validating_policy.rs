@@ -18,7 +18,7 @@ use crate::{
     cel::{
         composite::Composite,
         env::Env,
-        host::{Host, InNamespace},
+        host::{Host, Wrapped},
         observe::Place,
         program::Program,
     },
@@ -183,7 +183,7 @@ impl CompiledValidatingPolicy {
     fn evaluate(&self, documents: [Value<'_>; 4], host: &dyn Host) -> RuleResponse {
         let response = match &self.namespace {
             Some(namespace) => {
-                let host = InNamespace { host, namespace };
+                let host = Wrapped::in_namespace(host, namespace);
                 evaluate::evaluate(self, documents, &host)
             }
             None => evaluate::evaluate(self, documents, host),

@@ -13,7 +13,7 @@ use super::{
     twins::{Twin, Twins},
 };
 use crate::{
-    cel::{host::Observed, observe::Observer},
+    cel::{host::Wrapped, observe::Observer},
     diagnostic::{Code, Diagnostic, Severity},
     kube::Operation,
     kyverno::{
@@ -180,10 +180,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     let since = |begin: Option<Duration>| Some(time()?.saturating_sub(begin?));
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let observer = Observer::with_story();
-    let observed = Observed {
-        host: &surroundings.mocks,
-        observer: &observer,
-    };
+    let observed = Wrapped::observed(&surroundings.mocks, &observer);
     let told = RefCell::default();
     let asking = Asking {
         suite,

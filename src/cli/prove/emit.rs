@@ -20,7 +20,7 @@ use crate::{
     policy::{CelPolicyException, Loaded, Metadata, Policy, PolicyException, Subtree},
     prove::{Region, witness::Situation},
     run::{self, Case, Outcome, Settings},
-    suite::{self, Files, Options, SIDECAR},
+    suite::{self, Memory, Options, SIDECAR},
     value::{Document, Value},
     verdict::Status,
 };
@@ -348,36 +348,15 @@ fn text_of(json: &Json) -> String {
     text(&Document::from(json))
 }
 
-/// Files that are not written yet.
-struct Memory<'f>(&'f Suite);
-
-impl Files for Memory<'_> {
-    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        let found = self.0.get(name).map(|text| text.clone().into_bytes());
-        found.ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn is_folder(&self, path: &str) -> io::Result<bool> {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        if self.0.contains_key(name) {
-            Ok(false)
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        }
-    }
-
-    fn list(&self, _: &str) -> io::Result<Vec<(String, bool)>> {
-        Ok(self.0.keys().map(|name| (name.clone(), false)).collect())
-    }
-}
-
 /// What becomes of the rows.
 fn run(files: &Suite, test: &Json, sidecar: &Json, settings: &Settings) -> Result<Vec<Case>, String> {
-    let mut files = files.clone();
-    files.insert(TEST.to_owned(), text_of(test));
-    files.insert(SIDECAR.to_owned(), text_of(sidecar));
-    let suites = suite::load(&Memory(&files), TEST, &Options::default());
+    let mut memory = Memory::default();
+    for (name, text) in files {
+        memory.add(name, text.as_str());
+    }
+    memory.add(TEST, text_of(test));
+    memory.add(SIDECAR, text_of(sidecar));
+    let suites = suite::load(&memory, TEST, &Options::default());
     let suite = suites.first().ok_or("there is no suite")?;
     let done = run::run(suite, settings);
     match done.diagnostics.first() {

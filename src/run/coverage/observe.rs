@@ -8,7 +8,7 @@ use super::{
     watch::{Watch, constraints_select},
 };
 use crate::{
-    cel::host::Observed,
+    cel::host::Wrapped,
     kube::Request,
     kyverno::{constraints, observe::Selected},
     policy::{MatchConstraints, Mode},
@@ -26,10 +26,7 @@ use crate::{
 pub(in crate::run) fn observe(plain: Asking<'_>) -> Coverage {
     let (suite, settings) = (plain.suite, plain.settings);
     let watch = Watch::new(suite);
-    let host = Observed {
-        host: plain.host,
-        observer: &watch.observer,
-    };
+    let host = Wrapped::observed(plain.host, &watch.observer);
     let asking = Asking { host: &host, ..plain };
     for mut asked in requests(suite, settings, &[]) {
         let operation = asked.run.unwrap_or_else(|| default_operation(suite, asked.resource));
