@@ -25,8 +25,8 @@ use crate::{
     cel::time::Timestamp,
     kube::Discovery,
     policy::{
-        CelPolicyException, Policy, PolicyException, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-        ValidatingPolicy,
+        AdmissionChecked, CelPolicyException, Policy, PolicyException, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     },
     value::Document,
 };
@@ -95,6 +95,8 @@ pub struct Object<T> {
     pub document: Document,
     /// The same as the engine reads it.
     pub model: Arc<T>,
+    /// What the API server says of it.
+    pub checked: AdmissionChecked,
 }
 
 /// Converts a policy with its exceptions, for a cluster that serves what `discovery` lists.

@@ -19,7 +19,7 @@ use crate::{
         admission::{Controller, Installed},
         config::Config,
     },
-    policy::{Policy, ValidatingPolicy, validate_admission},
+    policy::{Policy, ValidatingPolicy},
     vap,
     verdict::{DivergenceClass, Verdict},
 };
@@ -329,16 +329,13 @@ impl Native {
                 });
             }
         };
-        let documents =
-            std::iter::once(&generated.vap.document).chain(generated.bindings.iter().map(|binding| &binding.document));
-        for document in documents {
-            let checked = validate_admission(document.root());
-            if !checked.errors.is_empty() {
-                return Err(Missing {
-                    code: VAP_INVALID,
-                    text: checked.message,
-                });
-            }
+        let bindings = generated.bindings.iter().map(|binding| &binding.checked);
+        let mut checked = std::iter::once(&generated.vap.checked).chain(bindings);
+        if let Some(refused) = checked.find(|checked| !checked.errors.is_empty()) {
+            return Err(Missing {
+                code: VAP_INVALID,
+                text: refused.message.clone(),
+            });
         }
         Ok(Self {
             policies: [vap::CompiledPolicy::compile(&generated.vap.model)],

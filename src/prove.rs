@@ -9,6 +9,7 @@
 //! every release unless another one is given.
 
 pub mod behaviour;
+mod candidates;
 pub mod condition;
 mod dialect;
 mod difference;
@@ -32,13 +33,14 @@ pub mod universe;
 pub mod witness;
 
 use std::{
+    cell::LazyCell,
     fmt,
-    sync::{Arc, LazyLock, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
 };
 
 pub use self::region::{Answer, Region};
 use self::{
-    replay::Engines,
+    replay::{Engines, Replayed},
     search::Search,
     sides::Sides,
     solver::Solver,
@@ -284,9 +286,6 @@ impl Default for Options<'_> {
 /// Why nothing is claimed where the native policies are about nothing.
 const IDLE: &str = "the native policy lists nothing that the cluster serves";
 
-/// How many resources Kubernetes serves by itself.
-static SERVED: LazyLock<usize> = LazyLock::new(|| Discovery::kubernetes().iter().len());
-
 /// Compares a policy with native ones, or with those that Kyverno would generate.
 pub fn prove(
     original: &Original,
@@ -311,7 +310,7 @@ pub fn prove(
         stats: Stats::default(),
         fault: false,
     };
-    if discovery.iter().len() > *SERVED {
+    if discovery.is_extended() {
         proof.world.discovery.push_str("+crds");
     }
     if !options.exempt {
@@ -321,7 +320,11 @@ pub fn prove(
         proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());
     }
     let universe = universe::with_unknown(discovery);
-    let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
+    let pair = LazyCell::new(|| Pair::new(original.clone(), exceptions, discovery, options.now));
+    let cause = |witness: &Replayed| {
+        let Situation { request, .. } = witness.situation();
+        pair.cause(witness.kyverno(), witness.native(), request)
+    };
     let generated;
     let target = match target {
         Some(target) => match refused(target) {
@@ -336,6 +339,8 @@ pub fn prove(
         },
         None => match twin(&pair) {
             Ok(target) => {
+                let notes = pair.notes().into_iter();
+                proof.notes.extend(notes.map(|note| note.as_str().to_owned()));
                 generated = target;
                 &generated
             }
@@ -383,7 +388,7 @@ pub fn prove(
         paths: options.paths,
         stop: options.stop,
     };
-    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &pair, options);
+    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &cause, options);
     let explored = search.explore(&mut solver, &mut budget);
     match explored {
         Ok(()) => search.conclude(&mut solver, &mut proof),

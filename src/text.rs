@@ -20,5 +20,6 @@ pub mod shell;
 pub mod time;
 pub(crate) mod time_layout;
 pub(crate) mod url;
+pub(crate) mod variable;
 pub mod wildcard;
 pub(crate) mod x509;

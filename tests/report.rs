@@ -8,6 +8,9 @@ use std::{
 
 use serde_json::Value;
 
+#[path = "support/schema.rs"]
+mod schema;
+
 const NOW: [&str; 2] = ["--now", "2026-11-16T00:00:00Z"];
 
 fn with(args: &[&str], environment: &[(&str, &str)]) -> Output {
@@ -91,6 +94,26 @@ fn json_yaml_and_events_say_the_same() {
 }
 
 #[test]
+fn every_class_of_divergence_is_there() {
+    let json: Value = serde_json::from_str(&written("json", &[])).expect("JSON");
+    let found: Vec<&String> = json["summary"]["divergences"]
+        .as_object()
+        .expect("classes")
+        .keys()
+        .collect();
+    let classes = [
+        "action",
+        "error",
+        "message",
+        "not-convertible",
+        "scope",
+        "stricter",
+        "weaker",
+    ];
+    assert_eq!(found, classes);
+}
+
+#[test]
 fn sarif_is_consistent() {
     let log: Value = serde_json::from_str(&written("sarif", &[])).expect("JSON");
     assert_eq!(log["version"], "2.1.0");
@@ -138,6 +161,37 @@ fn sarif_is_consistent() {
             "fixtures/report/divergence/resources.yaml"
         ]
     );
+}
+
+/// Against the part of SARIF that is written; and, where `KYVTEST_SARIF_SCHEMA` names the schema that OASIS publishes, against
+/// the whole of it.
+#[test]
+fn sarif_is_of_its_schema() {
+    let mut schemas = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/report/sarif.schema.json")];
+    schemas.extend(std::env::var_os("KYVTEST_SARIF_SCHEMA").map(PathBuf::from));
+    let of_hostile = kyvtest(&["run", "fixtures/run/hostile", "-o", "sarif"]);
+    let logs = [
+        written("sarif", &[]),
+        String::from_utf8(of_hostile.stdout).expect("UTF-8"),
+    ];
+    for path in schemas {
+        let text = fs::read_to_string(&path).expect("the schema");
+        let schema: Value = serde_json::from_str(&text).expect("a schema");
+        for log in &logs {
+            let mut log: Value = serde_json::from_str(log).expect("JSON");
+            assert!(array(&log["runs"][0]["results"]).len() > 1);
+            assert_eq!(schema::problems(&schema, &log), Vec::<String>::new());
+            let results = log["runs"][0]["results"].as_array_mut().expect("results");
+            for (number, key) in ["message", "locations"].iter().enumerate() {
+                results[number][key] = Value::Null;
+            }
+            assert!(
+                schema::problems(&schema, &log).len() > 1,
+                "{} takes anything",
+                path.display()
+            );
+        }
+    }
 }
 
 #[test]
@@ -381,7 +435,7 @@ fn every_problem_can_be_replayed() {
         .lines()
         .filter_map(|line| line.trim().strip_prefix("replay:"))
         .collect();
-    assert_eq!(commands.len(), 9);
+    assert_eq!(commands.len(), 10);
     let mut told = String::new();
     for command in commands {
         let words: Vec<String> = command

@@ -6,6 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
+    ast::Name,
     context::Context,
     types::Type,
     val::{Trait, Val},
@@ -185,6 +186,8 @@ pub struct Library {
     namespaces: FxHashSet<&'static str>,
     constants: Vec<Constant>,
     structures: Vec<Structure>,
+    /// The fields of all structures that policies see, the libraries' own among them.
+    fields: FxHashMap<Name, Vec<(Name, Type)>>,
 }
 
 /// A name that a library declares together with its value, such as the receiver `resource`.
@@ -262,6 +265,16 @@ impl Library {
     /// The structures.
     pub fn structures(&self) -> &[Structure] {
         &self.structures
+    }
+
+    /// Gives a structure that policies see its fields.
+    pub(crate) fn set_fields(&mut self, name: Name, fields: Vec<(Name, Type)>) {
+        self.fields.insert(name, fields);
+    }
+
+    /// The structures that policies see, with their fields.
+    pub(crate) fn fields(&self) -> &FxHashMap<Name, Vec<(Name, Type)>> {
+        &self.fields
     }
 
     fn add_namespace(&mut self, name: &'static str) {

@@ -30,7 +30,10 @@ pub struct Env {
     variables: Vec<Variable>,
     /// The variables that have a value of their own, by number.
     constants: Vec<(u32, Val<'static>)>,
+    /// Structures that are declared besides the profile's.
     structs: FxHashMap<Name, Vec<(Name, Type)>>,
+    /// Whether the profile's structures are declared.
+    has_library_structs: bool,
     /// Functions that are declared besides the profile's.
     functions: Option<Box<Library>>,
 }
@@ -52,6 +55,7 @@ impl Env {
             variables: Vec::new(),
             constants: Vec::new(),
             structs: FxHashMap::default(),
+            has_library_structs: false,
             functions: None,
         }
     }
@@ -95,6 +99,17 @@ impl Env {
         self.structs.insert(name.into(), fields.into_iter().collect());
     }
 
+    /// Declares the structures of the profile.
+    pub(crate) fn declare_library_structs(&mut self) {
+        self.has_library_structs = true;
+    }
+
+    /// All structures but those that CEL itself has.
+    fn structs(&self) -> impl Iterator<Item = &FxHashMap<Name, Vec<(Name, Type)>>> {
+        let library = self.has_library_structs.then(|| self.profile.library().fields());
+        std::iter::once(&self.structs).chain(library)
+    }
+
     /// Declares functions besides the profile's.
     pub fn with_functions(mut self, library: Library) -> Self {
         self.functions = Some(Box::new(library));
@@ -118,8 +133,8 @@ impl Env {
 
     /// The fields of a structure.
     pub(crate) fn fields(&self, name: &str) -> Option<&[(Name, Type)]> {
-        self.structs
-            .get(name)
+        self.structs()
+            .find_map(|structs| structs.get(name))
             .map(Vec::as_slice)
             .or_else(|| wrapper::fields(name))
     }
@@ -151,7 +166,7 @@ impl Env {
                 .as_deref()
                 .is_some_and(|library| library.has_namespace(root))
             || self.variables.iter().any(|variable| under(&variable.name))
-            || self.structs.keys().any(|name| under(name))
+            || self.structs().any(|structs| structs.keys().any(|name| under(name)))
     }
 
     /// A name outside of all comprehensions.
@@ -163,7 +178,7 @@ impl Env {
             if let Some((runtime, t)) = self.library_type(name) {
                 return Some(Global::Type(runtime.into(), Type::type_of(t.clone())));
             }
-            if self.structs.contains_key(name) {
+            if self.structs().any(|structs| structs.contains_key(name)) {
                 return Some(Global::Type(name.into(), Type::type_of(Type::structure(name))));
             }
             None

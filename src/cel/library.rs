@@ -21,6 +21,7 @@ pub(crate) mod strings;
 mod tests;
 
 use super::{
+    ast::Name,
     context::Context,
     decl::Library,
     env::Env,
@@ -85,25 +86,39 @@ pub(crate) fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library 
     if let Some(scope) = libraries.kyverno {
         kyverno::declare(&mut library, scope);
     }
+    set_fields(&mut library, libraries.kyverno.is_some());
     library
 }
 
-/// Declares what the libraries need in an environment besides functions: structures, receivers, the authorizer.
-pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
-    let kyverno = env.profile().libraries.kyverno.is_some();
+/// Puts the structures that policies see together: those of a request, and those of the libraries.
+fn set_fields(library: &mut Library, kyverno: bool) {
     for structure in kubernetes::structs::structs() {
         // Kyverno's request also has the objects.
         let objects = ["object", "oldObject"].map(|name| (name.into(), Type::Dyn));
         let objects = objects
             .into_iter()
             .filter(|_| kyverno && &*structure.name == kubernetes::structs::ADMISSION_REQUEST);
-        env.declare_struct(&structure.name, structure.fields.into_iter().chain(objects));
+        let fields = structure.fields.into_iter().chain(objects).collect();
+        library.set_fields(structure.name, fields);
     }
+    let own: Vec<(Name, Vec<(Name, Type)>)> = library
+        .structures()
+        .iter()
+        .map(|structure| {
+            let fields = structure.fields.iter().map(|(name, t)| ((*name).into(), t.clone()));
+            (structure.name.into(), fields.collect())
+        })
+        .collect();
+    for (name, fields) in own {
+        library.set_fields(name, fields);
+    }
+}
+
+/// Declares what the libraries need in an environment besides functions: structures, receivers, the authorizer.
+pub(crate) fn declare_variables(env: &mut Env, authorizer: bool) {
+    let kyverno = env.profile().libraries.kyverno.is_some();
+    env.declare_library_structs();
     let library = env.profile().library();
-    for structure in library.structures() {
-        let fields = structure.fields.iter().map(|(name, t)| ((*name).into(), t.clone()));
-        env.declare_struct(structure.name, fields);
-    }
     for constant in library.constants() {
         env.declare_constant(constant.name, constant.declared.clone(), constant.value);
     }

@@ -184,7 +184,8 @@ pub(super) fn object<T>(
 ) -> Option<Object<T>> {
     let document = Document::from(tree.root());
     let kind = document.root().get("kind").and_then(Value::as_str).unwrap_or_default();
-    for error in validate_admission(document.root()).errors {
+    let checked = validate_admission(document.root());
+    for error in &checked.errors {
         let known = report.iter().filter_map(|item| item.hazard);
         let known = known.rev().find(|hazard| hazard.direction == Direction::NotInstallable);
         report.push(Item {
@@ -199,6 +200,7 @@ pub(super) fn object<T>(
     Some(Object {
         document,
         model: Arc::new(read(tree, origin)?),
+        checked,
     })
 }
 

@@ -3,7 +3,7 @@
 //! The table of Kubernetes 1.36 is embedded; custom resource definitions, a file, and kinds that only occur among the given
 //! objects (with a guessed plural) add to it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustc_hash::FxHashMap;
 
@@ -134,23 +134,18 @@ fn is_event_group(group: &str) -> bool {
     matches!(group, "" | "events.k8s.io")
 }
 
-/// A table of resources.
+/// Resources, and where to find them.
 #[derive(Debug, Clone, Default)]
-pub struct Discovery {
+struct Table {
     resources: Vec<Arc<Resource>>,
     by_kind: FxHashMap<String, Vec<usize>>,
     by_plural: FxHashMap<String, Vec<usize>>,
 }
 
-impl Discovery {
-    /// A cluster that serves nothing.
-    pub fn empty() -> Self {
-        Self::default()
-    }
-
+impl Table {
     /// What Kubernetes 1.36 serves.
-    pub fn kubernetes() -> Self {
-        let mut discovery = Self::empty();
+    fn kubernetes() -> Self {
+        let mut table = Self::default();
         let mut api_version = "";
         for line in KUBERNETES
             .lines()
@@ -169,12 +164,83 @@ impl Discovery {
                 .map(|word| word.split_once(':').unwrap_or((word, kind)))
                 .map(|(name, object_kind)| main.sub(name, object_kind))
                 .collect();
-            discovery.add(main);
+            table.add(main);
             for resource in subresources {
-                discovery.add(resource);
+                table.add(resource);
             }
         }
-        discovery
+        table
+    }
+
+    /// The place of a resource of the same name.
+    fn place(&self, resource: &Resource) -> Option<usize> {
+        let mut places = self.by_plural.get(&resource.plural)?.iter().copied();
+        places.find(|&at| {
+            let other = &self.resources[at];
+            other.is(&resource.group, &resource.version) && other.subresource == resource.subresource
+        })
+    }
+
+    /// Takes a resource in; one of the same name is replaced.
+    fn add(&mut self, resource: Resource) {
+        if let Some(at) = self.place(&resource) {
+            if self.resources[at].kind != resource.kind {
+                if let Some(places) = self.by_kind.get_mut(&self.resources[at].kind) {
+                    places.retain(|place| *place != at);
+                }
+                self.by_kind.entry(resource.kind.clone()).or_default().push(at);
+            }
+            self.resources[at] = Arc::new(resource);
+            return;
+        }
+        let at = self.resources.len();
+        self.by_kind.entry(resource.kind.clone()).or_default().push(at);
+        self.by_plural.entry(resource.plural.clone()).or_default().push(at);
+        self.resources.push(Arc::new(resource));
+    }
+
+    fn pick<'s, 'n>(
+        &'s self,
+        places: Option<&'s Vec<usize>>,
+        subresource: &'n str,
+    ) -> impl Iterator<Item = &'s Arc<Resource>> + use<'s, 'n> {
+        let places = places.map_or(&[][..], Vec::as_slice);
+        let all = places.iter().map(|&at| &self.resources[at]);
+        all.filter(move |resource| resource.subresource == subresource)
+    }
+}
+
+/// The embedded table, read once.
+static EMBEDDED: LazyLock<Arc<Table>> = LazyLock::new(|| Arc::new(Table::kubernetes()));
+
+/// What a cluster serves: mostly the embedded table, which all share, and a little of its own.
+#[derive(Debug, Clone, Default)]
+pub struct Discovery {
+    shared: Option<Arc<Table>>,
+    own: Table,
+}
+
+impl Discovery {
+    /// A cluster that serves nothing.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// What Kubernetes 1.36 serves.
+    pub fn kubernetes() -> Self {
+        Self {
+            shared: Some(Arc::clone(&EMBEDDED)),
+            own: Table::default(),
+        }
+    }
+
+    /// Whether there is more than what Kubernetes serves by itself.
+    pub fn is_extended(&self) -> bool {
+        !self.own.resources.is_empty()
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.shared.as_deref().into_iter().chain([&self.own])
     }
 
     /// Reads a table from text: group, version, kind, plural, scope, subresources (`name:Kind`, comma-separated), one kind
@@ -253,31 +319,19 @@ impl Discovery {
 
     /// Takes a resource in; one of the same name is replaced.
     pub fn add(&mut self, resource: Resource) {
-        let same = self.by_plural.get(&resource.plural).and_then(|places| {
-            places.iter().copied().find(|&at| {
-                let other = &self.resources[at];
-                other.is(&resource.group, &resource.version) && other.subresource == resource.subresource
-            })
-        });
-        if let Some(at) = same {
-            if self.resources[at].kind != resource.kind {
-                if let Some(places) = self.by_kind.get_mut(&self.resources[at].kind) {
-                    places.retain(|place| *place != at);
-                }
-                self.by_kind.entry(resource.kind.clone()).or_default().push(at);
+        if let Some(shared) = self.shared.take_if(|shared| shared.place(&resource).is_some()) {
+            // What others share stays as it is.
+            let own = std::mem::replace(&mut self.own, Table::clone(&shared));
+            for resource in own.resources {
+                self.own.add(Arc::unwrap_or_clone(resource));
             }
-            self.resources[at] = Arc::new(resource);
-            return;
         }
-        let at = self.resources.len();
-        self.by_kind.entry(resource.kind.clone()).or_default().push(at);
-        self.by_plural.entry(resource.plural.clone()).or_default().push(at);
-        self.resources.push(Arc::new(resource));
+        self.own.add(resource);
     }
 
     /// Takes everything of another table in.
     pub fn extend(&mut self, other: &Self) {
-        for resource in &other.resources {
+        for resource in other.iter() {
             self.add(Resource::clone(resource));
         }
     }
@@ -344,23 +398,31 @@ impl Discovery {
     }
 
     /// Every resource and subresource, in the order in which they came.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Resource>> {
-        self.resources.iter()
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.tables().flat_map(|table| &table.resources)
     }
 
-    fn pick<'s, 'n>(
+    fn of_kind<'s, 'n>(
         &'s self,
-        places: Option<&'s Vec<usize>>,
+        kind: &'n str,
         subresource: &'n str,
     ) -> impl Iterator<Item = &'s Arc<Resource>> + use<'s, 'n> {
-        let places = places.map_or(&[][..], Vec::as_slice);
-        let all = places.iter().map(|&at| &self.resources[at]);
-        all.filter(move |resource| resource.subresource == subresource)
+        let tables = self.tables();
+        tables.flat_map(move |table| table.pick(table.by_kind.get(kind), subresource))
+    }
+
+    fn of_plural<'s, 'n>(
+        &'s self,
+        plural: &'n str,
+        subresource: &'n str,
+    ) -> impl Iterator<Item = &'s Arc<Resource>> + use<'s, 'n> {
+        let tables = self.tables();
+        tables.flat_map(move |table| table.pick(table.by_plural.get(plural), subresource))
     }
 
     /// The resources (not subresources) of a kind, in whichever group and version.
-    pub fn kinds(&self, kind: &str) -> impl Iterator<Item = &Arc<Resource>> + use<'_> {
-        self.pick(self.by_kind.get(kind), "")
+    pub fn kinds<'s, 'n>(&'s self, kind: &'n str) -> impl Iterator<Item = &'s Arc<Resource>> + use<'s, 'n> {
+        self.of_kind(kind, "")
     }
 
     /// The resource of a kind.
@@ -376,7 +438,7 @@ impl Discovery {
 
     /// A subresource of a kind.
     pub fn subresource(&self, kind: &GroupVersionKind, subresource: &str) -> Option<&Arc<Resource>> {
-        self.pick(self.by_kind.get(&kind.kind), subresource)
+        self.of_kind(&kind.kind, subresource)
             .find(|resource| resource.is(&kind.group, &kind.version))
     }
 
@@ -384,7 +446,7 @@ impl Discovery {
     /// the other group (`pkg/kubeapiserver/default_storage_factory_builder.go` upstream).
     pub fn equivalents<'s>(&'s self, resource: &'s Resource) -> impl Iterator<Item = &'s Arc<Resource>> {
         let events = resource.plural == "events" && is_event_group(&resource.group);
-        self.pick(self.by_plural.get(&resource.plural), &resource.subresource)
+        self.of_plural(&resource.plural, &resource.subresource)
             .filter(move |other| {
                 let kin = other.group == resource.group || events && is_event_group(&other.group);
                 kin && !other.is(&resource.group, &resource.version)
@@ -393,7 +455,7 @@ impl Discovery {
 
     /// A resource by its name.
     pub fn by_resource(&self, name: &GroupVersionResource, subresource: &str) -> Option<&Arc<Resource>> {
-        self.pick(self.by_plural.get(&name.resource), subresource)
+        self.of_plural(&name.resource, subresource)
             .find(|resource| resource.is(&name.group, &name.version))
     }
 }
@@ -438,11 +500,11 @@ mod tests {
         let crd = r#"{"spec":{"group":"example.com","scope":"Cluster","names":{"kind":"Widget","plural":"widgetz"},
             "versions":[{"name":"v1","served":true,"subresources":{"status":{}}},{"name":"v0","served":false}]}}"#;
         let mut discovery = Discovery::kubernetes();
-        let before = discovery.iter().len();
+        let before = discovery.iter().count();
         let crd = Document::from_json(crd).expect("JSON");
         discovery.add_crd(crd.root()).expect("a definition");
         discovery.add_crd(crd.root()).expect("a definition");
-        assert_eq!(discovery.iter().len(), before + 2);
+        assert_eq!(discovery.iter().count(), before + 2);
         let gvk = GroupVersionKind::new("example.com", "v1", "Widget");
         assert!(
             !discovery
@@ -451,7 +513,7 @@ mod tests {
                 .namespaced
         );
         discovery.add_guess(&gvk, true);
-        assert_eq!(discovery.iter().len(), before + 2);
+        assert_eq!(discovery.iter().count(), before + 2);
         discovery.add_guess(&GroupVersionKind::new("example.com", "v1", "Gadget"), true);
         assert!(
             discovery
@@ -470,7 +532,7 @@ mod tests {
         let file = Sources::new().add("discovery.tsv", "");
         let table = "# mine\n\nexample.com\tv1\tWidget\twidgets\tNamespaced\tstatus:Widget,scale:Scale\n\tv1\tPod\tpods\tNamespaced\t\n";
         let discovery = Discovery::from_tsv(table, file).expect("a table");
-        assert_eq!(discovery.iter().len(), 4);
+        assert_eq!(discovery.iter().count(), 4);
         let bad = "a\tv1\tK\tks\tEverywhere\t\nshort\n\tv1\t\tp\tCluster\n\tv1\tK\tp\tCluster\tstatus\n";
         let messages: Vec<String> = Discovery::from_tsv(bad, file)
             .expect_err("refused")

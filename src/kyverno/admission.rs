@@ -117,11 +117,8 @@ impl Controller {
             .judges(&Input::new(request, world, discovery, Lens::CLUSTER));
         let deliver = |webhook: &Webhook| {
             let input = Input::new(request, world, discovery, Lens::CLUSTER);
-            let resource = webhook.delivers(&request.cell(), discovery, &mut input.facts());
-            resource.filter(|_| judged).map(|resource| Request {
-                resource,
-                ..request.clone()
-            })
+            let delivery = webhook.delivers(&request.cell(), discovery, &mut input.facts());
+            delivery.of(request).filter(|_| judged)
         };
         for (policy, webhook) in &self.classic {
             let name = &policy.policy().metadata.name.value;

@@ -35,6 +35,10 @@ pub fn applies<'p>(
     cell: &Cell<'_>,
     facts: &mut impl Facts<'p>,
 ) -> Result<bool, InvalidSelector<'p>> {
+    // What no rule lists is not selected, whatever the selectors say: nobody needs to ask them.
+    if !constraints.lists(cell) {
+        return Ok(false);
+    }
     let namespace = match constraints.namespace_selector.as_deref() {
         // A cluster-scoped object that is no namespace is never exempt.
         Some(selector) if cell.namespaced || cell.resource.plural == "namespaces" => check(selector, |selector| {

@@ -13,7 +13,7 @@ mod classic;
 mod registration;
 mod validating;
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use sha2::{Digest as _, Sha256};
 
@@ -29,7 +29,7 @@ use crate::{
         program::Program,
         syntax::parse,
     },
-    kube::{Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Requirement, Resource},
+    kube::{Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, Requirement, Resource},
     policy::{FailurePolicy, KindSelector, MatchCondition, MatchPolicy, Policy, Spanned, ValidatingPolicy},
     value::Value,
 };
@@ -71,6 +71,40 @@ enum Listed {
         operations: Vec<String>,
     },
     Rule(crate::kube::RuleWithOperations),
+}
+
+/// How Kyverno gets requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery<'d> {
+    /// It does not get them.
+    None,
+    /// As they are.
+    AsIs,
+    /// As requests about a resource under whose name the same objects are served.
+    As(&'d Arc<Resource>),
+}
+
+impl<'d> Delivery<'d> {
+    /// A request as Kyverno gets it, if it gets it.
+    pub fn of(self, request: &Request) -> Option<Cow<'_, Request>> {
+        match self {
+            Self::None => None,
+            Self::AsIs => Some(Cow::Borrowed(request)),
+            Self::As(resource) => Some(Cow::Owned(Request {
+                resource: Arc::clone(resource),
+                ..request.clone()
+            })),
+        }
+    }
+
+    /// A cell as Kyverno gets it, if it gets it.
+    pub fn of_cell(self, cell: &Cell<'d>) -> Option<Cell<'d>> {
+        match self {
+            Self::None => None,
+            Self::AsIs => Some(*cell),
+            Self::As(resource) => Some(Cell { resource, ..*cell }),
+        }
+    }
 }
 
 impl Webhook {
@@ -231,31 +265,32 @@ impl Webhook {
         }
     }
 
-    /// The resource as which Kyverno gets the requests of a cell; `None` if it does not get them.
-    pub fn delivers<'p>(
+    /// How Kyverno gets the requests of a cell, if it gets them.
+    pub fn delivers<'p, 'd>(
         &'p self,
-        cell: &Cell<'_>,
-        discovery: &Discovery,
+        cell: &Cell<'d>,
+        discovery: &'d Discovery,
         facts: &mut impl Facts<'p>,
-    ) -> Option<Arc<Resource>> {
-        if !self.selects_object(cell, facts) {
-            return None;
-        }
-        if self.lists(cell) {
-            return Some(Arc::new(cell.resource.clone()));
-        }
-        if self.is_exact {
-            return None;
-        }
-        let mut others = discovery.equivalents(cell.resource);
-        others
-            .find(|other| {
+    ) -> Delivery<'d> {
+        let delivery = if self.lists(cell) {
+            Delivery::AsIs
+        } else if self.is_exact {
+            Delivery::None
+        } else {
+            let listed = |other: &&Arc<Resource>| {
                 self.lists(&Cell {
                     resource: other,
                     ..*cell
                 })
-            })
-            .cloned()
+            };
+            let mut others = discovery.equivalents(cell.resource);
+            others.find(listed).map_or(Delivery::None, Delivery::As)
+        };
+        // Nobody needs to ask the selector about what no rule lists.
+        if delivery == Delivery::None || !self.selects_object(cell, facts) {
+            return Delivery::None;
+        }
+        delivery
     }
 
     fn lists(&self, cell: &Cell<'_>) -> bool {

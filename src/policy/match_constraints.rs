@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostic, FileId, Span},
-    kube::{LabelSelector, ResourcePattern, RuleWithOperations, Scope},
+    kube::{Cell, LabelSelector, ResourcePattern, RuleWithOperations, Scope},
     value::Value,
     yaml::{Node, Tree},
 };
@@ -84,6 +84,11 @@ impl NamedRule {
 }
 
 impl MatchConstraints {
+    /// Whether a rule lists what is done in a cell, names aside; without rules everything is listed.
+    pub fn lists(&self, cell: &Cell<'_>) -> bool {
+        self.resource_rules.is_empty() || self.resource_rules.iter().any(|named| named.rule.matches(cell))
+    }
+
     /// Reads the block; mistakes are the decoder's to keep.
     pub(crate) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;

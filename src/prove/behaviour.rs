@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use self::metadata::decorated;
 use super::{
-    Layer, Options, Target, at_layer, example,
+    Layer, Options, Target, at_layer,
+    candidates::{Pairs, Plans},
+    example,
     explain::{Table, literals},
-    objects::{self, Hints},
     replay::Engines,
-    search::pairs,
     sides::{Both, Said, Sides},
     solver::{Literal, Solver},
     symbolic::{Budget, Path, explore},
@@ -280,7 +280,7 @@ fn found_from(
         pair: &pair,
         explored: &explored,
         has_native,
-        hints: Hints::new(&layered),
+        plans: Plans::new(&layered, &sides.bodies),
         seeds,
         made: 0,
     };
@@ -357,7 +357,7 @@ struct Search<'s, 'p, 'u> {
     pair: &'s Pair,
     explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
     has_native: bool,
-    hints: Hints,
+    plans: Plans<'p>,
     /// Parts of objects to start from, if examples are wanted.
     seeds: Option<&'s [serde_json::Value]>,
     /// How many requests were found.
@@ -421,7 +421,8 @@ impl<'p> Search<'_, 'p, '_> {
     /// Requests of a group, one for each fate.
     fn shown(&mut self, side: Side, said: &Said, group: &Group<'p>) -> BTreeMap<Fate, Shown> {
         let mut found: BTreeMap<Fate, Shown> = BTreeMap::new();
-        let body = said.first().and_then(|(body, _)| self.sides.bodies.get(*body));
+        let number_of_body = said.first().map(|(body, _)| *body);
+        let body = number_of_body.and_then(|body| self.sides.bodies.get(body));
         let mut places: Vec<(usize, usize)> = group.places.iter().copied().collect();
         if self.seeds.is_some() {
             // Nobody needs an example of what is left alone, nor of what only the native policy does.
@@ -442,11 +443,15 @@ impl<'p> Search<'_, 'p, '_> {
             let Some(witness) = Witness::new(&mut self.solver, cell, &path.literals) else {
                 continue;
             };
-            let objects = match self.seeds {
-                None => objects::candidates(cell.resource, body, &self.hints),
-                Some(seeds) => objects::candidates_from(cell.resource, body, &self.hints, seeds),
-            };
-            for (new, old) in pairs(&objects).take(if said.is_empty() { 1 } else { TRIES }) {
+            let mut objects = self.plans.candidates(cell.resource, number_of_body);
+            if let Some(seeds) = self.seeds {
+                objects = objects.with_seeds(seeds);
+            }
+            let mut pairs = Pairs::new();
+            for _ in 0..if said.is_empty() { 1 } else { TRIES } {
+                let Some((new, old)) = pairs.next(&mut objects) else {
+                    break;
+                };
                 let mut situation = witness.situation(cell, new, old);
                 if self.seeds.is_some() {
                     example::keep_metadata(&mut situation, new);
@@ -456,9 +461,8 @@ impl<'p> Search<'_, 'p, '_> {
                     return found;
                 }
             }
-            let (Some(body), Some(least)) = (body, objects.first()) else {
-                continue;
-            };
+            let Some(body) = body else { continue };
+            let least = objects.least();
             for situation in decorated(&witness.situation(cell, least, least), body) {
                 self.take(side, said, group, situation, &mut found);
                 if self.is_enough(&found) {

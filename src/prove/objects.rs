@@ -1,13 +1,10 @@
-//! Objects to try: what a body reads, filled with the constants that it compares with.
-//!
-//! This is search, not proof: it looks for an object to which the side that applies objects, so that a difference is shown
-//! as a decision and not only as a matter of reports.
+//! What bodies read of objects, and the least objects of each kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::{language::Base, seeds::merge, sides::Body};
+use super::{language::Base, sides::Body};
 use crate::{
     cel::{
         ast::{Ast, Expr, ExprId, Literal},
@@ -21,15 +18,13 @@ use crate::{
 
 /// One step into an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+pub(super) enum Step {
     Field(String),
     Item,
 }
 
-type Steps = Vec<Step>;
-
-/// How many objects are tried.
-const LIMIT: usize = 400;
+/// A place in an object.
+pub(super) type Steps = Vec<Step>;
 
 /// How deep expressions are followed.
 const DEPTH: usize = 100;
@@ -107,90 +102,13 @@ pub(super) fn world(request: &Request) -> &'static str {
     }
 }
 
-/// Objects without metadata, the least one first: new ones and old ones may be any of them.
-pub(super) fn candidates(resource: &Resource, body: Option<&Body>, hints: &Hints) -> Vec<Json> {
-    let least = least(resource);
-    let mut all = vec![least.clone()];
-    let Some(body) = body else { return all };
-    let mut reading = Reading::of(body, &["object", "oldObject"]);
-    if body.opaque.is_some() {
-        reading.found.extend(hints.found.iter().cloned());
-        reading.constants.extend(hints.constants.iter().cloned());
-    }
-    let metadata = Step::Field("metadata".to_owned());
-    let fixed = |steps: &Steps| {
-        let second = steps.get(1);
-        steps.first() == Some(&metadata)
-            && !matches!(second, Some(Step::Field(name)) if !matches!(name.as_str(), "name" | "namespace" | "labels" | "annotations"))
-    };
-    let found: Vec<Steps> = reading
-        .found
-        .iter()
-        .filter(|steps| !steps.is_empty() && !fixed(steps))
-        .cloned()
-        .collect();
-    let constants: Vec<Json> = reading
-        .constants
-        .iter()
-        .flat_map(|constant| match constant {
-            Constant::Text(text) => vec![
-                json!(text),
-                json!(format!("{text}x")),
-                json!(format!("x{text}")),
-                json!([text]),
-            ],
-            Constant::Int(number) => vec![
-                json!(number),
-                json!(number.saturating_add(1)),
-                json!(number.saturating_sub(1)),
-            ],
-        })
-        .collect();
-    let plain = [
-        json!(true),
-        json!(false),
-        json!("x"),
-        json!(1),
-        json!(0),
-        json!(-1),
-        json!(""),
-        json!([]),
-        json!({}),
-    ];
-    // One field at a time, with what it may be compared with; then everything at once; then anything.
-    let mut known: BTreeSet<String> = all.iter().map(Json::to_string).collect();
-    let mut one_by_one = |all: &mut Vec<Json>, values: &[Json], most: usize| {
-        for (value, steps) in values
-            .iter()
-            .flat_map(|value| found.iter().map(move |steps| (value, steps)))
-        {
-            if all.len() >= most {
-                break;
-            }
-            let mut object = least.clone();
-            set(&mut object, steps, value);
-            if known.insert(object.to_string()) {
-                all.push(object);
-            }
-        }
-    };
-    one_by_one(&mut all, &constants, LIMIT / 2);
-    for value in [json!(true), json!("x"), json!(100_000)] {
-        let mut object = least.clone();
-        for steps in &found {
-            set(&mut object, steps, &value);
-        }
-        all.push(object);
-    }
-    one_by_one(&mut all, &plain, LIMIT);
-    all
-}
-
 /// What is read by expressions that are not CEL.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
-    found: BTreeSet<Steps>,
-    constants: BTreeSet<Constant>,
+    /// The places.
+    pub(super) found: BTreeSet<Steps>,
+    /// What they may be compared with.
+    pub(super) constants: BTreeSet<Constant>,
 }
 
 impl Hints {
@@ -288,16 +206,8 @@ pub(super) fn parameters(bodies: &[Body]) -> Vec<Json> {
     all
 }
 
-/// The same with parts of objects to start from, each put over the least object.
-pub(super) fn candidates_from(resource: &Resource, body: Option<&Body>, hints: &Hints, seeds: &[Json]) -> Vec<Json> {
-    let least = least(resource);
-    let mut all = vec![least.clone()];
-    all.extend(seeds.iter().map(|seed| merge(&least, seed)));
-    all.extend(candidates(resource, body, hints).into_iter().skip(1));
-    all
-}
-
-fn set(object: &mut Json, steps: &[Step], value: &Json) {
+/// Sets what steps lead to.
+pub(super) fn set(object: &mut Json, steps: &[Step], value: &Json) {
     match steps.split_first() {
         None => {
             // A list or map that was filled by a longer path stays.
@@ -325,24 +235,27 @@ fn set(object: &mut Json, steps: &[Step], value: &Json) {
     }
 }
 
+/// What a place may be compared with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Constant {
+pub(super) enum Constant {
     Text(String),
     Int(i64),
 }
 
 /// What expressions read.
 #[derive(Default)]
-struct Reading {
+pub(super) struct Reading {
     roots: &'static [&'static str],
-    found: BTreeSet<Steps>,
-    constants: BTreeSet<Constant>,
+    /// The places.
+    pub(super) found: BTreeSet<Steps>,
+    /// What they may be compared with.
+    pub(super) constants: BTreeSet<Constant>,
     variables: BTreeMap<String, Vec<Steps>>,
 }
 
 impl Reading {
     /// What a body reads of the variables with these names.
-    fn of(body: &Body, roots: &'static [&'static str]) -> Self {
+    pub(super) fn of(body: &Body, roots: &'static [&'static str]) -> Self {
         let mut reading = Self {
             roots,
             ..Self::default()

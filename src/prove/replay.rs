@@ -7,7 +7,7 @@ use crate::{
     cel::{host::Mocks, profile::Profile},
     compare,
     convert::Exceptions,
-    kube::{Discovery, Request},
+    kube::Discovery,
     kyverno::{
         admission::{Controller, Installed},
         classic_policy::CompiledPolicy,
@@ -177,16 +177,15 @@ impl<'d> Engines<'d> {
             return review.of_policy(&self.name, true);
         }
         let input = Input::new(request, world, self.discovery, Lens::CLUSTER);
-        let resource = delivered(
+        let delivery = delivered(
             &self.webhook,
             Layer::Rule,
             &request.cell(),
             self.discovery,
             &mut input.facts(),
         );
-        let request = Request {
-            resource: resource.unwrap_or_else(|| Arc::clone(&request.resource)),
-            ..request.clone()
+        let Some(request) = delivery.of(request) else {
+            return nothing();
         };
         let input = Input::new(&request, world, self.discovery, Lens::CLUSTER);
         let verdicts: Vec<Verdict> = match &self.kyverno {
@@ -222,6 +221,12 @@ impl<'d> Engines<'d> {
             &self.mocks,
         );
         (self.kyverno(situation), NativeVerdict::of(answer).verdict)
+    }
+
+    /// How they differ about a request.
+    pub fn class(&self, situation: &Situation) -> Option<DivergenceClass> {
+        let (kyverno, native) = self.ask(situation);
+        compare::class(&kyverno, &native)
     }
 
     /// Asks both; `None` if they do not differ, but in their texts.

@@ -6,11 +6,12 @@ use serde_json::Value as Json;
 
 use super::{
     IDLE, Kind, Label, Options, Proof, Stats, Target,
+    candidates::{Candidates, Pairs, Plans},
     condition::Reader,
     difference::{Way, has_other_text, told, ways},
     explain::{self, Table},
     guards::{Ignoring, Reads},
-    objects::{self, Hints},
+    objects,
     params::{self, Parameters},
     region::{Answer, Region},
     replay::{Engines, Replayed},
@@ -23,8 +24,9 @@ use super::{
 };
 use crate::{
     cel::profile::Profile,
+    compare::Divergence,
     kube::{Cell, Concrete, Discovery, Namespace, Resource},
-    pair::{Original, Pair},
+    pair::Original,
     policy::MatchConstraints,
     vap::matching::is_exempt,
     verdict::DivergenceClass,
@@ -49,13 +51,15 @@ pub(super) struct Search<'p, 'u> {
     sides: &'p Sides,
     engines: &'p Engines<'u>,
     discovery: &'u Discovery,
-    pair: &'p Pair,
+    /// What the conversion says about a difference.
+    cause: &'p dyn Fn(&Replayed) -> Option<Divergence>,
     ignoring: Ignoring,
     /// Whether the native policies list nothing that the cluster serves.
     is_idle: bool,
     params: Parameters,
-    hints: Hints,
+    plans: Plans<'p>,
     options: &'p Options<'p>,
+    cells: Vec<Cell<'u>>,
     explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
     requests: u64,
     /// What contradicts itself: a bug.
@@ -84,7 +88,7 @@ impl<'p, 'u> Search<'p, 'u> {
         sides: &'p Sides,
         engines: &'p Engines<'u>,
         discovery: &'u Discovery,
-        pair: &'p Pair,
+        cause: &'p dyn Fn(&Replayed) -> Option<Divergence>,
         options: &'p Options<'p>,
     ) -> Self {
         let ours = match original {
@@ -96,13 +100,7 @@ impl<'p, 'u> Search<'p, 'u> {
             word.is_some_and(|word| word.value != "Fail")
         });
         let cells = universe::cells(discovery);
-        let lists = |constraints: &MatchConstraints| {
-            let rules = &constraints.resource_rules;
-            rules.is_empty()
-                || rules
-                    .iter()
-                    .any(|rule| cells.iter().any(|cell| rule.rule.matches(cell)))
-        };
+        let lists = |constraints: &MatchConstraints| cells.iter().any(|cell| constraints.lists(cell));
         let mut constraints = target
             .policies
             .iter()
@@ -114,14 +112,15 @@ impl<'p, 'u> Search<'p, 'u> {
             sides,
             engines,
             discovery,
-            pair,
+            cause,
             ignoring: Ignoring {
                 kyverno: ours,
                 native: theirs,
             },
             params: Parameters::new(original, target, &sides.bodies),
-            hints: Hints::new(original),
+            plans: Plans::new(original, &sides.bodies),
             options,
+            cells,
             explored: Vec::new(),
             requests: 0,
             fault: None,
@@ -133,7 +132,8 @@ impl<'p, 'u> Search<'p, 'u> {
     /// # Errors
     /// If not every path could be followed.
     pub(super) fn explore(&mut self, solver: &mut Solver<'p>, budget: &mut Budget<'_>) -> Result<(), GaveUp> {
-        for cell in universe::cells(self.discovery) {
+        self.explored.reserve(self.cells.len());
+        for cell in std::mem::take(&mut self.cells) {
             if !self.options.exempt && is_exempt(cell.resource) {
                 continue;
             }
@@ -196,14 +196,7 @@ impl<'p, 'u> Search<'p, 'u> {
 
     /// What is to be known besides.
     pub(super) fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self
-            .pair
-            .notes()
-            .into_iter()
-            .map(|note| note.as_str().to_owned())
-            .collect();
-        notes.extend(self.sides.inexact.iter().cloned());
-        notes
+        self.sides.inexact.clone()
     }
 
     /// Draws the conclusion of what was explored.
@@ -344,8 +337,8 @@ impl<'p, 'u> Search<'p, 'u> {
             } else {
                 &path.outcome.native
             };
-            let body = said.first().and_then(|(body, _)| self.sides.bodies.get(*body));
-            let objects = objects::candidates(cell.resource, body, &self.hints);
+            let body = said.first().map(|(body, _)| *body);
+            let mut objects = self.plans.candidates(cell.resource, body);
             let Some(witness) = Witness::new(solver, &cell, &place.literals) else {
                 self.blame(&cell, &place.literals, "a path has no request");
                 return None;
@@ -355,7 +348,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 self.blame(&cell, &place.literals, "the request of a path does not follow it");
                 return None;
             }
-            let found = self.attempt(&witness, &cell, &objects, until, |found| {
+            let found = self.attempt(&witness, &cell, &mut objects, until, |found| {
                 let kind = Kind::of(found.class());
                 if best.as_ref().is_none_or(|best| kind < Kind::of(best.class())) {
                     best = Some(found.clone());
@@ -375,14 +368,16 @@ impl<'p, 'u> Search<'p, 'u> {
         &mut self,
         witness: &Witness,
         cell: &Cell<'u>,
-        objects: &[Json],
+        objects: &mut Candidates,
         until: u64,
         mut wanted: impl FnMut(&Replayed) -> bool,
     ) -> Option<Replayed> {
         let worlds = self.params.worlds();
         let most = if worlds.len() > 1 { WITH_PARAMS } else { usize::MAX };
         for params in worlds {
-            for (new, old) in pairs(objects).take(most) {
+            let mut pairs = Pairs::new();
+            for _ in 0..most {
+                let Some((new, old)) = pairs.next(objects) else { break };
                 if self.requests >= until {
                     return None;
                 }
@@ -465,21 +460,21 @@ impl<'p, 'u> Search<'p, 'u> {
     }
 
     /// The request and the objects of a path.
-    fn prepared(&self, solver: &mut Solver<'p>, at: usize, number: usize) -> Option<(Cell<'u>, Witness, Vec<Json>)> {
+    fn prepared(&self, solver: &mut Solver<'p>, at: usize, number: usize) -> Option<(Cell<'u>, Witness, Candidates)> {
         let (cell, paths) = self.explored.get(at)?;
         let (cell, path) = (*cell, paths.get(number)?);
         let said = path.outcome.kyverno.first().or(path.outcome.native.first());
         let body = said.map_or(0, |(body, _)| *body);
-        let objects = objects::candidates(cell.resource, self.sides.bodies.get(body), &self.hints);
+        let objects = self.plans.candidates(cell.resource, Some(body));
         let witness = Witness::new(solver, &cell, &path.literals)?;
         Some((cell, witness, objects))
     }
 
     /// The first difference, but in applicability, that an object makes on a path.
     fn try_path(&mut self, solver: &mut Solver<'p>, at: usize, number: usize, until: u64) -> Option<Replayed> {
-        let (cell, witness, objects) = self.prepared(solver, at, number)?;
+        let (cell, witness, mut objects) = self.prepared(solver, at, number)?;
         let wanted = |found: &Replayed| Kind::of(found.class()) != Kind::Applicability;
-        let found = self.attempt(&witness, &cell, &objects, until, wanted);
+        let found = self.attempt(&witness, &cell, &mut objects, until, wanted);
         if found.is_some() {
             return found;
         }
@@ -487,8 +482,8 @@ impl<'p, 'u> Search<'p, 'u> {
         let bodies = self.sides.bodies.iter();
         let labels: Vec<Vec<(String, String)>> = bodies.flat_map(|body| objects::labels(Some(body))).collect();
         labels.iter().find_map(|labels| {
-            let least = objects.get(..1).unwrap_or_default();
-            self.attempt(&witness.with_labels(labels), &cell, least, until, wanted)
+            let mut least = Candidates::only_least(cell.resource);
+            self.attempt(&witness.with_labels(labels), &cell, &mut least, until, wanted)
         })
     }
 
@@ -527,10 +522,11 @@ impl<'p, 'u> Search<'p, 'u> {
             places.extend(paths.iter().position(objects).map(|number| (at, number)));
         }
         for (at, number) in places.into_iter().take(SEARCHED) {
-            let Some((cell, witness, objects)) = self.prepared(solver, at, number) else {
+            let Some((cell, witness, mut objects)) = self.prepared(solver, at, number) else {
                 continue;
             };
-            for (new, old) in pairs(&objects) {
+            let mut pairs = Pairs::new();
+            while let Some((new, old)) = pairs.next(&mut objects) {
                 if self.requests >= until {
                     return;
                 }
@@ -552,10 +548,11 @@ impl<'p, 'u> Search<'p, 'u> {
         for at in 0..self.explored.len() {
             let count = self.explored.get(at).map_or(0, |(_, paths)| paths.len());
             for number in 0..count {
-                let Some((cell, witness, objects)) = self.prepared(solver, at, number) else {
+                let Some((cell, witness, mut objects)) = self.prepared(solver, at, number) else {
                     continue;
                 };
-                for object in objects.iter().take(VERIFIED) {
+                for number in 0..VERIFIED {
+                    let Some(object) = objects.get(number) else { break };
                     self.requests += 1;
                     let found = self.engines.replay(self.situation(&witness, &cell, object, object));
                     if found.is_some_and(|found| found.class() != DivergenceClass::Error) {
@@ -570,9 +567,7 @@ impl<'p, 'u> Search<'p, 'u> {
     /// A region with what the hazards of the conversion say about its witness.
     fn region(&self, witness: Replayed, text: String, cells: Vec<String>, literals: &[Literal<'p>]) -> Region {
         let witness = shrink(self.engines, witness);
-        let divergence = self
-            .pair
-            .cause(witness.kyverno(), witness.native(), &witness.situation().request);
+        let divergence = (self.cause)(&witness);
         Region {
             class: witness.class(),
             hazard: divergence.as_ref().and_then(|divergence| divergence.code.clone()),
@@ -583,13 +578,4 @@ impl<'p, 'u> Search<'p, 'u> {
             witness,
         }
     }
-}
-
-/// Pairs of new and old objects: the same, then a new one over the least, then an old one under the least.
-pub(super) fn pairs(objects: &[Json]) -> impl Iterator<Item = (&Json, &Json)> {
-    let least = objects.first();
-    let same = objects.iter().map(|object| (object, object));
-    let over = objects.iter().skip(1).filter_map(move |object| Some((object, least?)));
-    let under = objects.iter().skip(1).filter_map(move |object| Some((least?, object)));
-    same.chain(over).chain(under)
 }

@@ -40,16 +40,16 @@ pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
         let least = objects::least(&request.resource);
         let mut smaller = None;
         'search: for which in which {
+            let mut tried = best.situation().clone();
             let object = if *which == Which::Old { &old } else { &new };
             for candidate in candidates(object, &least) {
                 if runs >= RUNS {
                     return best;
                 }
                 runs += 1;
-                let situation = replaced(best.situation(), *which, &candidate);
-                let found = engines.replay(situation);
-                if let Some(found) = found.filter(|found| found.class() == best.class()) {
-                    smaller = Some(found);
+                replace(&mut tried, *which, &candidate);
+                if engines.class(&tried) == Some(best.class()) {
+                    smaller = engines.replay_texts(tried);
                     break 'search;
                 }
             }
@@ -65,32 +65,29 @@ fn json_of(value: Value<'_>) -> Json {
     if value.is_null() { Json::Null } else { value.to_serde() }
 }
 
-fn replaced(situation: &Situation, which: Which, object: &Json) -> Situation {
-    let mut situation = situation.clone();
+fn replace(situation: &mut Situation, which: Which, object: &Json) {
     let document = Document::from(object);
-    if which != Which::Old {
-        situation.request.object = document.clone();
+    if which == Which::Both {
+        situation.request.old_object = document.clone();
     }
-    if which != Which::New {
+    if which == Which::Old {
         situation.request.old_object = document;
+    } else {
+        situation.request.object = document;
     }
-    situation
 }
 
 /// Everything that is one step smaller, the greatest steps first.
-fn candidates(object: &Json, least: &Json) -> Vec<Json> {
+fn candidates<'j>(object: &'j Json, least: &Json) -> impl Iterator<Item = Json> + use<'j> {
     let mut places = Vec::new();
     collect(object, least, &mut Vec::new(), &mut places);
     places.sort_by_key(Vec::len);
-    let removed = places.iter().filter_map(|path| {
+    let steps: [fn(&mut Json, &[Key]) -> bool; 2] = [remove, simplify];
+    (0..steps.len() * places.len()).filter_map(move |number| {
+        let (step, path) = (steps.get(number / places.len())?, places.get(number % places.len())?);
         let mut smaller = object.clone();
-        remove(&mut smaller, path).then_some(smaller)
-    });
-    let plain = places.iter().filter_map(|path| {
-        let mut smaller = object.clone();
-        simplify(&mut smaller, path).then_some(smaller)
-    });
-    removed.chain(plain).collect()
+        step(&mut smaller, path).then_some(smaller)
+    })
 }
 
 #[derive(Debug, Clone)]

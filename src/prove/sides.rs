@@ -7,7 +7,7 @@
 
 mod build;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 pub(super) use self::build::ignores;
 use self::build::{Bodies, called, classic, native, unreadable, validating};
@@ -23,7 +23,7 @@ use crate::{
         constraints,
         failure_action::Actions,
         matching::{self, Selection},
-        webhook::Webhook,
+        webhook::{Delivery, Webhook},
     },
     pair::Original,
     policy::{MatchConstraints, MatchResources},
@@ -214,11 +214,11 @@ impl Sides {
     }
 
     /// What both sides say about the requests of a cell.
-    pub fn run<'p>(
+    pub fn run<'p, 'd>(
         &'p self,
-        cell: &Cell<'_>,
-        equivalents: &[&Resource],
-        discovery: &Discovery,
+        cell: &Cell<'d>,
+        equivalents: &[&'d Resource],
+        discovery: &'d Discovery,
         facts: &mut impl Facts<'p>,
     ) -> Both {
         let mut kyverno = self.kyverno(cell, discovery, facts);
@@ -233,17 +233,15 @@ impl Sides {
         Both { kyverno, native }
     }
 
-    fn kyverno<'p>(&'p self, cell: &Cell<'_>, discovery: &Discovery, facts: &mut impl Facts<'p>) -> Said {
-        let Some(resource) = delivered(&self.webhook, self.layer, cell, discovery, facts) else {
+    fn kyverno<'p, 'd>(&'p self, cell: &Cell<'d>, discovery: &'d Discovery, facts: &mut impl Facts<'p>) -> Said {
+        let delivery = delivered(&self.webhook, self.layer, cell, discovery, facts);
+        let Some(delivered) = delivery.of_cell(cell) else {
             return Said::new();
         };
         if self.layer != Layer::Rule && (!self.admission || !self.config.judges_cell(cell, facts)) {
             return Said::new();
         }
-        let cell = &Cell {
-            resource: &resource,
-            ..*cell
-        };
+        let cell = &delivered;
         let mut said = Said::new();
         match self.called.hold(cell, facts) {
             Tri::True => {}
@@ -267,7 +265,7 @@ impl Sides {
                 if !in_namespace(namespace) {
                     return said;
                 }
-                let own = rules.get(&resource.kind).or_else(|| rules.get(""));
+                let own = rules.get(&cell.resource.kind).or_else(|| rules.get(""));
                 for rule in own.into_iter().flatten() {
                     let selection = Selection {
                         matches: &rule.matches,
@@ -396,16 +394,15 @@ impl Asked {
 
 /// As what Kyverno gets a request. A single rule is asked about everything, but gets what it lists in the version that it
 /// lists.
-pub fn delivered<'p>(
+pub fn delivered<'p, 'd>(
     webhook: &'p Webhook,
     layer: Layer,
-    cell: &Cell<'_>,
-    discovery: &Discovery,
+    cell: &Cell<'d>,
+    discovery: &'d Discovery,
     facts: &mut impl Facts<'p>,
-) -> Option<Arc<Resource>> {
-    let delivered = webhook.delivers(cell, discovery, facts);
-    if layer == Layer::Rule && delivered.is_none() {
-        return Some(Arc::new(cell.resource.clone()));
+) -> Delivery<'d> {
+    match webhook.delivers(cell, discovery, facts) {
+        Delivery::None if layer == Layer::Rule => Delivery::AsIs,
+        delivery => delivery,
     }
-    delivered
 }

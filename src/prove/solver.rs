@@ -5,7 +5,10 @@
 
 use rustc_hash::FxHashMap;
 
-use super::language::{Base, Found, shortest};
+use super::{
+    language::{Base, Found, shortest},
+    symbolic::Room,
+};
 use crate::kube::{Atom, Pattern};
 
 /// A question with its answer.
@@ -34,10 +37,45 @@ type Query<'p> = (Base, Vec<Pattern<'p>>, Vec<Pattern<'p>>);
 #[derive(Debug, Default)]
 pub struct Solver<'p> {
     texts: FxHashMap<Query<'p>, Found>,
+    possible: FxHashMap<Domain, FxHashMap<Vec<Literal<'p>>, Possible>>,
+    /// Where whoever asks keeps what it asked.
+    pub(super) room: Room<'p>,
+}
+
+/// What a group of questions is about, and where its answers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Domain {
+    /// A text of a language.
+    Text(Base),
+    /// A map.
+    Map(MapBase<'static>),
+    /// The user's groups.
+    Groups,
+}
+
+/// Whether answers can be given together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Possible {
+    /// They cannot.
+    No,
+    /// They can.
+    Yes,
+    /// Nobody knows.
+    GaveUp,
+}
+
+impl<T> From<Model<T>> for Possible {
+    fn from(model: Model<T>) -> Self {
+        match model {
+            Model::No => Self::No,
+            Model::Yes(_) => Self::Yes,
+            Model::GaveUp => Self::GaveUp,
+        }
+    }
 }
 
 /// The languages of a map, and a key that is not its own.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MapBase<'r> {
     /// The language of keys.
     pub key: Base,
@@ -66,6 +104,37 @@ struct MapQuestions<'p> {
 }
 
 impl<'p> Solver<'p> {
+    /// Whether these answers of one group can be given together. The cells of a universe ask the same again and again.
+    pub fn possible(&mut self, domain: Domain, literals: &[Literal<'p>]) -> Possible {
+        if let Some(known) = self.possible.get(&domain).and_then(|known| known.get(literals)) {
+            return *known;
+        }
+        let found = match domain {
+            Domain::Text(base) => self.text_of(base, literals).into(),
+            Domain::Map(base) => self.map(base, literals).into(),
+            Domain::Groups => self.groups(literals).into(),
+        };
+        self.possible
+            .entry(domain)
+            .or_default()
+            .insert(literals.to_vec(), found);
+        found
+    }
+
+    /// A shortest text with these answers to questions about it.
+    pub fn text_of(&mut self, base: Base, literals: &[Literal<'p>]) -> Model<String> {
+        let of = |wanted: bool| -> Vec<Pattern<'p>> {
+            let literals = literals.iter().filter(|(_, holds)| *holds == wanted);
+            literals
+                .filter_map(|(atom, _)| match atom {
+                    Atom::Text(_, pattern) => Some(*pattern),
+                    _ => None,
+                })
+                .collect()
+        };
+        self.text(base, of(true), of(false))
+    }
+
     /// A shortest text with these answers.
     pub fn text(
         &mut self,

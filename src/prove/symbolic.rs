@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     language::Base,
-    solver::{Literal, MapBase, Model, Solver},
+    solver::{Domain, Literal, MapBase, Possible, Solver},
 };
 use crate::kube::{Atom, Cell, Facts, NAME_LABEL, Operation, Pairs, Pattern, Text};
 
@@ -247,18 +247,12 @@ pub fn of_group<'p>(literals: &[Literal<'p>], wanted: Group) -> Vec<Literal<'p>>
         .collect()
 }
 
-/// A text with the answers of its group.
-pub fn solve_text<'p>(solver: &mut Solver<'p>, base: Base, literals: &[Literal<'p>]) -> Model<String> {
-    let of = |wanted: bool| -> Vec<Pattern<'p>> {
-        let literals = literals.iter().filter(|(_, holds)| *holds == wanted);
-        literals
-            .filter_map(|(atom, _)| match atom {
-                Atom::Text(_, pattern) => Some(*pattern),
-                _ => None,
-            })
-            .collect()
-    };
-    solver.text(base, of(true), of(false))
+/// Room that is used again from cell to cell; nothing is in it that counts.
+#[derive(Debug, Default)]
+pub(super) struct Room<'p> {
+    trail: Vec<Step<'p>>,
+    answers: FxHashMap<Atom<'p>, bool>,
+    literals: Vec<Literal<'p>>,
 }
 
 /// An answer that a path has given.
@@ -280,17 +274,25 @@ pub struct Symbolic<'s, 'p> {
     variables: Variables,
     trail: Vec<Step<'p>>,
     answers: FxHashMap<Atom<'p>, bool>,
+    /// Room for the answers of a group.
+    literals: Vec<Literal<'p>>,
     gave_up: bool,
 }
 
 impl<'s, 'p> Symbolic<'s, 'p> {
     /// Facts about all requests of a cell; nothing is answered yet.
     pub fn new(solver: &'s mut Solver<'p>, cell: &Cell<'_>) -> Self {
+        let Room {
+            trail,
+            answers,
+            literals,
+        } = std::mem::take(&mut solver.room);
         Self {
             solver,
             variables: Variables::new(cell),
-            trail: Vec::new(),
-            answers: FxHashMap::default(),
+            trail,
+            answers,
+            literals,
             gave_up: false,
         }
     }
@@ -310,7 +312,7 @@ impl<'s, 'p> Symbolic<'s, 'p> {
     }
 
     /// The answers that were free.
-    fn literals(&self) -> Vec<Literal<'p>> {
+    fn free_answers(&self) -> Vec<Literal<'p>> {
         let free = self.trail.iter().filter(|step| step.free);
         free.map(|step| (step.atom, step.answer)).collect()
     }
@@ -321,29 +323,33 @@ impl<'s, 'p> Symbolic<'s, 'p> {
         if wanted == Group::Free {
             return (true, true);
         }
+        let mut literals = std::mem::take(&mut self.literals);
+        literals.clear();
         let own = self.trail.iter().filter(|step| step.free && group(step.atom) == wanted);
-        let mut literals: Vec<Literal<'p>> = own.map(|step| (step.atom, step.answer)).collect();
+        literals.extend(own.map(|step| (step.atom, step.answer)));
         // Keys of a map have nothing to do with each other as long as nobody asks for any pair.
         if let Some(key) = key(atom)
             && literals.iter().all(|(other, _)| self::key(*other).is_some())
         {
             literals.retain(|(other, _)| self::key(*other) == Some(key));
         }
+        let domain = match wanted {
+            Group::Text(text) => Domain::Text(self.variables.text(text)),
+            Group::Pairs(pairs) => Domain::Map(self.variables.map(pairs)),
+            Group::Groups | Group::Free => Domain::Groups,
+        };
         let mut with = |answer: bool| {
             literals.push((atom, answer));
-            let (possible, gave_up) = match wanted {
-                Group::Text(text) => known(&solve_text(self.solver, self.variables.text(text), &literals)),
-                Group::Pairs(pairs) => known(&self.solver.map(self.variables.map(pairs), &literals)),
-                Group::Groups => known(&self.solver.groups(&literals)),
-                Group::Free => (true, false),
-            };
+            let possible = self.solver.possible(domain, &literals);
             literals.pop();
-            self.gave_up |= gave_up;
-            possible
+            self.gave_up |= possible == Possible::GaveUp;
+            possible != Possible::No
         };
         // Earlier answers can be given together: what cannot be answered with yes can be answered with no.
         let yes = with(true);
-        (yes, !yes || with(false))
+        let no = !yes || with(false);
+        self.literals = literals;
+        (yes, no)
     }
 
     fn answer(&mut self, atom: Atom<'p>) -> bool {
@@ -368,10 +374,6 @@ fn key(atom: Atom<'_>) -> Option<&str> {
         Atom::Has(_, key) | Atom::Value(_, key, _) => Some(key),
         _ => None,
     }
-}
-
-fn known<T>(model: &Model<T>) -> (bool, bool) {
-    (!matches!(model, Model::No), matches!(model, Model::GaveUp))
 }
 
 impl Variables {
@@ -410,7 +412,7 @@ pub fn explore<'p, T>(
     cell: &Cell<'_>,
     mut run: impl FnMut(&mut Symbolic<'_, 'p>) -> T,
 ) -> Result<Vec<Path<'p, T>>, GaveUp> {
-    let mut paths = Vec::new();
+    let mut paths = Vec::with_capacity(1);
     let mut facts = Symbolic::new(solver, cell);
     loop {
         budget.spend()?;
@@ -419,10 +421,22 @@ pub fn explore<'p, T>(
             return Err(GaveUp::Solver);
         }
         paths.push(Path {
-            literals: facts.literals(),
+            literals: facts.free_answers(),
             outcome,
         });
         if !facts.advance() {
+            let Symbolic {
+                solver,
+                trail,
+                answers,
+                literals,
+                ..
+            } = facts;
+            solver.room = Room {
+                trail,
+                answers,
+                literals,
+            };
             return Ok(paths);
         }
     }

@@ -30,7 +30,7 @@ pub fn cells(discovery: &Discovery) -> Vec<Cell<'_>> {
             }
         }
     }
-    cells.sort_by_key(rank);
+    cells.sort_by_cached_key(rank);
     cells
 }
 

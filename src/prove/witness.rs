@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     solver::{Literal, Model, Solver},
-    symbolic::{Group, Variables, of_group, solve_text},
+    symbolic::{Group, Variables, of_group},
 };
 use crate::{
     kube::{Atom, Cell, NAME_LABEL, Namespace, Operation, Pairs, Request, Text, UserInfo, World},
@@ -54,7 +54,7 @@ impl Witness {
             if own.iter().all(fits) {
                 return Some(usual.to_owned());
             }
-            match solve_text(solver, variables.text(text), &own) {
+            match solver.text_of(variables.text(text), &own) {
                 Model::Yes(found) => Some(found),
                 Model::No | Model::GaveUp => None,
             }

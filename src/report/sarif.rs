@@ -193,17 +193,17 @@ fn text(diagnostic: &Diagnostic) -> String {
 }
 
 fn location(span: Span, sources: &Sources) -> Value {
-    let mut region = json!({});
+    let name = sources.name(span.file).unwrap_or_default();
+    let mut place = json!({"artifactLocation": {"uri": uri(name)}});
     if let Some(start) = sources.position(span.file, span.start) {
-        region["startLine"] = start.line.into();
-        region["startColumn"] = start.column.into();
+        let mut region = json!({"startLine": start.line, "startColumn": start.column});
         if let Some(end) = sources.position(span.file, span.end).filter(|end| *end > start) {
             region["endLine"] = end.line.into();
             region["endColumn"] = end.column.into();
         }
+        place["region"] = region;
     }
-    let name = sources.name(span.file).unwrap_or_default();
-    json!({"physicalLocation": {"artifactLocation": {"uri": uri(name)}, "region": region}})
+    json!({"physicalLocation": place})
 }
 
 /// A path as a reference: what is not allowed in one is written in hexadecimal digits.

@@ -1,6 +1,6 @@
 //! One request put to one policy of a suite.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, sync::Arc};
 
 use super::{
     Settings,
@@ -20,7 +20,7 @@ use crate::{
         lens::Lens,
         response::RuleResponse,
         validating_policy::Answer,
-        webhook::{Call, Webhook},
+        webhook::{Call, Delivery, Webhook},
     },
     policy::{MatchConstraints, Mode, Rule, Spanned},
     suite::{Resource, Suite},
@@ -54,14 +54,14 @@ impl Asking<'_> {
     }
 
     /// The request as a webhook hands it to Kyverno; `None` where it does not. `kyverno test` has no webhooks.
-    pub(super) fn delivered(&self, webhook: &Webhook, request: &Request) -> Option<Request> {
-        let mut delivered = request.clone();
-        if !self.settings.compat {
-            let input = self.input(request);
-            let discovery = &self.surroundings.discovery;
-            delivered.resource = webhook.delivers(&request.cell(), discovery, &mut input.facts())?;
-        }
-        Some(delivered)
+    pub(super) fn delivered<'r>(&self, webhook: &Webhook, request: &'r Request) -> Option<Cow<'r, Request>> {
+        let delivery = if self.settings.compat {
+            Delivery::AsIs
+        } else {
+            let (input, discovery) = (self.input(request), &self.surroundings.discovery);
+            webhook.delivers(&request.cell(), discovery, &mut input.facts())
+        };
+        delivery.of(request)
     }
 
     pub(super) fn classic(

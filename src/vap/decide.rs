@@ -183,7 +183,7 @@ impl<'i> Dispatch<'i> {
                 Ok(params) if params.is_empty() => self.silent(policy, Some(binding), Status::Skip, Part::Params),
                 Ok(params) => {
                     for param in params {
-                        self.evaluate(policy, binding, param.as_ref(), documents, &mut annotations);
+                        self.evaluate(policy, binding, param.as_ref(), (documents, matched), &mut annotations);
                     }
                 }
                 Err(error) => self.misconfigured(policy, Some(binding), &error, Part::Params),
@@ -261,14 +261,19 @@ impl<'i> Dispatch<'i> {
         policy: &CompiledPolicy,
         binding: &Binding,
         param: Option<&Document>,
-        documents: &Documents,
+        (documents, matched): (&Documents, &Resource),
         collected: &mut OfPolicy,
     ) {
+        let (request, condition_request) = if policy.validator.reads_request() {
+            documents.requests(self.input, matched)
+        } else {
+            (Value::Null, Value::Null)
+        };
         let inputs = Inputs {
             object: documents.object.root(),
             old_object: documents.old_object.root(),
-            request: documents.request.root(),
-            condition_request: documents.condition_request.root(),
+            request,
+            condition_request,
             namespace: documents.namespace.root(),
             params: param.map_or(Value::Null, Document::root),
         };

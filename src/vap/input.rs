@@ -29,9 +29,17 @@ pub(super) struct Input<'r> {
 pub(super) struct Documents {
     pub(super) object: Document,
     pub(super) old_object: Document,
-    pub(super) request: Document,
-    pub(super) condition_request: Document,
     pub(super) namespace: Document,
+    /// `request`, and that of conditions where it is another one.
+    requests: OnceCell<(Document, Option<Document>)>,
+}
+
+impl Documents {
+    /// `request` of a request that is matched as a resource, and `request` of conditions.
+    pub(super) fn requests(&self, input: &Input<'_>, matched: &Resource) -> (Value<'_>, Value<'_>) {
+        let (request, condition) = self.requests.get_or_init(|| input.requests(matched));
+        (request.root(), condition.as_ref().unwrap_or(request).root())
+    }
 }
 
 impl<'r> Input<'r> {
@@ -90,6 +98,17 @@ impl<'r> Input<'r> {
                 convert(request.old_object.root(), own, matched),
             )
         };
+        Documents {
+            object,
+            old_object,
+            namespace: self.namespace_object(),
+            requests: OnceCell::new(),
+        }
+    }
+
+    fn requests(&self, matched: &Resource) -> (Document, Option<Document>) {
+        let request = &*self.request;
+        let own = &*request.resource;
         let described = Description {
             kind: &matched.object_kind,
             resource: Some(matched.gvr()),
@@ -104,17 +123,14 @@ impl<'r> Input<'r> {
             options: request.options.root(),
         };
         // Conditions are told the matched kind with the resource that was asked for.
-        let condition = Description {
-            resource: Some(own.gvr()),
-            ..described.clone()
-        };
-        Documents {
-            object,
-            old_object,
-            request: describe(&described),
-            condition_request: describe(&condition),
-            namespace: self.namespace_object(),
-        }
+        let resource = Some(own.gvr());
+        let condition = (described.resource != resource).then(|| {
+            describe(&Description {
+                resource,
+                ..described.clone()
+            })
+        });
+        (describe(&described), condition)
     }
 
     /// `namespaceObject`: null for what is in no namespace, and for Namespaces themselves.

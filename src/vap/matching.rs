@@ -102,6 +102,14 @@ pub fn matches_as<'p, 'u>(
     facts: &mut impl Facts<'p>,
 ) -> Result<Match<'u>, InvalidSelector<'p>> {
     const UNSELECTED: Match<'_> = Match::No(Part::Match);
+    let policy = constraints.match_policy.as_ref().map(|policy| policy.value);
+    let exact = policy == Some(MatchPolicy::Exact) || !reading.equivalents;
+    let equivalents = if exact { &[] } else { equivalents };
+    // What no rule lists is not selected, whatever the selectors say: nobody needs to ask them.
+    let mut names = std::iter::once(&cell.resource).chain(equivalents);
+    if !names.any(|resource| constraints.lists(&Cell { resource, ..*cell })) {
+        return Ok(UNSELECTED);
+    }
     let namespace = namespace_matches(constraints, cell, facts);
     if namespace == Ok(false) {
         return Ok(UNSELECTED);
@@ -110,9 +118,6 @@ pub fn matches_as<'p, 'u>(
     if object == Ok(false) {
         return Ok(UNSELECTED);
     }
-    let policy = constraints.match_policy.as_ref().map(|policy| policy.value);
-    let exact = policy == Some(MatchPolicy::Exact) || !reading.equivalents;
-    let equivalents = if exact { &[] } else { equivalents };
     let mut rules = Rules {
         reading,
         cell,

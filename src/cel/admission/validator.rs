@@ -35,6 +35,16 @@ pub struct Parts<'t> {
     pub audit_annotations: Vec<(&'t str, &'t str)>,
 }
 
+impl<'t> Parts<'t> {
+    /// All expressions.
+    fn texts(&self) -> impl Iterator<Item = &'t str> {
+        let named = [&self.match_conditions, &self.variables, &self.audit_annotations];
+        let named = named.into_iter().flatten().map(|(_, text)| *text);
+        let validations = self.validations.iter();
+        named.chain(validations.flat_map(|validation| [validation.expression, validation.message_expression]))
+    }
+}
+
 /// The texts of a validation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ValidationText<'t> {
@@ -60,6 +70,7 @@ pub struct Validator {
     match_conditions: Vec<(String, Expression)>,
     validations: Vec<Validation>,
     audit_annotations: Vec<(String, Expression)>,
+    reads_request: bool,
 }
 
 /// Why a match condition lets a policy pass by.
@@ -164,7 +175,13 @@ impl Validator {
             audit_annotations: named(&parts.audit_annotations, Returns::StringOrNull),
             validations,
             environment,
+            reads_request: parts.texts().any(|text| text.contains("request")),
         }
+    }
+
+    /// Whether an expression may read `request`: no other name leads there, so its text has that word.
+    pub fn reads_request(&self) -> bool {
+        self.reads_request
     }
 
     /// The programs of the policy with their places; those that cannot be evaluated have none.
@@ -194,11 +211,13 @@ impl Validator {
             request: inputs.condition_request,
             ..*inputs
         };
-        let values = environment.values(&conditions_inputs, scratch, host, Some(resource));
-        match self.matches(&values, host, scratch) {
-            Ok(None) => {}
-            Ok(Some(unmatched)) => return Outcome::Unmatched(unmatched),
-            Err(outcome) => return *outcome,
+        if !self.match_conditions.is_empty() {
+            let values = environment.values(&conditions_inputs, scratch, host, Some(resource));
+            match self.matches(&values, host, scratch) {
+                Ok(None) => {}
+                Ok(Some(unmatched)) => return Outcome::Unmatched(unmatched),
+                Err(outcome) => return *outcome,
+            }
         }
         let values = environment.values(inputs, scratch, host, Some(resource));
         let expressions = self.validations.iter().map(|validation| Some(&validation.expression));
@@ -206,7 +225,13 @@ impl Validator {
             return Outcome::spent();
         };
         // Neither messages nor annotations have the authorizer, not even through a variable.
-        let values = environment.values(inputs, scratch, host, None);
+        let has_texts =
+            !self.audit_annotations.is_empty() || self.validations.iter().any(|v| v.message_expression.is_some());
+        let values = if has_texts {
+            environment.values(inputs, scratch, host, None)
+        } else {
+            Vec::new()
+        };
         let expressions = self.validations.iter().map(|v| v.message_expression.as_ref());
         let messages = evaluate_all(expressions, environment, &values, scratch, host, left).ok();
         let decisions = (self.validations.iter().zip(results).enumerate())

@@ -3,21 +3,13 @@
 //! Upstream counterpart: `FindAndShiftReferences` in `pkg/engine/variables/vars.go`, which panics on a reference of an
 //! `anyPattern` message that is too short to hold an index; here that reference is left as it is.
 
-use std::sync::LazyLock;
-
-use crate::regex::Regex;
-
-/// A reference at the beginning, or one behind anything but a backslash.
-static REFERENCES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\$\(.[^\ ]*\)|[^\\]\$\(.[^\ ]*\)").ok());
+use crate::text::variable;
 
 /// Puts `shift` behind `pivot` in every reference of a message.
 pub(super) fn shift(message: &str, shift: &str, pivot: &str) -> String {
-    let Some(references) = REFERENCES.as_ref() else {
-        return message.to_owned();
-    };
     let mut out = message.to_owned();
     let mut pivot = pivot.to_owned();
-    for found in references.find_all(message, None) {
+    for found in variable::references(message) {
         let whole = &message[found.start..found.end];
         let (before, reference) = match whole.find("$(") {
             Some(at) => whole.split_at(at),

@@ -8,12 +8,12 @@
 mod pointer;
 mod reference;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, sync::LazyLock};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use thiserror::Error;
 
 use super::context::Context;
-use crate::{regex::Regex, value::Data};
+use crate::{text::variable, value::Data};
 
 /// Why a tree could not be substituted; prints as upstream does.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -28,19 +28,6 @@ const DEPTH: usize = 400;
 const ROUNDS: usize = 200;
 /// How many bytes all replacements in one text may copy.
 const COPIED: usize = 128 << 20;
-
-struct Patterns {
-    /// A variable at the beginning, or behind anything but a backslash.
-    variable: Regex,
-    initial: Regex,
-}
-
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    Some(Patterns {
-        variable: Regex::new(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})").ok()?,
-        initial: Regex::new(r"^\{\{(\{[^{}]*\}|[^{}])*\}\}").ok()?,
-    })
-});
 
 /// The tree with values in place of its references and variables.
 ///
@@ -199,11 +186,11 @@ fn substitute_text(
     context: &mut Context<'_>,
     is_delete: bool,
 ) -> Result<Data, SubstituteError> {
-    let Some(patterns) = PATTERNS.as_ref().filter(|_| text.contains("{{")) else {
+    if !text.contains("{{") {
         return Ok(Data::from(text));
-    };
+    }
     let find = |text: &str| -> Vec<String> {
-        let spans = patterns.variable.find_all(text, None);
+        let spans = variable::variables(text);
         spans.into_iter().map(|span| text[span].to_owned()).collect()
     };
     let mut value = text.to_owned();
@@ -217,7 +204,7 @@ fn substitute_text(
         let original = value.clone();
         let mut is_final = false;
         for old in &found {
-            let initial = patterns.initial.is_match(old);
+            let initial = variable::begins_with_variable(old);
             let variable = without_prefix(old, initial);
             let (mut query, final_value) = expression(&variable);
             is_final = final_value;

@@ -2,11 +2,10 @@
 //!
 //! Upstream counterpart: `validateRuleContext` and what it calls in `pkg/validation/policy/validate.go`.
 
-use super::variables::has_variable;
 use crate::{
     jmespath,
     policy::Rule,
-    text::image_info::ImageInfo,
+    text::{image_info::ImageInfo, variable::has_variable},
     yaml::{Items, Node},
 };
 

@@ -2,29 +2,20 @@
 //!
 //! Upstream counterpart: `substituteReferences` in `pkg/engine/variables/vars.go`.
 
-use std::sync::LazyLock;
-
 use super::variables::walk;
 use crate::{
     policy::Anchor,
-    regex::Regex,
-    text::path::join,
+    text::{path::join, variable},
     yaml::{Kind, Node},
 };
-
-/// A reference at the beginning, or one behind anything but a backslash.
-static REFERENCES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\$\(.[^\ ]*\)|[^\\]\$\(.[^\ ]*\)").ok());
 
 /// Follows every reference of a rule.
 ///
 /// # Errors
 /// The first that leads nowhere or to something that is no text, in upstream's words.
 pub(super) fn check(rule: Node<'_>) -> Result<(), String> {
-    let Some(references) = REFERENCES.as_ref() else {
-        return Ok(());
-    };
     walk(rule, "", &mut |text, path| {
-        for span in references.find_all(text, None) {
+        for span in variable::references(text) {
             let whole = &text[span];
             let reference = whole.find("$(").map_or(whole, |at| &whole[at..]);
             follow(rule, reference, path)?;

@@ -7,7 +7,7 @@ use crate::{
     jmespath,
     policy::{MatchResources, Policy, Rule, UserFilter},
     regex::Regex,
-    text::wildcard,
+    text::{variable, wildcard},
     yaml::{Items, Kind, Node},
 };
 
@@ -25,27 +25,11 @@ const ABOUT_USER: [&str; 5] = [
     r"[^\.](request.clusterRoles)\b",
 ];
 
-struct Patterns {
-    variable: Regex,
-    initial: Regex,
-    simple: Regex,
-    allowed: Regex,
-    allowed_in_background: Regex,
-    about_user: Vec<Regex>,
-}
-
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    Some(Patterns {
-        variable: Regex::new(r"(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})").ok()?,
-        initial: Regex::new(r"^\{\{(\{[^{}]*\}|[^{}])*\}\}").ok()?,
-        simple: Regex::new(r"\{\{[^{}]*\}\}").ok()?,
-        allowed: Regex::new(ALLOWED).ok()?,
-        allowed_in_background: Regex::new(ALLOWED_IN_BACKGROUND).ok()?,
-        about_user: ABOUT_USER
-            .iter()
-            .filter_map(|pattern| Regex::new(pattern).ok())
-            .collect(),
-    })
+static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ALLOWED).ok());
+static KNOWN_IN_BACKGROUND: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ALLOWED_IN_BACKGROUND).ok());
+static USER: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    let patterns = ABOUT_USER.iter();
+    patterns.filter_map(|pattern| Regex::new(pattern).ok()).collect()
 });
 
 /// All checks of variables.
@@ -53,11 +37,8 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
 /// # Errors
 /// The first thing that is wrong, in upstream's words.
 pub(super) fn check(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
-    let Some(patterns) = PATTERNS.as_ref() else {
-        return Ok(());
-    };
     if policy.spec.background {
-        about_user(policy, rules, patterns).map_err(|error| {
+        about_user(policy, rules).map_err(|error| {
             format!(
                 "only select variables are allowed in background mode. Set spec.background=false to disable background \
                  mode for this policy rule: {error} "
@@ -65,12 +46,12 @@ pub(super) fn check(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), Stri
         })?;
     }
     for rule in rules {
-        known(policy, rule, patterns).map_err(|error| format!("policy contains invalid variables: {error}"))?;
+        known(policy, rule).map_err(|error| format!("policy contains invalid variables: {error}"))?;
     }
     Ok(())
 }
 
-fn about_user(policy: &Policy, rules: &[Cow<'_, Rule>], patterns: &Patterns) -> Result<(), String> {
+fn about_user(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
     for (i, rule) in rules.iter().enumerate() {
         user_block(&rule.matches, "match", ["any", "all"]).map_or(Ok(()), |path| {
             Err(format!("invalid variable used at path: spec/rules[{i}]/{path}"))
@@ -89,9 +70,8 @@ fn about_user(policy: &Policy, rules: &[Cow<'_, Rule>], patterns: &Patterns) -> 
         return Ok(());
     }
     for text in policy_texts(policy) {
-        for found in patterns.variable.captures_all(&text, None) {
-            let Some(variable) = found.get(2) else { continue };
-            if patterns.about_user.iter().any(|pattern| pattern.is_match(variable)) {
+        for variable in variable::bare_variables(&text) {
+            if USER.iter().any(|pattern| pattern.is_match(variable)) {
                 return Err(format!("variable {variable} is not allowed"));
             }
         }
@@ -149,13 +129,13 @@ fn user_word(user: &UserFilter) -> Option<&'static str> {
 }
 
 /// Whether the variables of a rule are where they may be, and known.
-fn known(policy: &Policy, rule: &Rule, patterns: &Patterns) -> Result<(), String> {
+fn known(policy: &Policy, rule: &Rule) -> Result<(), String> {
     let source = rule.source.node();
     for section in ["exclude", "match"] {
         let texts = source
             .get(section)
             .map(|node| crate::value::Document::from(node).root().to_json());
-        if texts.is_some_and(|text| patterns.simple.is_match(&text)) {
+        if texts.is_some_and(|text| variable::has_simple_variable(&text)) {
             return Err(format!(
                 "rule \"{}\" should not have variables in {section} section",
                 rule.name.value
@@ -170,23 +150,19 @@ fn known(policy: &Policy, rule: &Rule, patterns: &Patterns) -> Result<(), String
     }
     let background = policy.spec.background;
     let allowed = Allowed {
-        pattern: if background {
-            &patterns.allowed_in_background
-        } else {
-            &patterns.allowed
-        },
+        pattern: if background { &KNOWN_IN_BACKGROUND } else { &KNOWN },
         text: if background { ALLOWED_IN_BACKGROUND } else { ALLOWED },
         names: context_names(source),
     };
     references::check(source)
         .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))?;
-    walk(source, "", &mut |text, path| substitute(text, path, patterns, &allowed))
+    walk(source, "", &mut |text, path| substitute(text, path, &allowed))
         .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))
 }
 
 /// Which queries are known.
-struct Allowed<'p> {
-    pattern: &'p Regex,
+struct Allowed {
+    pattern: &'static LazyLock<Option<Regex>>,
     text: &'static str,
     names: Vec<String>,
 }
@@ -225,10 +201,10 @@ fn context_names(rule: Node<'_>) -> Vec<String> {
 }
 
 /// What upstream does with the variables of one text when their values are of no interest.
-fn substitute(text: &str, path: &str, patterns: &Patterns, allowed: &Allowed<'_>) -> Result<(), String> {
+fn substitute(text: &str, path: &str, allowed: &Allowed) -> Result<(), String> {
     let mut text = text.to_owned();
     loop {
-        let found = patterns.variable.find_all(&text, None);
+        let found = variable::variables(&text);
         if found.is_empty() {
             return Ok(());
         }
@@ -236,7 +212,7 @@ fn substitute(text: &str, path: &str, patterns: &Patterns, allowed: &Allowed<'_>
         let mut shallow = false;
         for span in found {
             let whole = &text[span];
-            let (variable, torso) = if patterns.initial.is_match(whole) {
+            let (variable, torso) = if variable::begins_with_variable(whole) {
                 (whole, String::new())
             } else {
                 let mut chars = whole.chars();
@@ -276,7 +252,7 @@ enum Unknown {
     Name(String),
 }
 
-fn lookup(query: &str, allowed: &Allowed<'_>) -> Result<(), Unknown> {
+fn lookup(query: &str, allowed: &Allowed) -> Result<(), Unknown> {
     if query == "@" {
         return Ok(());
     }
@@ -285,7 +261,10 @@ fn lookup(query: &str, allowed: &Allowed<'_>) -> Result<(), Unknown> {
     }
     jmespath::Expression::parse(query).map_err(|error| Unknown::Syntax(error.to_string()))?;
     let query = query.replace('"', "");
-    if allowed.pattern.is_match(&query) || allowed.names.iter().any(|name| wildcard::matches(name, &query)) {
+    let pattern = allowed.pattern.as_ref();
+    if pattern.is_none_or(|pattern| pattern.is_match(&query))
+        || allowed.names.iter().any(|name| wildcard::matches(name, &query))
+    {
         return Ok(());
     }
     Err(Unknown::Name(format!(
@@ -295,20 +274,11 @@ fn lookup(query: &str, allowed: &Allowed<'_>) -> Result<(), Unknown> {
     )))
 }
 
-/// Whether a text has variables.
-pub(super) fn has_variable(text: &str) -> bool {
-    let patterns = PATTERNS.as_ref();
-    patterns.is_some_and(|patterns| patterns.variable.is_match(text))
-}
-
 /// A text with another one in place of its variables.
 pub(super) fn without_variables(text: &str, with: &str) -> String {
-    let Some(patterns) = PATTERNS.as_ref() else {
-        return text.to_owned();
-    };
     let mut out = String::new();
     let mut end = 0;
-    for span in patterns.variable.find_all(text, None) {
+    for span in variable::variables(text) {
         let variable = text[span.clone()].find("{{").map_or(span.start, |at| span.start + at);
         out.push_str(&text[end..variable]);
         out.push_str(with);
@@ -323,11 +293,8 @@ pub(super) fn without_variables(text: &str, with: &str) -> String {
 /// # Errors
 /// Where it is.
 pub(super) fn element(rule: &Rule) -> Result<(), String> {
-    let Some(patterns) = PATTERNS.as_ref() else {
-        return Ok(());
-    };
     walk(rule.source.node(), "", &mut |text, path| {
-        for span in patterns.variable.find_all(text, None) {
+        for span in variable::variables(text) {
             let whole = &text[span];
             let variable = whole.find("{{").map_or(whole, |at| &whole[at..]);
             let query = variable.replace("{{", "").replace("}}", "");

@@ -4,9 +4,10 @@
 //! `api/kyverno/v1/image_verification_types.go`. Known deviations: attestations and notary are not looked into, and a value in
 //! a text has its fields sorted unless named here.
 
-use super::{Errors, json, variables::has_variable};
+use super::{Errors, json};
 use crate::{
     policy::{FailureAction, Policy, Rule},
+    text::variable::has_variable,
     yaml::{Items, Node},
 };
 

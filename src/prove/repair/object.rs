@@ -11,7 +11,7 @@ use super::{
 use crate::{
     convert::Object,
     diagnostic::Diagnostic,
-    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, validate_admission},
     value::{Document, Value},
 };
 
@@ -30,6 +30,7 @@ fn object<T>(json: &Json, read: impl Fn(Value<'_>) -> (Option<T>, Vec<Diagnostic
     let document = Document::from(json);
     let model = read(document.root()).0?;
     Some(Object {
+        checked: validate_admission(document.root()),
         document,
         model: Arc::new(model),
     })

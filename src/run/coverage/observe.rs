@@ -74,7 +74,7 @@ fn classic(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request: &R
         let request = edited.as_ref().unwrap_or(request);
         // A request that the webhook does not hand over is not selected either.
         let delivered = asking.delivered(webhook, request);
-        let input = asking.input(delivered.as_ref().unwrap_or(request));
+        let input = asking.input(delivered.as_deref().unwrap_or(request));
         watch.selected(kind, name, &compiled.selected(&input));
     }
 }
@@ -100,7 +100,7 @@ fn validating(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request:
                 continue;
             };
             let delivered = asking.delivered(&variant.webhook, request);
-            let input = asking.input(delivered.as_ref().unwrap_or(request));
+            let input = asking.input(delivered.as_deref().unwrap_or(request));
             let cell = input.request.cell();
             found.extend(constraints_select(constraints, |part: &MatchConstraints| {
                 constraints::applies(part, &cell, &mut input.facts()).unwrap_or(true)

@@ -11,49 +11,30 @@ use crate::{
     regex::Regex,
     text::{
         float::{self, Layout},
-        path,
+        path, variable,
     },
     value::Data,
 };
 
-struct Patterns {
-    /// A reference at the beginning, or behind anything but a backslash.
-    reference: Regex,
-    escaped: Regex,
-}
-
-static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
-    Some(Patterns {
-        reference: Regex::new(r"^\$\(.[^\ ]*\)|[^\\]\$\(.[^\ ]*\)").ok()?,
-        escaped: Regex::new(r"\\\$\(.[^\ \)]*\)").ok()?,
-    })
-});
+/// A reference behind a backslash.
+static ESCAPED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\\\$\(.[^\ \)]*\)").ok());
 
 /// The tree with the values of its references.
 pub(super) fn substitute(document: &Data) -> Result<Data, SubstituteError> {
-    let Some(patterns) = PATTERNS.as_ref() else {
-        return Ok(document.clone());
-    };
     let mut work = 0;
-    let mut action = |text: &str, at: &str| substitute_text(text, at, document, patterns, &mut work);
+    let mut action = |text: &str, at: &str| substitute_text(text, at, document, &mut work);
     Traversal::new(&mut action).value(document, "", 0)
 }
 
 /// How many places all references of a tree may visit; 64 bytes of text that is copied count as one.
 const VISITS: usize = 20_000_000;
 
-fn substitute_text(
-    text: &str,
-    at: &str,
-    document: &Data,
-    patterns: &Patterns,
-    work: &mut usize,
-) -> Result<Data, SubstituteError> {
+fn substitute_text(text: &str, at: &str, document: &Data, work: &mut usize) -> Result<Data, SubstituteError> {
     if !text.contains("$(") {
         return Ok(Data::from(text));
     }
     let mut value = text.to_owned();
-    for span in patterns.reference.find_all(text, None) {
+    for span in variable::references(text) {
         *work += value.len() / 64;
         let old = &text[span];
         let initial = old.starts_with("$(");
@@ -74,12 +55,9 @@ fn substitute_text(
             }
         }
     }
-    let escaped: Vec<String> = patterns
-        .escaped
-        .find_all(&value, None)
-        .into_iter()
-        .map(|span| value[span].to_owned())
-        .collect();
+    let escaped = ESCAPED.as_ref().map(|pattern| pattern.find_all(&value, None));
+    let escaped = escaped.into_iter().flatten();
+    let escaped: Vec<String> = escaped.map(|span| value[span].to_owned()).collect();
     for escaped in escaped {
         value = value.replace(&escaped, escaped.strip_prefix('\\').unwrap_or(&escaped));
     }
