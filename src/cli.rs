@@ -24,6 +24,7 @@ mod interrupt;
 mod list;
 mod man;
 mod merge;
+mod new_files;
 mod output;
 mod overrides;
 mod progress;
@@ -165,7 +166,7 @@ fn run(args: &[OsString]) -> Exit {
                 Ok(mut cli) => {
                     match &mut cli.command {
                         Command::Run(args) => args.set_overrides(config.overrides),
-                        Command::Watch(args) => args.set_overrides(config.overrides),
+                        Command::Watch(args) => args.set_config(config.path, config.overrides),
                         Command::List(args) => args.set_overrides(config.overrides),
                         _ => {}
                     }

@@ -5,6 +5,7 @@
 
 mod asking;
 pub mod compat;
+pub mod counterexample;
 pub mod coverage;
 pub mod diff;
 mod edit;
@@ -24,6 +25,7 @@ mod told;
 mod twins;
 pub mod update;
 mod values;
+pub mod written;
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 

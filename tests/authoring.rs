@@ -322,8 +322,10 @@ fn watch_runs_again_what_a_change_touches() {
             fs::copy(format!("suites/getting-started/{file}"), folder.join(name).join(file)).expect("a copy");
         }
     }
+    let crds = folder.with_file_name("watched-crds.yaml");
+    fs::write(&crds, "").expect("a file");
     let mut child = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
-        .args(["watch", "."])
+        .args(["watch", ".", "--crds", "../watched-crds.yaml"])
         .current_dir(&folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -367,6 +369,10 @@ fn watch_runs_again_what_a_change_touches() {
     fs::write(&test, &text).expect("a change");
     let third = until_waiting();
     assert!(third.contains("all 2 test files are well"), "{third}");
+    // What the cluster serves is everybody's matter.
+    fs::write(&crds, "# nothing\n").expect("a change");
+    let fourth = until_waiting();
+    assert!(fourth.contains("all 2 test files are well"), "{fourth}");
     let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(interrupted.expect("kill runs").success());
     let status = child.wait().expect("it ends");

@@ -27,6 +27,11 @@ impl Cluster {
         input::cluster(self.discovery.as_deref(), &self.crds)
     }
 
+    /// The files that say what the cluster serves.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.crds.iter().chain(&self.discovery)
+    }
+
     /// The time, where one is given.
     pub(super) fn now(&self) -> Result<Option<Timestamp>, Failure> {
         Ok(self.now.as_deref().map(input::time).transpose()?)

@@ -58,6 +58,8 @@ pub(super) struct Config {
     problems: Vec<Diagnostic>,
     /// Settings for single cases.
     pub(super) overrides: Vec<Override>,
+    /// The file, where there is one.
+    pub(super) path: Option<PathBuf>,
     /// What is odd and does no harm.
     pub(super) remarks: Vec<Diagnostic>,
     /// The texts that these refer to.
@@ -87,6 +89,7 @@ impl Config {
             let message = format!("there is no `{FILE}` with the profile `{}`", source.profile);
             config.problems.push(Diagnostic::new(Code::BadConfig, message));
         }
+        config.path = path;
         config.environment(run);
         if config.problems.is_empty() {
             Ok(config)

@@ -2,18 +2,18 @@
 
 use std::{
     fmt::Write as _,
-    fs,
     io::Write as _,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
 
-use super::{Exit, Failure, input, interrupt, output::Output, suites::Suites};
+use super::{Exit, Failure, interrupt, new_files, output::Output, suites::Suites};
 use crate::{
     diagnostic::{Code, Diagnostic, Sources},
     run::{
         Extras, SuiteRun,
-        fill::{File, Frame, Missing, Written, suites},
+        fill::{Frame, Missing, Written, suites},
+        written::File,
     },
     suite::{self, Disk, Options, Suite},
 };
@@ -104,13 +104,12 @@ impl Args {
         let folder = Path::new(&run.path).parent().unwrap_or_else(|| Path::new(""));
         for Written { files, .. } in suites(&Frame::below(test), &missing) {
             let at = self.free(folder, &files);
-            for file in &files {
-                let path = at.join(self.name(file));
-                let written = fs::create_dir_all(&at).and_then(|()| fs::write(&path, &file.text));
-                if let Err(error) = written {
-                    let message = format!("cannot write `{}`: {}", path.display(), input::reason(&error));
-                    return Err(Diagnostic::new(Code::OutputFailed, message).into());
-                }
+            let files = files.iter();
+            let files: Vec<(PathBuf, &str)> = files
+                .map(|file| (at.join(self.name(file)), file.text.as_str()))
+                .collect();
+            new_files::write(&files, "remove the folders `behaviours`, or move them away")?;
+            for (path, _) in &files {
                 let _ = writeln!(lines, "{}", path.display());
             }
         }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Exit, Failure, cluster::Cluster, input, output::Output, report_file};
+use super::{Exit, Failure, cluster::Cluster, input, new_files, output::Output};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     run::{Settings, fill::Frame, skeleton},
@@ -102,7 +102,8 @@ impl Args {
                     .map(move |file| (PathBuf::from(join(&at, file.name)), file.text.as_str()))
             })
             .collect();
-        write_new(&files)?;
+        let help = "name another folder with `--dir`, or write what is missing with `kyvtest fill`";
+        new_files::write(&files, help)?;
         for (path, _) in &files {
             output
                 .artefact()
@@ -172,32 +173,4 @@ impl Args {
             ..Frame::default()
         })
     }
-}
-
-/// Writes files of which none may be there, or none of them.
-fn write_new(files: &[(PathBuf, &str)]) -> Result<(), Failure> {
-    let taken = files.iter().filter(|(path, _)| fs::symlink_metadata(path).is_ok());
-    let taken: Vec<Diagnostic> = taken
-        .map(|(path, _)| {
-            let message = format!("`{}` is there already", path.display());
-            Diagnostic::new(Code::WouldOverwrite, message)
-                .with_help("name another folder with `--dir`, or write what is missing with `kyvtest fill`")
-        })
-        .collect();
-    if !taken.is_empty() {
-        return Err(Failure::Input(taken, Sources::new()));
-    }
-    for (number, (path, text)) in files.iter().enumerate() {
-        let made = path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| {
-            let message = format!("cannot write `{}`: {}", path.display(), input::reason(&error));
-            Diagnostic::new(Code::OutputFailed, message)
-        });
-        if let Err(diagnostic) = made.and_then(|()| report_file::write(path, text)) {
-            for (written, _) in files.iter().take(number) {
-                let _ = fs::remove_file(written);
-            }
-            return Err(diagnostic.into());
-        }
-    }
-    Ok(())
 }

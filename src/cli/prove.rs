@@ -34,7 +34,7 @@ use crate::{
         repair::{Repair, Repaired, repair},
         witness::Situation,
     },
-    run::Settings,
+    run::{Settings, counterexample},
     value::Value,
     verdict::Verdict,
     yaml::{self, Limits, Mode},
@@ -270,7 +270,7 @@ impl Args {
             }
         }
         if let Some(folder) = &self.emit_cases {
-            let exceptions = emit::exceptions(&loaded);
+            let exceptions = counterexample::exceptions(&loaded);
             let settings = Settings {
                 discovery,
                 now: options.now,

@@ -51,7 +51,7 @@ pub(super) struct Suites {
     config: Source,
 
     #[command(flatten)]
-    cluster: Cluster,
+    pub(super) cluster: Cluster,
 
     #[command(flatten)]
     kyverno_config: KyvernoConfig,

@@ -34,8 +34,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Run suites, and again what a changed file touches
 ///
 /// Runs the suites once. After that, a suite is run again when a file changes that it reads, when something comes or goes in a folder
-/// that it lists, or when a file appears that it looked for; new test files are found, and those that are removed are forgotten. Ctrl-C
-/// ends it.
+/// that it lists, or when a file appears that it looked for; new test files are found, and those that are removed are forgotten. All
+/// suites are run again when a file of `--crds` or `--discovery` changes. Ctrl-C ends it.
 #[derive(Debug, clap::Args)]
 // The arguments of `run` are a group of this name already.
 #[group(id = "watch")]
@@ -46,11 +46,15 @@ pub(super) struct Args {
     /// Clear the screen before each run
     #[arg(long)]
     clear: bool,
+
+    #[arg(skip)]
+    config_file: Option<PathBuf>,
 }
 
 impl Args {
-    /// What the configuration says of single cases.
-    pub(super) fn set_overrides(&mut self, overrides: Vec<Override>) {
+    /// The configuration's file, and what it says of single cases.
+    pub(super) fn set_config(&mut self, file: Option<PathBuf>, overrides: Vec<Override>) {
+        self.config_file = file;
         self.run.set_overrides(overrides);
     }
 
@@ -75,6 +79,17 @@ impl Args {
             return Err(Diagnostic::new(Code::Unreadable, message).into());
         }
         let reports: BTreeSet<String> = self.run.report.iter().map(|report| absolute(&report.path)).collect();
+        let cluster: BTreeSet<String> = self.run.suites.cluster.files().map(absolute).collect();
+        let config_file = self.config_file.as_ref().map(absolute);
+        for file in cluster.iter().chain(&config_file) {
+            let folder = parent(file);
+            watch(
+                &mut watcher,
+                &mut watched,
+                Path::new(&folder),
+                RecursiveMode::NonRecursive,
+            );
+        }
         let mut known = Known::default();
         let stop = interrupt::flag();
         loop {
@@ -111,7 +126,14 @@ impl Args {
                     .collect();
                 let found = self.run.suites.test_files();
                 let gone: Vec<String> = known.seen.difference(&found).cloned().collect();
-                let mut touched = affected(&known.suites, &changed);
+                if let Some(file) = config_file.as_ref().filter(|file| changed.contains(*file)) {
+                    output.remark(&format!("{file} is read when `watch` starts; start it again\n"));
+                }
+                let mut touched = if changed.is_disjoint(&cluster) {
+                    affected(&known.suites, &changed)
+                } else {
+                    found.clone()
+                };
                 touched.extend(found.difference(&known.seen).cloned());
                 for path in &gone {
                     touched.remove(path);

@@ -9,23 +9,16 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::found::Shown;
+use super::{
+    found::Shown,
+    written::{self, File, TEST, reference, result, sidecar, test, user_info, values, yaml},
+};
 use crate::{
     kube::{NAME_LABEL, Operation},
     policy::Text,
     suite::{SIDECAR, Test},
-    value::Document,
     verdict::Status,
 };
-
-/// A file that is to be written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
-    /// Its name.
-    pub name: &'static str,
-    /// What is in it.
-    pub text: String,
-}
 
 /// A request that is to become a case.
 #[derive(Debug, Clone)]
@@ -138,15 +131,6 @@ fn key(object: &Json) -> [&Json; 4] {
     ]
 }
 
-fn user(shown: &Shown) -> Json {
-    let request = &shown.situation.request;
-    json!({
-        "roles": request.roles.as_deref().unwrap_or_default(),
-        "clusterRoles": request.cluster_roles.as_deref().unwrap_or_default(),
-        "userInfo": {"username": request.user.username, "groups": request.user.groups()},
-    })
-}
-
 fn namespace(shown: &Shown, terse: bool) -> Option<(String, Json)> {
     let labels = &shown.situation.namespace_labels;
     // Every namespace has its name as a label.
@@ -154,8 +138,7 @@ fn namespace(shown: &Shown, terse: bool) -> Option<(String, Json)> {
     if labels.is_empty() || usual || shown.situation.request.namespace.is_empty() {
         return None;
     }
-    let labels: Map<String, Json> = labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-    Some((shown.situation.request.namespace.clone(), Json::Object(labels)))
+    Some((shown.situation.request.namespace.clone(), written::labels(labels)))
 }
 
 /// The suites that exercise what is missing, each as files of a folder.
@@ -168,7 +151,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
         if matches!(shown.kyverno.status, Status::Error | Status::Unsupported) {
             continue;
         }
-        let user = one.has_user.then(|| user(shown));
+        let user = one.has_user.then(|| user_info(&frame.name, &shown.situation.request));
         let namespace = namespace(shown, frame.terse);
         let fits = |bin: &&mut Bin<'_>| {
             let same_name = |(known, labels): &(String, Json)| {
@@ -223,10 +206,6 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
     .collect()
 }
 
-fn yaml(value: &Json) -> String {
-    Document::from(value).root().to_yaml()
-}
-
 /// A path that stands in a suite, seen from a folder below it.
 fn below(path: &str) -> String {
     if path.starts_with('/') {
@@ -272,12 +251,8 @@ impl Bin<'_> {
             }
             rows.push(Json::Object(about));
         }
-        let mut document = json!({
-            "apiVersion": "cli.kyverno.io/v1alpha1",
-            "kind": "Test",
-            "metadata": {"name": name},
-            "policies": frame.policies,
-        });
+        let mut document = test(name);
+        document["policies"] = json!(frame.policies);
         for (field, list) in [
             ("exceptions", &frame.exceptions),
             ("clusterResources", &frame.cluster_resources),
@@ -294,78 +269,36 @@ impl Bin<'_> {
         let mut files = Vec::new();
         if !self.namespaces.is_empty() {
             document["variables"] = json!("values.yaml");
-            let selectors = self.namespaces.iter();
-            let selectors: Vec<Json> = selectors
-                .map(|(name, labels)| json!({"name": name, "labels": labels}))
-                .collect();
-            files.push(File {
-                name: "values.yaml",
-                text: yaml(&json!({
-                    "apiVersion": "cli.kyverno.io/v1alpha1",
-                    "kind": "Values",
-                    "metadata": {"name": name},
-                    "namespaceSelector": selectors,
-                })),
-            });
+            files.push(File::of("values.yaml", &values(name, &self.namespaces, None)));
         }
         if let Some(user) = &self.user {
             document["userinfo"] = json!("user.yaml");
             let mut user = user.clone();
-            user["apiVersion"] = json!("cli.kyverno.io/v1alpha1");
-            user["kind"] = json!("UserInfo");
-            user["metadata"] = json!({"name": name});
-            files.push(File {
-                name: "user.yaml",
-                text: yaml(&user),
-            });
+            user["metadata"]["name"] = json!(name);
+            files.push(File::of("user.yaml", &user));
         }
         document["results"] = json!(rows);
         if !entries.is_empty() || !cases.is_empty() {
-            let mut sidecar = json!({"apiVersion": "kyvtest.dev/v1", "kind": "Sidecar"});
+            let mut sidecar = sidecar();
             for (field, list) in [("rows", entries), ("cases", cases)] {
                 if !list.is_empty() {
                     sidecar[field] = Json::Array(list);
                 }
             }
-            files.push(File {
-                name: SIDECAR,
-                text: yaml(&sidecar),
-            });
+            files.push(File::of(SIDECAR, &sidecar));
         }
-        let resources: Vec<String> = self.cases.iter().map(|(_, _, object)| yaml(object)).collect();
-        files.push(File {
-            name: "resources.yaml",
-            text: resources.join("---\n"),
-        });
+        let resources = self.cases.iter().map(|(_, _, object)| object.clone());
+        files.push(File::with_all("resources.yaml", resources));
         let mut lines = String::new();
         for (_, missing, _) in self.cases.iter().filter(|_| !frame.terse) {
             let text = missing.text.replace(char::is_control, " ");
             let _ = writeln!(lines, "# - {}: {text}", missing.policy);
         }
         files.push(File {
-            name: "kyverno-test.yaml",
+            name: TEST,
             text: format!("{}{lines}{}", frame.head, yaml(&document)),
         });
         files
-    }
-}
-
-/// How a row names a resource.
-fn reference(object: &Json) -> String {
-    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-    let (namespace, name) = (text("namespace"), text("name"));
-    if namespace.is_empty() {
-        name
-    } else {
-        format!("{namespace}/{name}")
-    }
-}
-
-/// The word for a result: where nothing matches, that is `skip`.
-const fn result(status: Status) -> &'static str {
-    match status {
-        Status::NoMatch => "skip",
-        status => status.as_str(),
     }
 }
 

@@ -9,9 +9,10 @@ use serde_json::{Value as Json, json};
 
 use super::{
     Case, Divergence, Outcome, Settings,
-    fill::{File, Frame, Missing, Written, resource, suites},
+    fill::{Frame, Missing, Written, resource, suites},
     found::{Behaviour, Fate, Shown},
     run,
+    written::File,
 };
 use crate::{
     convert::Exceptions,

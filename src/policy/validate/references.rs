@@ -14,7 +14,7 @@ use crate::{
 /// # Errors
 /// The first that leads nowhere or to something that is no text, in upstream's words.
 pub(super) fn check(rule: Node<'_>) -> Result<(), String> {
-    walk(rule, "", &mut |text, path| {
+    walk(rule, &mut |text, path| {
         for span in variable::references(text) {
             let whole = &text[span];
             let reference = whole.find("$(").map_or(whole, |at| &whole[at..]);

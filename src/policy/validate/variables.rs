@@ -1,6 +1,6 @@
 //! Variables (`{{ … }}`) in a policy: where they may not be, and which of them are known.
 
-use std::{borrow::Cow, sync::LazyLock};
+use std::{borrow::Cow, fmt::Write as _, sync::LazyLock};
 
 use super::{json, references, verify_images};
 use crate::{
@@ -156,7 +156,7 @@ fn known(policy: &Policy, rule: &Rule) -> Result<(), String> {
     };
     references::check(source)
         .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))?;
-    walk(source, "", &mut |text, path| substitute(text, path, &allowed))
+    walk(source, &mut |text, path| substitute(text, path, &allowed))
         .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))
 }
 
@@ -202,13 +202,13 @@ fn context_names(rule: Node<'_>) -> Vec<String> {
 
 /// What upstream does with the variables of one text when their values are of no interest.
 fn substitute(text: &str, path: &str, allowed: &Allowed) -> Result<(), String> {
-    let mut text = text.to_owned();
+    let mut text = Cow::Borrowed(text);
     loop {
         let found = variable::variables(&text);
         if found.is_empty() {
             return Ok(());
         }
-        let mut next = text.clone();
+        let mut next = text.to_string();
         let mut shallow = false;
         for span in found {
             let whole = &text[span];
@@ -242,7 +242,7 @@ fn substitute(text: &str, path: &str, allowed: &Allowed) -> Result<(), String> {
         if shallow || next.len() >= text.len() && next == text {
             return Ok(());
         }
-        text = next;
+        text = Cow::Owned(next);
     }
 }
 
@@ -293,7 +293,7 @@ pub(super) fn without_variables(text: &str, with: &str) -> String {
 /// # Errors
 /// Where it is.
 pub(super) fn element(rule: &Rule) -> Result<(), String> {
-    walk(rule.source.node(), "", &mut |text, path| {
+    walk(rule.source.node(), &mut |text, path| {
         for span in variable::variables(text) {
             let whole = &text[span];
             let variable = whole.find("{{").map_or(whole, |at| &whole[at..]);
@@ -309,26 +309,43 @@ pub(super) fn element(rule: &Rule) -> Result<(), String> {
 }
 
 /// Shows every text with its path: keys with that of their map. Upstream's order is random; here it is the written one.
-pub(super) fn walk(
+pub(super) fn walk(node: Node<'_>, show: &mut impl FnMut(&str, &str) -> Result<(), String>) -> Result<(), String> {
+    walk_at(node, &mut String::new(), show)
+}
+
+fn walk_at(
     node: Node<'_>,
-    path: &str,
+    path: &mut String,
     show: &mut impl FnMut(&str, &str) -> Result<(), String>,
 ) -> Result<(), String> {
+    let here = path.len();
     match node.kind() {
-        Kind::Str(text) => show(text, path),
+        Kind::Str(text) => show(text, path)?,
         Kind::Seq(items) => {
             for (i, item) in items.iter().enumerate() {
-                walk(item, &format!("{path}/{i}"), show)?;
+                let _ = write!(path, "/{i}");
+                walk_at(item, path, show)?;
+                path.truncate(here);
             }
-            Ok(())
         }
         Kind::Map(entries) => {
             for entry in entries.iter() {
                 show(entry.key, path)?;
-                walk(entry.value, &format!("{path}/{}", entry.key.replace('/', "\\/")), show)?;
+                path.push('/');
+                for part in entry.key.split_inclusive('/') {
+                    match part.strip_suffix('/') {
+                        Some(part) => {
+                            path.push_str(part);
+                            path.push_str("\\/");
+                        }
+                        None => path.push_str(part),
+                    }
+                }
+                walk_at(entry.value, path, show)?;
+                path.truncate(here);
             }
-            Ok(())
         }
-        _ => Ok(()),
+        _ => {}
     }
+    Ok(())
 }

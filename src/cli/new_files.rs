@@ -1,0 +1,34 @@
+//! Files that are written where none are: all of them, or none.
+
+use std::{fs, path::PathBuf};
+
+use super::{Failure, input::reason, report_file};
+use crate::diagnostic::{Code, Diagnostic, Sources};
+
+/// Writes files of which none may be there, or none of them. A test file belongs behind the files that it names: until it is there,
+/// the others are no suite.
+pub(super) fn write(files: &[(PathBuf, &str)], help: &str) -> Result<(), Failure> {
+    let taken = files.iter().filter(|(path, _)| fs::symlink_metadata(path).is_ok());
+    let taken: Vec<Diagnostic> = taken
+        .map(|(path, _)| {
+            let message = format!("`{}` is there already", path.display());
+            Diagnostic::new(Code::WouldOverwrite, message).with_help(help)
+        })
+        .collect();
+    if !taken.is_empty() {
+        return Err(Failure::Input(taken, Sources::new()));
+    }
+    for (number, (path, text)) in files.iter().enumerate() {
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| {
+            let message = format!("cannot write `{}`: {}", path.display(), reason(&error));
+            Diagnostic::new(Code::OutputFailed, message)
+        });
+        if let Err(diagnostic) = made.and_then(|()| report_file::write(path, text)) {
+            for (written, _) in files.iter().take(number) {
+                let _ = fs::remove_file(written);
+            }
+            return Err(diagnostic.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Counterexamples of a proof as suites.
+//!
+//! Each becomes a suite that `kyvtest run` accepts, with the difference recorded in the sidecar, and `kyverno test` as far as its
+//! format can say it. A suite is run before anybody gets it, in memory: the expectations are what came out, and one on which the
+//! difference does not show is none at all. No upstream counterpart.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    Case, Outcome, Settings, run,
+    written::{File, TEST, labels, reference, result, sidecar, test, user_info, values, yaml},
+};
+use crate::{
+    kube::{NAME_LABEL, Operation, Request},
+    pair::Original,
+    policy::{CelPolicyException, Loaded, Metadata, PolicyException, Subtree},
+    prove::{Region, witness::Situation},
+    suite::{self, Memory, Options, SIDECAR},
+    value::Document,
+    verdict::Status,
+};
+
+/// The suite of a region, or why there is none.
+///
+/// # Errors
+/// What a suite cannot say, or why the difference does not show in one.
+pub fn suite_of(
+    name: &str,
+    original: &Original,
+    exceptions: &[Json],
+    region: &Region,
+    settings: &Settings,
+) -> Result<Vec<File>, String> {
+    let situation = region.witness.situation();
+    let request = &situation.request;
+    if request.operation == Operation::Connect {
+        return Err("a suite cannot connect".to_owned());
+    }
+    if request.collection {
+        return Err("a suite cannot delete collections".to_owned());
+    }
+    let resource = &request.resource;
+    if !resource.subresource.is_empty() && resource.object_kind.kind == resource.kind {
+        return Err(format!("a suite cannot say that an object is `{}`", resource.name()));
+    }
+    let mut test = test(name);
+    let mut sidecar = sidecar();
+    let mut files = files(name, original, exceptions, situation, &mut test, &mut sidecar);
+    // First as questions only, then with the answers.
+    let mut rows = rows(original, request);
+    test["results"] = Json::Array(rows.clone());
+    let answers = cases(&files, &test, &sidecar, settings)?;
+    let mut notes = Vec::new();
+    for (number, row) in rows.iter_mut().enumerate() {
+        let case = answers.iter().find(|case| case.row == Some(number));
+        let case = case.ok_or("no row answers")?;
+        let status = case.kyverno.as_ref().map_or(Status::NoMatch, |answer| answer.status);
+        row["result"] = json!(match status {
+            Status::Unsupported => "skip",
+            status => result(status),
+        });
+        if let Some(divergence) = &case.divergence {
+            let mut expected = json!({"class": divergence.class.as_str(), "reason": told(region)});
+            if let Some(code) = &divergence.code {
+                expected["code"] = json!(code);
+            }
+            notes.push(json!({"row": number, "divergence": expected}));
+        }
+    }
+    if notes.is_empty() {
+        return Err("the difference does not show in a suite".to_owned());
+    }
+    sidecar["rows"] = Json::Array(notes);
+    test["results"] = Json::Array(rows);
+    let judged = cases(&files, &test, &sidecar, settings)?;
+    let mut judged = judged.iter();
+    if let Some(case) = judged.find(|case| case.outcome != Outcome::Pass || !case.findings.is_empty()) {
+        return Err(format!("a row would not hold: {}", case.reason));
+    }
+    files.push(File::of(SIDECAR, &sidecar));
+    files.push(File {
+        name: TEST,
+        text: format!("{}{}", comment(region), yaml(&test)),
+    });
+    Ok(files)
+}
+
+/// The files besides the test file and the sidecar, which are told where they are.
+fn files(
+    name: &str,
+    original: &Original,
+    exceptions: &[Json],
+    situation: &Situation,
+    test: &mut Json,
+    sidecar: &mut Json,
+) -> Vec<File> {
+    let request = &situation.request;
+    let json = |document: &Document| document.root().to_serde();
+    let has_new = !request.object.root().is_null();
+    let object = if has_new { &request.object } else { &request.old_object };
+    test["policies"] = json!(["policy.yaml"]);
+    test["resources"] = json!(["resource.yaml"]);
+    let mut files = vec![
+        File::of("policy.yaml", &policy(original)),
+        File::of("resource.yaml", &json(object)),
+    ];
+    if !exceptions.is_empty() {
+        files.push(File::with_all("exceptions.yaml", exceptions.iter().cloned()));
+        test["exceptions"] = json!(["exceptions.yaml"]);
+    }
+    let own = &situation.namespace_labels;
+    let is_usual = own.iter().all(|(key, _)| key == NAME_LABEL);
+    let subresource = Some(&*request.resource).filter(|resource| !resource.subresource.is_empty());
+    if !is_usual && request.resource.namespaced || subresource.is_some() {
+        let namespace = request.resource.namespaced && !own.is_empty();
+        let namespaces: Vec<(String, Json)> = namespace
+            .then(|| (request.namespace.clone(), labels(own)))
+            .into_iter()
+            .collect();
+        files.push(File::of("values.yaml", &values(name, &namespaces, subresource)));
+        test["variables"] = json!("values.yaml");
+    }
+    files.push(File::of("user.yaml", &user_info(name, request)));
+    test["userinfo"] = json!("user.yaml");
+    let params = &situation.world.params;
+    if !params.is_empty() {
+        files.push(File::with_all("params.yaml", params.iter().map(json)));
+        test["paramResources"] = json!(["params.yaml"]);
+    }
+    if request.operation == Operation::Update && request.old_object != request.object {
+        files.push(File::of("before.yaml", &json(&request.old_object)));
+        sidecar["oldResources"] = json!(["before.yaml"]);
+    }
+    files
+}
+
+/// An object as it stands in its file, but for metadata that say nothing to engines.
+fn object(api_version: &str, kind: &str, metadata: &Metadata, spec: &Subtree) -> Json {
+    let mut own = json!({"name": metadata.name.value});
+    if let Some(namespace) = &metadata.namespace {
+        own["namespace"] = json!(namespace.value);
+    }
+    let annotations: Map<String, Json> = metadata
+        .annotations
+        .iter()
+        .map(|(key, value)| (key.value.clone(), json!(value.value)))
+        .collect();
+    if !annotations.is_empty() {
+        own["annotations"] = Json::Object(annotations);
+    }
+    let spec = spec.document().root().to_serde();
+    json!({"apiVersion": api_version, "kind": kind, "metadata": own, "spec": spec})
+}
+
+fn policy(original: &Original) -> Json {
+    let (api_version, metadata, spec) = match original {
+        Original::Policy(policy) => (&policy.api_version, &policy.metadata, &policy.spec.source),
+        Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata, &policy.spec.source),
+    };
+    object(api_version, original.kind(), metadata, spec)
+}
+
+/// Exceptions as objects.
+pub fn exceptions(loaded: &Loaded) -> Vec<Json> {
+    let classic = loaded.exceptions.iter().map(|exception| {
+        let PolicyException {
+            api_version,
+            metadata,
+            source,
+            ..
+        } = &**exception;
+        (api_version, metadata, source)
+    });
+    let cel = loaded.cel_exceptions.iter().map(|exception| {
+        let CelPolicyException {
+            api_version,
+            metadata,
+            source,
+            ..
+        } = &**exception;
+        (api_version, metadata, source)
+    });
+    classic
+        .chain(cel)
+        .map(|(api_version, metadata, source)| object(api_version, "PolicyException", metadata, source))
+        .collect()
+}
+
+fn told(region: &Region) -> &str {
+    if region.cause.is_empty() {
+        &region.text
+    } else {
+        &region.cause
+    }
+}
+
+/// What the suite is about, as a comment.
+fn comment(region: &Region) -> String {
+    let (kyverno, native) = (region.witness.kyverno(), region.witness.native());
+    format!(
+        "# A counterexample of `kyvtest prove`: Kyverno says {}, the native policy says {}.\n# {}\n",
+        kyverno.effect,
+        native.effect,
+        region.text.replace('\n', " ")
+    )
+}
+
+/// One row for each rule, or one for the whole policy.
+fn rows(original: &Original, request: &Request) -> Vec<Json> {
+    let object = request.subject().map_or(Json::Null, |(_, value)| value.to_serde());
+    let row = |policy: &str| {
+        let mut row = json!({
+            "policy": policy,
+            "kind": request.resource.object_kind.kind,
+            "resources": [reference(&object)],
+            "result": "skip",
+        });
+        if request.operation != Operation::Create {
+            row["operation"] = json!(request.operation.as_str());
+        }
+        row
+    };
+    match original {
+        Original::Policy(policy) => {
+            let rules = policy.spec.rules.iter();
+            let row_of = |rule: &crate::policy::Rule| {
+                let mut row = row(&policy.key());
+                row["rule"] = json!(rule.name.value);
+                row
+            };
+            rules.map(row_of).collect()
+        }
+        Original::ValidatingPolicy(policy) => {
+            let mut row = row(&policy.metadata.name.value);
+            row["isValidatingPolicy"] = json!(true);
+            vec![row]
+        }
+    }
+}
+
+/// What becomes of the rows.
+fn cases(files: &[File], test: &Json, sidecar: &Json, settings: &Settings) -> Result<Vec<Case>, String> {
+    let mut memory = Memory::default();
+    for file in files {
+        memory.add(file.name, file.text.as_str());
+    }
+    memory.add(TEST, yaml(test));
+    memory.add(SIDECAR, yaml(sidecar));
+    let suites = suite::load(&memory, TEST, &Options::default());
+    let suite = suites.first().ok_or("there is no suite")?;
+    let done = run(suite, settings);
+    match done.diagnostics.first() {
+        Some(diagnostic) if done.is_broken() => Err(diagnostic.message.clone()),
+        _ => Ok(done.cases),
+    }
+}
