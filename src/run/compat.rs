@@ -5,10 +5,10 @@
 use super::{Answer, Asker, Case, Key, Outcome, Response, Responses, Told};
 use crate::{
     diagnostic::{Code, Diagnostic, Severity, Span},
-    kube::Operation,
-    policy::{PolicyKind, Text},
+    kube::{Discovery, Operation},
+    policy::{PolicyKind, Spanned, Text},
     suite::{Resource, ResourceSpec, Row, Suite, Upstream},
-    value::Value,
+    value::{Document, Value},
 };
 
 /// The reason of a row that passes because no rule answered.
@@ -51,6 +51,11 @@ pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
                 let help = "a policy with `webhookConfiguration.matchConditions` cannot be tested with it";
                 diagnostics.push(Diagnostic::at(Code::UpstreamCrash, condition.span, message).with_help(help));
             }
+            if let Some(object) = unmapped(suite) {
+                let start = Span::point(object.span.file, object.span.start);
+                let message = "`kyverno test` knows no such kind, and looks it up for its `context`";
+                diagnostics.push(Diagnostic::at(Code::BadValue, start, message));
+            }
             if let Some(resource) = homeless(suite) {
                 let start = Span::point(resource.origin.file, resource.origin.span.start);
                 let message = format!("`clusterResources` have no namespace `{}`", resource.namespace);
@@ -82,6 +87,23 @@ fn crashing_condition(suite: &Suite) -> Option<&Text> {
     let policies = suite.policies.policies.iter();
     let mut asked = policies.filter(|policy| policy.kind == PolicyKind::Policy || policy.metadata.namespace.is_none());
     asked.find_map(|policy| Some(&policy.spec.webhook.as_ref()?.match_conditions.first()?.name))
+}
+
+/// The first object of the context of which Kyverno's mapper does not know the kind; CEL policies cannot be asked then
+/// (`cmd/cli/kubectl-kyverno/processor/utils.go` `NewContextProvider`).
+fn unmapped(suite: &Suite) -> Option<&Spanned<Document>> {
+    let asked = suite.cluster.is_none() && !suite.policies.validating_policies.is_empty();
+    let context = suite.context.as_ref().filter(|_| asked)?;
+    let discovery = Discovery::kubernetes();
+    context.resources.iter().find(|object| {
+        let text = |key: &str| object.value.root().get(key).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let mut served = discovery.kinds(kind);
+        !served.any(|resource| match api_version {
+            "" => resource.group.is_empty(),
+            _ => resource.gvk().api_version() == api_version,
+        })
+    })
 }
 
 /// The first resource whose namespace `kyverno test` looks for in a cluster that does not have it

@@ -390,7 +390,9 @@ fn old_object(suite: &Suite, resource: &Resource, old: &OldObject) -> Option<Doc
 
 fn keys(suite: &Suite) -> Vec<Key> {
     let resources = suite.resources.iter().map(Key::of);
-    let payloads = suite.json_payloads.iter().map(|payload| Key {
+    let payloads = suite.json_payloads.iter();
+    let payloads = payloads.chain(&suite.http_payloads).chain(&suite.envoy_payloads);
+    let payloads = payloads.map(|payload| Key {
         name: payload.path.value.clone(),
         ..Key::default()
     });
@@ -409,6 +411,16 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         } else {
             "ValidatingPolicy"
         };
+        let mode = match &policy.spec.evaluation.mode {
+            Mode::Http => Some("HTTP"),
+            Mode::Envoy => Some("Envoy"),
+            Mode::Kubernetes | Mode::Json | Mode::Other(_) => None,
+        };
+        if let Some(mode) = mode {
+            let what = format!("{kind} with the evaluation mode {mode}");
+            responses.unsupported.push((policy.metadata.name.value.clone(), what));
+            continue;
+        }
         let webhook = Arc::new(Webhook::of_validating_policy(policy));
         let variants = autogen::variants(policy);
         let rewritten = variants.iter().map(|variant| &variant.policy);
@@ -442,7 +454,7 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         .unsupported
         .iter()
         .map(|policy| (policy.name.clone(), policy.kind.clone()));
-    responses.unsupported = kinds.collect();
+    responses.unsupported.extend(kinds);
     let native = Natives::compile(suite, settings, surroundings, responses);
     let mut classic = Vec::new();
     for policy in &loaded.policies {
@@ -458,6 +470,10 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
             let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
             responses.diagnostics.push(diagnostic);
             responses.refused.push((name, error));
+            continue;
+        }
+        // `kyverno test` does not ask a policy that has nothing to ask.
+        if settings.compat && policy.spec.rules.is_empty() {
             continue;
         }
         let names = rules.iter().map(|rule| rule.name.value.clone()).collect();
