@@ -48,7 +48,8 @@ pub enum Eligibility {
 pub fn eligibility(policy: &Policy) -> Eligibility {
     let mut needed = false;
     for rule in &policy.spec.rules {
-        if rule.generate.is_some() || patches_by_path(rule) {
+        let generates = rule.generate.as_ref().and_then(|part| part.node().as_map());
+        if generates.is_some_and(|part| !part.is_empty()) || patches_by_path(rule) {
             return Eligibility::WrongRule;
         }
         for block in [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten() {

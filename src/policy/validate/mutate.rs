@@ -28,6 +28,7 @@ pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
         format!("path must begin with a forward slash: spec.rules[{i}]: {error}")
     })?;
     let patches = Data::from(Document::from(tree.root()).root());
+    decodes(&patches).map_err(|error| format!("path must begin with a forward slash: spec.rules[{i}]: {error}"))?;
     for patch in patches.as_list().unwrap_or_default() {
         operation(patch).map_err(|error| {
             let json = patch.to_json();
@@ -41,6 +42,28 @@ pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether Go decodes a value as a list of operations, each of them a map.
+fn decodes(patches: &Data) -> Result<(), String> {
+    let wrong = |value: &Data, wanted: &str| {
+        let found = match value {
+            Data::Null => return Ok(()),
+            Data::Bool(_) => "bool",
+            Data::String(_) => "string",
+            Data::List(_) => "array",
+            Data::Map(_) => "object",
+            _ => "number",
+        };
+        Err(format!(
+            "json: cannot unmarshal {found} into Go value of type jsonpatch.{wanted}"
+        ))
+    };
+    let Some(operations) = patches.as_list() else {
+        return wrong(patches, "Patch");
+    };
+    let mut others = operations.iter().filter(|operation| !matches!(operation, Data::Map(_)));
+    others.try_for_each(|other| wrong(other, "Operation"))
 }
 
 /// An operation with all that it needs.

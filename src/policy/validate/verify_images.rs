@@ -67,10 +67,14 @@ fn attestors(set: Node<'_>, path: &str, errors: &mut Errors, depth: usize) {
     if let Some(crate::yaml::Number::Int(count)) = count
         && usize::try_from(count).is_ok_and(|count| count > entries)
     {
-        errors.invalid(path, &json::attestors(set), "Count cannot exceed length of entries");
+        errors.invalid(
+            path,
+            &json::attestors(set, depth > 0),
+            "Count cannot exceed length of entries",
+        );
     }
     if entries == 0 {
-        errors.invalid(path, &json::attestors(set), "An entry is required");
+        errors.invalid(path, &json::attestors(set, depth > 0), "An entry is required");
     }
     for (i, entry) in items(set, "entries").enumerate() {
         attestor(entry, &format!("{path}.entries[{i}]"), errors, depth);
@@ -82,7 +86,7 @@ fn attestor(entry: Node<'_>, path: &str, errors: &mut Errors, depth: usize) {
     let kinds = ["keys", "certificates", "keyless", "attestor"];
     if kinds.iter().filter(|kind| part(kind).is_some()).count() != 1 {
         let detail = "keys, certificates, keyless, or a nested attestor is required";
-        errors.invalid(path, &json::attestor(entry), detail);
+        errors.invalid(path, &json::attestor(entry, depth > 0), detail);
     }
     let empty = |node: Node<'_>, names: &[&str]| names.iter().all(|name| text(node, name).is_empty());
     if let Some(keys) = part("keys")
@@ -90,20 +94,20 @@ fn attestor(entry: Node<'_>, path: &str, errors: &mut Errors, depth: usize) {
         && keys.get("secret").is_none_or(Node::is_null)
     {
         let detail = "A public key, kms key or secret is required";
-        errors.invalid(&format!("{path}.keys"), &json::keys(keys), detail);
+        errors.invalid(&format!("{path}.keys"), &json::keys(keys, depth > 0), detail);
     }
     if let Some(certificates) = part("certificates").filter(|part| empty(*part, &["cert", "certChain"])) {
-        let value = json::value(certificates);
+        let value = json::certificates(certificates);
         errors.invalid(&format!("{path}.certificates"), &value, "cert or certChain required");
     }
     if let Some(keyless) = part("keyless") {
         let path = format!("{path}.keyless");
         match keyless.get("rekor").filter(|rekor| !rekor.is_null()) {
             None if text(keyless, "roots").is_empty() => {
-                errors.invalid(&path, &json::value(keyless), "Either Rekor URL or roots are required");
+                errors.invalid(&path, &json::keyless(keyless), "Either Rekor URL or roots are required");
             }
             Some(rekor) if text(rekor, "url").is_empty() => {
-                errors.invalid(&path, &json::value(keyless), "An URL is required");
+                errors.invalid(&path, &json::keyless(keyless), "An URL is required");
             }
             _ => {}
         }
