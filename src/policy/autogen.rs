@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{MatchResources, Policy, ResourceFilter, Rule, split_kind};
+use super::{MatchResources, Policy, ResourceFilter, Rule, split_kind, validate::has};
 use crate::yaml::{Items, Node};
 
 /// The annotation that names the controllers.
@@ -48,8 +48,7 @@ pub enum Eligibility {
 pub fn eligibility(policy: &Policy) -> Eligibility {
     let mut needed = false;
     for rule in &policy.spec.rules {
-        let generates = rule.generate.as_ref().and_then(|part| part.node().as_map());
-        if generates.is_some_and(|part| !part.is_empty()) || patches_by_path(rule) {
+        if has(rule, "generate") || patches_by_path(rule) {
             return Eligibility::WrongRule;
         }
         for block in [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten() {

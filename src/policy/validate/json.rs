@@ -58,6 +58,26 @@ pub(super) fn validate(node: Node<'_>, v2beta1: bool) -> String {
     out
 }
 
+/// The `mutate` part of a rule.
+pub(super) fn mutate(node: Node<'_>) -> String {
+    shaped(node, fields::MUTATE, Schema::V1)
+}
+
+/// The `validate` part of an entry of `verifyImages`, without the conditions of `deny`.
+pub(super) fn image_validate(node: Node<'_>) -> String {
+    let mut out = String::new();
+    let kept = fields::VALIDATE.iter().filter(|field| field.name == "message");
+    object(node, kept, Schema::Free, &mut out);
+    out
+}
+
+/// Any value, with sorted keys.
+pub(super) fn value(node: Node<'_>) -> String {
+    let mut out = String::new();
+    any_value(Document::from(node).root(), &mut out);
+    out
+}
+
 /// An entry of `verifyImages`.
 pub(super) fn image(node: Node<'_>) -> String {
     shaped(node, fields::IMAGE, Schema::V1)

@@ -98,7 +98,7 @@ pub(super) const RULE: &[Field] = &[
 
 const IMAGE_EXTRACTOR: &[Field] = &[text("path"), any("value"), any("name"), any("key"), any("jmesPath")];
 
-const MUTATE: &[Field] = &[
+pub(super) const MUTATE: &[Field] = &[
     raw("mutateExistingOnPolicyUpdate"),
     list("targets", TARGET),
     raw("patchStrategicMerge"),
