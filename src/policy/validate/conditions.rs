@@ -217,7 +217,7 @@ fn operator(condition: Node<'_>) -> Result<(), Fault> {
 pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
     let items = |list: Option<Node<'_>>| -> Vec<_> {
         let items = list.and_then(Node::as_seq).into_iter().flat_map(Items::iter);
-        items.map(|item| item.id()).collect()
+        items.map(Node::id).collect()
     };
     let source = rule.source.node();
     let (tree, validate) = (source.tree(), source.get("validate"));

@@ -138,7 +138,7 @@ pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
 
 /// The validations of verified images as Go writes them, if there is any.
 pub(super) fn validations(rule: &Rule) -> Vec<String> {
-    let validate = |image: Node<'_>| image.get("validate").map(|node| json::image_validate(node));
+    let validate = |image: Node<'_>| image.get("validate").map(json::image_validate);
     let is_set = |image: Node<'_>| {
         let validate = image.get("validate").filter(|node| !node.is_null());
         let deny = validate.and_then(|node| node.get("deny"));
