@@ -11,6 +11,7 @@ mod admission;
 mod anchor;
 pub mod autogen;
 mod classic;
+mod classic_actions;
 mod classic_parts;
 pub(crate) mod decode;
 mod exception;

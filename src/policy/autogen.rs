@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{MatchResources, Policy, ResourceFilter, Rule, split_kind};
+use super::{MatchResources, Policy, ResourceFilter, Rule, split_kind, validate::has};
 use crate::yaml::{Items, Node};
 
 /// The annotation that names the controllers.
@@ -48,7 +48,7 @@ pub enum Eligibility {
 pub fn eligibility(policy: &Policy) -> Eligibility {
     let mut needed = false;
     for rule in &policy.spec.rules {
-        if rule.generate.is_some() || patches_by_path(rule) {
+        if has(rule, "generate") || patches_by_path(rule) {
             return Eligibility::WrongRule;
         }
         for block in [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten() {

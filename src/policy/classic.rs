@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    classic_parts,
+    classic_actions, classic_parts,
     decode::{Decoder, Fields, Style},
     located::{Origin, Spanned, Subtree, Text},
     match_resources::MatchResources,
@@ -367,15 +367,17 @@ impl Rule {
                 },
             ),
             fields.list("celPreconditions", MatchCondition::decode),
-            fields.optional("imageExtractors", Decoder::map_part),
+            fields.optional("imageExtractors", classic_actions::image_extractors),
             fields
                 .optional("reportProperties", Decoder::string_map)
                 .unwrap_or_default(),
             fields.bool("skipBackgroundRequests").is_none_or(|value| value.value),
             fields.optional("validate", |decoder, node| Validate::decode(decoder, node, v2beta1)),
-            fields.optional("mutate", Decoder::map_part),
-            fields.optional("generate", Decoder::map_part),
-            fields.optional("verifyImages", Decoder::list_part),
+            fields.optional("mutate", classic_actions::mutate),
+            fields.optional("generate", classic_actions::generate),
+            fields.optional("verifyImages", |decoder, node| {
+                classic_actions::verify_images(decoder, node, v2beta1)
+            }),
         );
         fields.finish();
         Some(Self {
@@ -423,7 +425,7 @@ impl Validate {
             }),
             foreach: fields.optional("foreach", classic_parts::foreach),
             pod_security: fields.optional("podSecurity", classic_parts::pod_security),
-            manifests: fields.optional("manifests", Decoder::map_part),
+            manifests: fields.optional("manifests", classic_actions::manifests),
             assert: fields.subtree("assert"),
             span,
         };

@@ -5,7 +5,7 @@
 use super::{
     decode::{Decoder, Fields},
     located::Subtree,
-    parts::conditions_with,
+    parts::conditions_of,
 };
 use crate::{
     diagnostic::{Code, Diagnostic},
@@ -99,29 +99,38 @@ fn image_registry<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     let mut fields = decoder.fields(node)?;
     fields.required("reference", Decoder::string);
     fields.string("jmesPath");
-    fields.optional("imageRegistryCredentials", |decoder, node| {
-        let mut fields = decoder.fields(node)?;
-        fields.bool("allowInsecureRegistry");
-        fields.list("providers", |decoder, node| decoder.word(node, &PROVIDERS));
-        fields.strings("secrets");
-        done(fields)
-    });
+    fields.optional("imageRegistryCredentials", registry_credentials);
     done(fields)
 }
 
-/// `validate.foreach`: what is nested in an entry is not checked, as upstream.
+/// How a registry is asked.
+pub(super) fn registry_credentials<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
+    let mut fields = decoder.fields(node)?;
+    fields.bool("allowInsecureRegistry");
+    fields.list("providers", |decoder, node| decoder.word(node, &PROVIDERS));
+    fields.strings("secrets");
+    done(fields)
+}
+
+/// `validate.foreach`.
 pub(super) fn foreach<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
     decoder.list(node, |decoder, node| {
         let mut fields = decoder.fields(node)?;
         fields.string("list");
         fields.bool("elementScope");
         fields.optional("context", context);
-        fields.optional("preconditions", |decoder, node| conditions_with(decoder, node, true));
+        fields.optional("preconditions", foreach_conditions);
         fields.optional("deny", deny);
-        fields.ignore(&["pattern", "anyPattern", "foreach"]);
+        fields.optional("foreach", nested_foreach);
+        fields.ignore(&["pattern", "anyPattern"]);
         done(fields)
     })?;
     decoder.subtree(node)
+}
+
+/// `preconditions` of an entry of `foreach`: the schema lets other fields stand beside `any` and `all`.
+pub(super) fn foreach_conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
+    conditions_of(decoder, node, true, true)
 }
 
 /// `deny` of the older schema.
@@ -135,16 +144,7 @@ pub(super) fn deny<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subt
 /// Conditions of the older schema, which takes anything: what is neither a list of conditions nor `any` and `all` ends
 /// upstream's loader later.
 pub(super) fn old_conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    let list = |node: Node<'_>| match node.kind() {
-        Kind::Seq(items) => items.iter().all(is_condition),
-        Kind::Null => true,
-        _ => false,
-    };
-    let fits = match node.kind() {
-        Kind::Map(_) => ["any", "all"].iter().all(|name| node.get(name).is_none_or(list)),
-        _ => list(node),
-    };
-    if !fits {
+    if !is_conditions(node) {
         let message = format!(
             "`{}` is neither a list of conditions nor `any` and `all`",
             decoder.path()
@@ -155,12 +155,60 @@ pub(super) fn old_conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> O
     decoder.subtree(node)
 }
 
+fn is_conditions(node: Node<'_>) -> bool {
+    is_list_of(node, is_condition) || is_any_all(node)
+}
+
+fn is_any_all(node: Node<'_>) -> bool {
+    let fits = |name: &&str| node.get(name).is_none_or(|list| is_list_of(list, is_condition));
+    node.is_null() || (node.as_map().is_some() && ["any", "all"].iter().all(fits))
+}
+
 fn is_condition(node: Node<'_>) -> bool {
-    let text = |name: &str| {
-        node.get(name)
-            .is_none_or(|value| value.is_null() || value.as_str().is_some())
-    };
-    node.is_null() || (node.as_map().is_some() && text("operator") && text("message"))
+    node.is_null() || (node.as_map().is_some() && has_texts(node, &["operator", "message"]))
+}
+
+/// Whether Go decodes a value as a list.
+fn is_list_of(node: Node<'_>, item: impl Fn(Node<'_>) -> bool) -> bool {
+    match node.kind() {
+        Kind::Seq(items) => items.iter().all(item),
+        Kind::Null => true,
+        _ => false,
+    }
+}
+
+/// Whether Go decodes fields as strings.
+fn has_texts(node: Node<'_>, names: &[&str]) -> bool {
+    let text = |value: Node<'_>| value.is_null() || value.as_str().is_some();
+    names.iter().all(|name| node.get(name).is_none_or(text))
+}
+
+/// `foreach` in an entry of `foreach`: the schema takes anything, and what Go cannot decode ends upstream's loader later.
+pub(super) fn nested_foreach<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
+    if !is_list_of(node, |entry| is_foreach(entry, 0)) {
+        let message = format!("`{}` is no list of entries", decoder.path());
+        let diagnostic = Diagnostic::at(Code::WrongType, decoder.span(node), message);
+        decoder.unreadable(diagnostic);
+    }
+    Some(())
+}
+
+fn is_foreach(node: Node<'_>, depth: usize) -> bool {
+    let fits = |name: &str, check: &dyn Fn(Node<'_>) -> bool| node.get(name).is_none_or(check);
+    let is_map = |node: Node<'_>| node.is_null() || node.as_map().is_some();
+    is_map(node)
+        && has_texts(node, &["list", "order", "patchesJson6902"])
+        && fits("elementScope", &|scope| scope.is_null() || scope.as_bool().is_some())
+        && fits("context", &|context| {
+            is_list_of(context, |entry| is_map(entry) && has_texts(entry, &["name"]))
+        })
+        && fits("preconditions", &is_any_all)
+        && fits("deny", &|deny| {
+            is_map(deny) && deny.get("conditions").is_none_or(is_conditions)
+        })
+        && fits("foreach", &|nested| {
+            depth >= 64 || is_list_of(nested, |entry| is_foreach(entry, depth + 1))
+        })
 }
 
 /// `validate.podSecurity`.
@@ -218,7 +266,8 @@ const CONTROLS: [(&str, ()); 15] = [
     ("Running as Non-root user", ()),
 ];
 
-fn done(fields: Fields<'_, '_>) -> Option<()> {
+/// The end of a part that nothing is made of.
+pub(super) fn done(fields: Fields<'_, '_>) -> Option<()> {
     fields.finish();
     Some(())
 }

@@ -35,6 +35,8 @@ pub(crate) struct Decoder<'t> {
     diagnostics: Vec<Diagnostic>,
     unknown: bool,
     invalid: bool,
+    metadata: bool,
+    unreadable: bool,
     refused: bool,
 }
 
@@ -53,8 +55,25 @@ pub(crate) struct Findings {
     pub(crate) unknown: bool,
     /// Anything else that makes the document unusable.
     pub(crate) invalid: bool,
+    /// Metadata of the wrong type, which is found before anything else.
+    pub(crate) metadata: bool,
+    /// Something that the schema takes and that cannot be read all the same.
+    pub(crate) unreadable: bool,
     /// Something that can be decoded and that Kyverno refuses later.
     pub(crate) refused: bool,
+}
+
+impl Findings {
+    /// Whether the document cannot be used.
+    pub(crate) fn wrong(&self) -> bool {
+        self.unknown || self.invalid || self.unreadable
+    }
+
+    /// Whether the mistake that is found first ends the reading of all files: upstream reads the metadata, then looks for
+    /// unknown fields, then asks the schema, then makes its own types of the document.
+    pub(crate) fn fatal(&self) -> bool {
+        !self.metadata && (self.unknown || (self.unreadable && !self.invalid))
+    }
 }
 
 impl<'t> Decoder<'t> {
@@ -68,6 +87,8 @@ impl<'t> Decoder<'t> {
             diagnostics: Vec::new(),
             unknown: false,
             invalid: false,
+            metadata: false,
+            unreadable: false,
             refused: false,
         }
     }
@@ -79,6 +100,8 @@ impl<'t> Decoder<'t> {
             diagnostics,
             unknown: self.unknown,
             invalid: self.invalid,
+            metadata: self.metadata,
+            unreadable: self.unreadable,
             refused: self.refused,
         }
     }
@@ -118,10 +141,10 @@ impl<'t> Decoder<'t> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Notes a mistake that ends the reading of the whole file.
+    /// Notes a mistake that the schema does not see and that ends the reading of all files.
     pub(crate) fn unreadable(&mut self, diagnostic: Diagnostic) {
-        self.unknown = true;
-        self.error(diagnostic);
+        self.unreadable = true;
+        self.diagnostics.push(diagnostic);
     }
 
     /// Notes a mistake that can be decoded and that Kyverno refuses later.
@@ -137,6 +160,9 @@ impl<'t> Decoder<'t> {
 
     /// The value is not of the kind that the field wants.
     fn wrong_type(&mut self, node: Node<'_>, wanted: &str) {
+        if matches!(self.path.first(), Some(Step::Key("metadata"))) {
+            self.metadata = true;
+        }
         // The schema has no fields below a scalar or a list: upstream calls those unknown.
         if self.style == Style::Schema && node.as_map().is_some_and(|map| !map.is_empty()) {
             self.unknown = true;
@@ -302,15 +328,6 @@ impl<'t> Decoder<'t> {
     pub(crate) fn map_part(&mut self, node: Node<'t>) -> Option<Subtree> {
         if node.as_map().is_none() {
             self.wrong_type(node, "a map");
-            return None;
-        }
-        self.subtree(node)
-    }
-
-    /// A list that is kept as it is.
-    pub(crate) fn list_part(&mut self, node: Node<'t>) -> Option<Subtree> {
-        if node.as_seq().is_none() {
-            self.wrong_type(node, "a list");
             return None;
         }
         self.subtree(node)

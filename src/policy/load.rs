@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     diagnostic::{Code, Diagnostic, FileId, Span},
-    yaml::{self, Node, Tree},
+    text::label::{Wording, dns1123_problems, key_problems, subdomain_problems, value_problems},
+    yaml::{self, Entries, Node, Tree},
 };
 
 /// What is read from policy and exception files, each kind in the order of the files.
@@ -115,6 +116,17 @@ enum Known {
     CelException,
     Vap,
     Binding,
+}
+
+impl Known {
+    fn is_namespaced(self) -> bool {
+        match self {
+            Self::Policy(kind) => kind == PolicyKind::Policy,
+            Self::ValidatingPolicy { namespaced } => namespaced,
+            Self::Exception | Self::CelException => true,
+            Self::Vap | Self::Binding => false,
+        }
+    }
 }
 
 /// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
@@ -407,13 +419,19 @@ impl<'t> Load<'_, 't> {
                 "`metadata.name` is required and missing",
             ));
         }
+        if !self.item {
+            for (span, problem) in metadata_problems(node, origin.file, known.is_namespaced()) {
+                decoder.bad_value(span, problem);
+            }
+        }
         let findings = decoder.finish();
+        let (fatal, wrong) = (findings.fatal(), findings.wrong());
         let first = findings.diagnostics.first().and_then(|diagnostic| diagnostic.primary);
         self.loaded.diagnostics.extend(findings.diagnostics);
-        if findings.unknown && !self.item {
+        if fatal && !self.item {
             refuse(self.loaded, Refusal::UnknownField, first.unwrap_or(origin.span));
         }
-        match decoded.filter(|_| !findings.unknown && !findings.invalid) {
+        match decoded.filter(|_| !wrong) {
             Some(any) => any.add(self.loaded),
             None => drop_document(self.loaded, self.purpose, kind.to_owned(), name, origin),
         }
@@ -440,6 +458,56 @@ impl Any {
             Self::Binding(binding) => loaded.bindings.push(Arc::new(binding)),
         }
     }
+}
+
+/// What the API server has against names, labels and annotations, each with its place.
+fn metadata_problems(node: Node<'_>, file: FileId, namespaced: bool) -> Vec<(Span, String)> {
+    let mut found = Vec::new();
+    let mut add = |what: String, text: &str, span, problems: Vec<String>| {
+        if !problems.is_empty() {
+            let message = format!("{what} cannot be `{text}`: {}", problems.join("; "));
+            found.push((place(file, span), message));
+        }
+    };
+    let member = |key: &str| node.get("metadata").and_then(|metadata| metadata.get(key));
+    let text = |key: &str| member(key).and_then(|node| Some((node.as_str()?, node.span())));
+    let mut problems = Vec::new();
+    if let Some((name, span)) = text("name").filter(|(name, _)| !name.is_empty()) {
+        subdomain_problems(name, "characters", &mut problems);
+        add("`metadata.name`".to_owned(), name, span, std::mem::take(&mut problems));
+    }
+    if let Some((namespace, span)) = text("namespace").filter(|(name, _)| namespaced && !name.is_empty()) {
+        dns1123_problems(namespace, &mut problems);
+        let problems = std::mem::take(&mut problems);
+        add("`metadata.namespace`".to_owned(), namespace, span, problems);
+    }
+    let entries = |key: &str| member(key).and_then(Node::as_map).into_iter().flat_map(Entries::iter);
+    for entry in entries("labels") {
+        key_problems(entry.key, Wording::QualifiedName, &mut problems);
+        let key = std::mem::take(&mut problems);
+        add("a key of `metadata.labels`".to_owned(), entry.key, entry.key_span, key);
+        let value = entry.value.as_str().unwrap_or_default();
+        value_problems(value, Wording::QualifiedName, &mut problems);
+        let problems = std::mem::take(&mut problems);
+        add(
+            format!("the label `{}`", entry.key),
+            value,
+            entry.value.span(),
+            problems,
+        );
+    }
+    for entry in entries("annotations") {
+        // Upper case is let through in the whole key.
+        key_problems(&entry.key.to_lowercase(), Wording::QualifiedName, &mut problems);
+        let key = std::mem::take(&mut problems);
+        add(
+            "a key of `metadata.annotations`".to_owned(),
+            entry.key,
+            entry.key_span,
+            key,
+        );
+    }
+    found
 }
 
 /// A string of the metadata.

@@ -346,14 +346,14 @@ const OPERATORS: [&str; 14] = [
 
 /// Conditions with variables as the newer schemas have them: checked, and kept as they are.
 pub(crate) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
-    conditions_with(decoder, node, false)
+    conditions_of(decoder, node, false, false)
 }
 
-/// The same, with other fields beside `any` and `all` where the schema lets them stand.
-pub(crate) fn conditions_with<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, others: bool) -> Option<Subtree> {
-    // The older schema, which lets other fields stand, has two more operators.
-    let old: &[&str] = if others { &["In", "NotIn"] } else { &[] };
-    let words: Vec<(&'static str, ())> = OPERATORS.iter().chain(old).map(|word| (*word, ())).collect();
+/// The same, with the two more operators of older schemas, and with other fields beside `any` and `all` where the schema
+/// lets them stand.
+pub(crate) fn conditions_of<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, old: bool, others: bool) -> Option<Subtree> {
+    let more: &[&str] = if old { &["In", "NotIn"] } else { &[] };
+    let words: Vec<(&'static str, ())> = OPERATORS.iter().chain(more).map(|word| (*word, ())).collect();
     let mut fields = decoder.fields(node)?;
     for name in ["any", "all"] {
         fields.list(name, |decoder, node| {

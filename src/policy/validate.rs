@@ -30,7 +30,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 pub use cluster::{validate_exception, validate_in_cluster};
 
 use super::{MatchResources, Policy, PolicyKind, Rule, autogen, kind_selector::split_kind};
-use crate::yaml::{Items, Node, Number};
+use crate::yaml::{Items, Kind, Node, Number};
 
 /// What Kyverno says of a policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ fn check(policy: &Policy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<String>) -
         }
     }
     variables::check(policy, rules)?;
-    fields(policy)?;
+    fields(policy, warnings)?;
     if policy.kind == PolicyKind::ClusterPolicy {
         for (i, rule) in spec.rules.iter().enumerate() {
             let own = rule.validate.as_ref();
@@ -120,14 +120,27 @@ fn check(policy: &Policy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<String>) -
         action::kinds(rule, i, spec.background)?;
     }
     for (i, rule) in rules.iter().enumerate() {
-        in_force(policy, rule, i, warnings)?;
+        in_force(policy, rules, i, rule, warnings)?;
     }
     Ok(())
 }
 
 /// A rule that is in force, written or generated.
-fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) -> Result<(), String> {
+fn in_force(
+    policy: &Policy,
+    rules: &[Cow<'_, Rule>],
+    i: usize,
+    rule: &Rule,
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
     mutate::patches(rule, i)?;
+    if mutate::patches_pods(rule) {
+        warnings.push(
+            "Pods managed by workload controllers should not be directly mutated using policies. Use the autogen feature \
+             or write policies that match Pod controllers."
+                .to_owned(),
+        );
+    }
     block::check(rule, i)?;
     conditions::check(rule, i)?;
     variables::element(rule)?;
@@ -142,6 +155,7 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
         ));
     }
     context::check(rule).map_err(|error| format!("path: spec.rules[{i}]: {error}"))?;
+    verify_images::extractors(rule).map_err(|error| format!("path: spec.rules[{i}]: {error}"))?;
     if rule
         .matches
         .filters()
@@ -152,7 +166,9 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
     }
     mutate::check(rule, i)?;
     action::check(rule, i)?;
-    generate::check(rule)?;
+    if has(rule, "generate") {
+        generate::check(rule)?;
+    }
     verify_images::check(policy, rule, i)?;
     let kinds: BTreeSet<String> = rule
         .matches
@@ -171,7 +187,19 @@ fn in_force(policy: &Policy, rule: &Rule, i: usize, warnings: &mut Vec<String>) 
         );
     }
     pattern::texts(rule)?;
-    subresources(policy, rule, warnings);
+    if let Some(validate) = rule.source.node().get("validate").filter(|_| has(rule, "validate")) {
+        subresources(rule, &json::validate(validate, policy.is_v2beta1()), false, warnings);
+    }
+    if let Some(mutate) = rule.mutate.as_ref().filter(|_| has(rule, "mutate")) {
+        subresources(rule, &json::mutate(mutate.node()), true, warnings);
+        if mutate::existing(rule).unwrap_or_else(|| mutate::all_existing(policy)) {
+            variables::on_update(policy, rules)?;
+        }
+    }
+    verify_images::deprecated(rule, warnings);
+    for json in verify_images::validations(rule) {
+        subresources(rule, &json, false, warnings);
+    }
     conditions::deprecated(rule, warnings);
     Ok(())
 }
@@ -181,15 +209,30 @@ fn is_validation(rule: &Rule) -> bool {
 }
 
 /// Whether a rule has a section with something in it.
-fn has(rule: &Rule, section: &str) -> bool {
+pub(super) fn has(rule: &Rule, section: &str) -> bool {
     let Some(node) = rule.source.node().get(section) else {
         return false;
     };
-    if let Some(map) = node.as_map() {
-        // The schema gives `validate` a default, so that it is never empty.
-        return section == "validate" || !map.is_empty();
+    // The schema gives `validate` a default, so that it is never empty.
+    match node.kind() {
+        Kind::Map(_) if section == "validate" => true,
+        Kind::Map(entries) => entries.iter().any(|entry| is_set(entry.key, entry.value)),
+        Kind::Seq(list) => !list.is_empty(),
+        _ => false,
     }
-    node.as_seq().is_some_and(|list| !list.is_empty())
+}
+
+/// Whether a field of `mutate` or `generate` has another value than Go gives to one that is absent.
+fn is_set(name: &str, value: Node<'_>) -> bool {
+    match value.kind() {
+        Kind::Null => false,
+        Kind::Str(text) => !text.is_empty() || ["data", "patchStrategicMerge"].contains(&name),
+        Kind::Bool(flag) => flag || !["synchronize", "orphanDownstreamOnPolicyDelete"].contains(&name),
+        Kind::Map(entries) if ["clone", "cloneList"].contains(&name) => {
+            entries.iter().any(|entry| is_set(entry.key, entry.value))
+        }
+        _ => true,
+    }
 }
 
 /// `enforce` and `audit`, of which one warning is enough.
@@ -203,7 +246,7 @@ fn old_spellings(owner: Node<'_>, field: &str, warnings: &mut Vec<String>) {
 }
 
 /// What the methods of the API types check.
-fn fields(policy: &Policy) -> Result<(), String> {
+fn fields(policy: &Policy, warnings: &mut Vec<String>) -> Result<(), String> {
     let spec = policy.spec.source.node();
     let there = |node: Node<'_>, key: &str| node.get(key).is_some_and(|value| !value.is_null());
     let webhook = spec.get("webhookConfiguration").filter(|node| !node.is_null());
@@ -241,6 +284,24 @@ fn fields(policy: &Policy) -> Result<(), String> {
             "remove the deprecated field and use spec.generate[*].generateExisting instead",
         );
     }
+    for (i, rule) in policy
+        .spec
+        .rules
+        .iter()
+        .enumerate()
+        .filter(|(_, rule)| has(rule, "mutate"))
+    {
+        let targets = rule.mutate.as_ref().and_then(|mutate| mutate.node().get("targets"));
+        let targets = targets
+            .and_then(Node::as_seq)
+            .is_some_and(|targets| !targets.is_empty());
+        let existing = mutate::existing(rule) == Some(true) || mutate::all_existing(policy);
+        if existing && !targets {
+            let detail =
+                format!("rules[{i}].mutate.targets has to be specified when mutateExistingOnPolicyUpdate is set");
+            errors.forbidden("spec.mutateExistingOnPolicyUpdate", &detail);
+        }
+    }
     for (owner, path, key) in [
         (Some(spec), "spec.webhookTimeoutSeconds", "webhookTimeoutSeconds"),
         (webhook, "spec.webhookConfiguration.timeoutSeconds", "timeoutSeconds"),
@@ -275,7 +336,9 @@ fn fields(policy: &Policy) -> Result<(), String> {
         block::fields(rule, "match", Some(&rule.matches), &path, namespaced, &mut errors);
         block::fields(rule, "exclude", rule.exclude.as_ref(), &path, namespaced, &mut errors);
         pod_security::check(rule, &path, &mut errors);
-        generate::fields(policy, rule, &path, &mut errors);
+        if has(rule, "generate") {
+            generate::fields(policy, rule, &path, &mut errors, warnings);
+        }
     }
     if policy.kind == PolicyKind::Policy && !policy.spec.validation_failure_action_overrides.is_empty() {
         errors.forbidden(
@@ -331,17 +394,18 @@ fn leaves_controllers_out(policy: &Policy) -> bool {
     listed != ["cronjob", "daemonset", "deployment", "job", "statefulset"]
 }
 
-/// A rule that reads `replicas` or a status, and does not match the subresource that changes it.
-fn subresources(policy: &Policy, rule: &Rule, warnings: &mut Vec<String>) {
-    let Some(validate) = rule.source.node().get("validate").filter(|_| has(rule, "validate")) else {
-        return;
-    };
-    let json = json::validate(validate, policy.is_v2beta1());
+/// A rule that reads `replicas` or a status in a part, and does not match the subresource that changes it.
+fn subresources(rule: &Rule, json: &str, targets: bool, warnings: &mut Vec<String>) {
     let blocks = [Some(&rule.matches), rule.exclude.as_ref()];
-    let names = |word: &str| {
-        let kinds = blocks.into_iter().flatten().flat_map(MatchResources::kinds);
-        kinds.into_iter().any(|kind| kind.text.to_lowercase().contains(word))
-    };
+    let kinds = blocks.into_iter().flatten().flat_map(MatchResources::kinds);
+    let mut kinds: Vec<String> = kinds.map(|kind| kind.text.to_lowercase()).collect();
+    if let Some(mutate) = rule.mutate.as_ref().filter(|_| targets) {
+        let targets = mutate.node().get("targets").and_then(Node::as_seq);
+        for target in targets.into_iter().flat_map(Items::iter) {
+            kinds.extend(target.get("kind").and_then(Node::as_str).map(str::to_lowercase));
+        }
+    }
+    let names = |word: &str| kinds.iter().any(|kind| kind.contains(word));
     if json.contains("replicas") && !names("scale") {
         warnings.push("You are matching on replicas but not including the scale subresource in the policy.".to_owned());
     }

@@ -89,6 +89,24 @@ pub(crate) fn subdomain_problems(text: &str, unit: &str, out: &mut Vec<String>) 
     }
 }
 
+/// What is wrong with a text as a DNS label.
+pub(crate) fn dns1123_problems(text: &str, out: &mut Vec<String>) {
+    expect_length(text, 63, "characters", out);
+    if is_label(text.as_bytes()) {
+        return;
+    }
+    if is_subdomain(text.as_bytes()) {
+        out.push("must not contain dots".to_owned());
+    } else {
+        out.push(regex_problem(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+             end with an alphanumeric character",
+            "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "123-abc"],
+        ));
+    }
+}
+
 /// What is wrong with a text as a DNS label that starts with a letter.
 pub(crate) fn dns1035_problems(text: &str, out: &mut Vec<String>) {
     expect_length(text, 63, "characters", out);

@@ -314,7 +314,7 @@ fn autogen_own() {
     let rows: Vec<Value> = jsonl(&fixture("classic/autogen.jsonl"));
     Gate {
         name: "autogen-own",
-        rows: 91,
+        rows: 96,
     }
     .run(&rows, id, check);
 }

@@ -89,7 +89,7 @@ fn generated_name(template: Template, name: &str) -> String {
 }
 
 fn build(rule: &Rule, template: Template, kinds: &[&str], v2beta1: bool) -> Option<Rule> {
-    let is_cel = rule.validate.as_ref().is_some_and(|validate| validate.cel.is_some());
+    let is_cel = keeps_cel(rule);
     let edit = |text: &mut Edited| {
         if is_cel {
             rewrite::cel(template, text);
@@ -105,6 +105,26 @@ fn build(rule: &Rule, template: Template, kinds: &[&str], v2beta1: bool) -> Opti
     };
     let root = builder.rule(rule, source)?;
     Rule::read(builder.graft.finish(root), rule.source.file(), v2beta1)
+}
+
+/// Whether the generated rule is one in CEL: other ways to validate go first, and what is generated from them has nothing
+/// else.
+fn keeps_cel(rule: &Rule) -> bool {
+    let Some(validate) = rule.validate.as_ref().filter(|validate| validate.cel.is_some()) else {
+        return false;
+    };
+    let mutates = rule.mutate.as_ref().is_some_and(|mutate| {
+        let node = mutate.node();
+        field(node, "patchStrategicMerge").is_some() || items(node, "foreach").next().is_some()
+    });
+    let others = [
+        &validate.pattern,
+        &validate.deny,
+        &validate.pod_security,
+        &validate.any_pattern,
+    ];
+    let loops = validate.foreach.as_ref().and_then(|foreach| foreach.node().as_seq());
+    mutates || !(others.into_iter().any(Option::is_some) || loops.is_some_and(|loops| !loops.is_empty()))
 }
 
 /// The parts of a generated rule.
@@ -132,6 +152,7 @@ impl<'t> Builder<'t> {
                     None => continue,
                 },
                 "imageExtractors" | "generate" => continue,
+                "preconditions" => self.conditions(entry.value),
                 key if key == body.0 => body.1,
                 _ => self.graft.copy(entry.value),
             };
@@ -253,32 +274,68 @@ impl<'t> Builder<'t> {
         let (pivot, key, value, body) = if let Some(pattern) = field(node, "pattern") {
             ("pattern", "pattern", pattern, self.wrap(pattern))
         } else if let Some(deny) = field(node, "deny") {
-            ("deny", "deny", deny, self.graft.copy(deny))
+            ("deny", "deny", deny, self.deny(deny))
         } else if let Some(standard) = field(node, "podSecurity") {
             let kept = self.kept(standard, &["level", "version", "exclude"]);
             let body = self.graft.map(standard.span(), &kept);
             ("podSecurity", "podSecurity", standard, body)
         } else if let Some(patterns) = field(node, "anyPattern") {
             let wrapped: Vec<NodeId> = items(node, "anyPattern").map(|pattern| self.wrap(pattern)).collect();
-            // Without any pattern upstream's list is nil.
-            let body = if wrapped.is_empty() {
-                self.graft.null(patterns.span())
-            } else {
-                self.graft.list(patterns.span(), &wrapped)
-            };
+            // Without any pattern upstream's list is nil, and nothing is left to make a rule for CronJobs from.
+            if wrapped.is_empty() && self.template == Template::CronJob {
+                return None;
+            }
+            if wrapped.is_empty() {
+                made.extend(self.shifted(node, "anyPattern"));
+                return Some(self.graft.map(node.span(), &made));
+            }
+            let body = self.graft.list(patterns.span(), &wrapped);
             ("anyPattern", "anyPattern", patterns, body)
         } else if let Some(foreach) = field(node, "foreach").filter(|_| items(node, "foreach").next().is_some()) {
-            ("pattern", "foreach", foreach, self.graft.copy(foreach))
+            let mut made = Vec::new();
+            for item in items(node, "foreach") {
+                let conditions = field(item, "preconditions").map(|node| ("preconditions", self.conditions(node)));
+                let deny = field(item, "deny").map(|node| ("deny", self.deny(node)));
+                let replaced: Vec<(&'static str, NodeId)> = conditions.into_iter().chain(deny).collect();
+                made.push(self.with(item, &replaced));
+            }
+            ("pattern", "foreach", foreach, self.graft.list(foreach.span(), &made))
         } else {
             field(node, "cel")?;
             return Some(self.graft.copy(node));
         };
-        if let Some(text) = field(node, "message") {
-            let message = self.message(text, pivot);
-            made.push(("message", text.span(), message));
-        }
+        made.extend(self.shifted(node, pivot));
         made.push((key, value.span(), body));
         Some(self.graft.map(node.span(), &made))
+    }
+
+    fn deny(&mut self, node: Node<'t>) -> NodeId {
+        let conditions = field(node, "conditions").map(|node| ("conditions", self.conditions(node)));
+        self.with(node, conditions.as_slice())
+    }
+
+    /// Conditions in either form, without what is no part of a condition.
+    fn conditions(&mut self, node: Node<'t>) -> NodeId {
+        if node.as_seq().is_some() {
+            return self.condition_list(node);
+        }
+        let mut made: Made<'t> = Vec::new();
+        for entry in node.as_map().into_iter().flat_map(Entries::iter) {
+            if ["any", "all"].contains(&entry.key) && entry.value.as_seq().is_some() {
+                let list = self.condition_list(entry.value);
+                made.push((entry.key, entry.key_span, list));
+            }
+        }
+        self.graft.map(node.span(), &made)
+    }
+
+    fn condition_list(&mut self, node: Node<'t>) -> NodeId {
+        let mut made = Vec::new();
+        for item in node.as_seq().into_iter().flat_map(Items::iter) {
+            let kept = self.kept(item, &["key", "operator", "value", "message"]);
+            made.push(self.graft.map(item.span(), &kept));
+        }
+        self.graft.list(node.span(), &made)
     }
 
     /// Fields that are taken over.
@@ -299,6 +356,12 @@ impl<'t> Builder<'t> {
     fn wrap_made(&mut self, span: Span, inner: NodeId) -> NodeId {
         let path = self.template.path().iter().rev();
         path.fold(inner, |inner, key| self.graft.map(span, &[(key, span, inner)]))
+    }
+
+    /// The message of a validation, if it has one.
+    fn shifted(&mut self, node: Node<'t>, pivot: &str) -> Option<(&'t str, Span, NodeId)> {
+        let text = field(node, "message")?;
+        Some(("message", text.span(), self.message(text, pivot)))
     }
 
     /// A message whose references follow the pattern. A rule for CronJobs is made from that for other controllers, so that

@@ -37,34 +37,49 @@ type Fault = (String, String);
 /// # Errors
 /// The first mistake, in upstream's words.
 pub(super) fn check(rule: &Rule, i: usize) -> Result<(), String> {
+    let error = |(place, error): Fault| format!("path: spec.rules[{i}].{place}: {error}");
     let deny = rule.validate.as_ref().and_then(|validate| validate.deny.as_ref());
-    let parts = [
-        ("preconditions", rule.preconditions.as_ref().map(|part| part.node())),
-        ("deny.conditions", deny.and_then(|deny| deny.node().get("conditions"))),
-    ];
-    for (name, node) in parts {
-        let Some(node) = node.filter(|node| !node.is_null()) else {
-            continue;
-        };
-        for complete in [complete as fn(Node<'_>) -> Result<(), Fault>, operator] {
-            for (place, condition) in conditions(node) {
-                complete(condition).map_err(|(field, error)| {
-                    // Upstream calls an operator in `all` one in `any`.
-                    let place = if error.contains("`operator` is invalid") {
-                        place.replace(".all", ".any")
-                    } else {
-                        place
-                    };
-                    format!("path: spec.rules[{i}].validate.{name}{place}.{field}: {error}")
-                })?;
-            }
+    let preconditions = rule.preconditions.as_ref().map(|part| part.node());
+    whole(preconditions, "validate.preconditions").map_err(error)?;
+    whole(
+        deny.and_then(|deny| deny.node().get("conditions")),
+        "validate.deny.conditions",
+    )
+    .map_err(error)?;
+    if let Some(foreach) = rule.validate.as_ref().and_then(|validate| validate.foreach.as_ref()) {
+        loops(foreach.node(), "validate.foreach").map_err(error)?;
+    }
+    if let Some(foreach) = rule.mutate.as_ref().and_then(|mutate| mutate.node().get("foreach")) {
+        loops(foreach, "mutate.foreach").map_err(error)?;
+    }
+    let images = rule.verify_images.as_ref().and_then(|images| images.node().as_seq());
+    for image in images.into_iter().flat_map(Items::iter) {
+        let deny = image.get("validate").and_then(|validate| validate.get("deny"));
+        let conditions = deny.and_then(|deny| deny.get("conditions"));
+        whole(conditions, "imageVerify.validate.deny.conditions").map_err(error)?;
+    }
+    Ok(())
+}
+
+/// Conditions that must be complete.
+fn whole(node: Option<Node<'_>>, name: &str) -> Result<(), Fault> {
+    let Some(node) = node.filter(|node| !node.is_null()) else {
+        return Ok(());
+    };
+    for complete in [complete as fn(Node<'_>) -> Result<(), Fault>, operator] {
+        for (place, condition) in conditions(node) {
+            complete(condition).map_err(|(field, error)| {
+                // Upstream calls an operator in `all` one in `any`.
+                let place = if error.contains("`operator` is invalid") {
+                    place.replace(".all", ".any")
+                } else {
+                    place
+                };
+                (format!("{name}{place}.{field}"), error)
+            })?;
         }
     }
-    let foreach = rule.validate.as_ref().and_then(|validate| validate.foreach.as_ref());
-    foreach.map_or(Ok(()), |foreach| {
-        loops(foreach.node(), "validate.foreach")
-            .map_err(|(place, error)| format!("path: spec.rules[{i}].{place}: {error}"))
-    })
+    Ok(())
 }
 
 /// The operators in the conditions of loops, and of loops in these.
@@ -200,13 +215,24 @@ fn operator(condition: Node<'_>) -> Result<(), Fault> {
 
 /// Warns of the two operators that upstream wants to drop, in what denies and in the conditions of loops.
 pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
-    let Some(validate) = &rule.validate else { return };
-    let deny = validate.deny.as_ref();
-    let mut parts = vec![deny.and_then(|deny| deny.node().get("conditions"))];
-    let foreach = validate.foreach.as_ref().and_then(|foreach| foreach.node().as_seq());
-    for entry in foreach.into_iter().flat_map(Items::iter) {
+    let items = |list: Option<Node<'_>>| -> Vec<_> {
+        let items = list.and_then(Node::as_seq).into_iter().flat_map(Items::iter);
+        items.map(Node::id).collect()
+    };
+    let source = rule.source.node();
+    let (tree, validate) = (source.tree(), source.get("validate"));
+    let deny = validate.and_then(|validate| validate.get("deny"));
+    let mut parts = vec![deny.and_then(|deny| deny.get("conditions"))];
+    for entry in items(validate.and_then(|validate| validate.get("foreach"))) {
+        let entry = tree.node(entry);
         parts.push(entry.get("preconditions"));
         parts.push(entry.get("deny").and_then(|deny| deny.get("conditions")));
+    }
+    for image in items(source.get("verifyImages")) {
+        for attestation in items(tree.node(image).get("attestations")) {
+            let conditions = items(tree.node(attestation).get("conditions")).into_iter();
+            parts.extend(conditions.map(|conditions| Some(tree.node(conditions))));
+        }
     }
     for (_, condition) in parts.into_iter().flatten().flat_map(conditions) {
         let word = condition.get("operator").and_then(Node::as_str).unwrap_or_default();

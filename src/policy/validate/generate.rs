@@ -3,10 +3,11 @@
 //! Upstream counterpart: `Generation.Validate` and `GeneratePattern.Validate` in `api/kyverno/v1`, without a cluster, so that
 //! every kind counts as one in namespaces.
 
-use super::Errors;
+use super::{Errors, json};
 use crate::{
     policy::{Policy, PolicyKind, Rule},
-    yaml::{Entries, Items, Node},
+    text::variable::has_variable,
+    yaml::{Items, Node},
 };
 
 fn text<'t>(node: Node<'t>, name: &str) -> &'t str {
@@ -19,13 +20,10 @@ fn kinds(node: Node<'_>) -> usize {
 }
 
 /// Checks the fields of a written rule.
-pub(super) fn fields(policy: &Policy, rule: &Rule, path: &str, errors: &mut Errors) {
+pub(super) fn fields(policy: &Policy, rule: &Rule, path: &str, errors: &mut Errors, warnings: &mut Vec<String>) {
     let Some(node) = rule.generate.as_ref().map(|part| part.node()) else {
         return;
     };
-    if node.as_map().is_none_or(Entries::is_empty) {
-        return;
-    }
     let there = |name: &str| node.get(name).is_some_and(|part| !part.is_null());
     let clones = node
         .get("clone")
@@ -40,14 +38,21 @@ pub(super) fn fields(policy: &Policy, rule: &Rule, path: &str, errors: &mut Erro
     match node.get("foreach").filter(|foreach| !foreach.is_null()) {
         Some(foreach) => {
             for (i, entry) in foreach.as_seq().into_iter().flat_map(Items::iter).enumerate() {
-                pattern(policy, entry, &format!("{path}.foreach[{i}]"), errors);
+                pattern(policy, entry, &format!("{path}.foreach[{i}]"), errors, warnings);
             }
         }
-        None => pattern(policy, node, path, errors),
+        None => pattern(policy, node, path, errors, warnings),
     }
 }
 
-fn pattern(policy: &Policy, node: Node<'_>, path: &str, errors: &mut Errors) {
+fn pattern(policy: &Policy, node: Node<'_>, path: &str, errors: &mut Errors, warnings: &mut Vec<String>) {
+    let synchronized = ["apiVersion", "kind", "clone", "cloneList"];
+    let mut synchronized = synchronized.iter().filter_map(|name| node.get(name));
+    if synchronized.any(|part| has_variable(&json::value(part))) {
+        warnings.push(format!(
+            "variables in {path}.clone/cloneList would lead to incorrect synchronization behavior"
+        ));
+    }
     let own = policy
         .metadata
         .namespace

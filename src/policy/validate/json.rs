@@ -1,299 +1,74 @@
 //! Rules as Go writes them into its error texts: fields in the order of the Go types, defaults of the schema, HTML escapes.
 
+mod fields;
+
 use std::fmt::Write;
 
+use self::fields::{Field, Shape};
 use crate::{
     text::float,
     value::{Document, Value},
-    yaml::{Items, Node},
+    yaml::{Entries, Items, Node},
 };
 
-/// How a part is written.
-enum Shape {
-    /// As a value: keys sorted.
-    Any,
-    /// A text, even if it is empty.
-    Text,
-    /// A Go struct: its fields in order.
-    Struct(&'static [Field]),
-    /// A list of structs.
-    List(&'static [Field]),
+/// What the schema sets in a part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Schema {
+    /// Everything.
+    V1,
+    /// Everything but `allowExistingViolations`, which v2beta1 does not know.
+    V2Beta1,
+    /// Nothing: the part is anything to the schema.
+    Free,
 }
 
-/// A field of a Go struct.
-struct Field {
-    name: &'static str,
-    shape: Shape,
-    /// What is written where the field is absent.
-    default: &'static str,
-}
+impl Schema {
+    fn of(v2beta1: bool) -> Self {
+        if v2beta1 { Self::V2Beta1 } else { Self::V1 }
+    }
 
-const fn any(name: &'static str) -> Field {
-    Field {
-        name,
-        shape: Shape::Any,
-        default: "",
+    /// What is written where a field is absent.
+    fn absent(self, field: &Field) -> &'static str {
+        let unset = match self {
+            Self::V1 => false,
+            Self::V2Beta1 => field.name == "allowExistingViolations",
+            Self::Free => field.schema,
+        };
+        if unset { "" } else { field.absent }
     }
 }
 
-const fn text(name: &'static str) -> Field {
-    Field {
-        name,
-        shape: Shape::Text,
-        default: "\"\"",
-    }
+fn shaped(node: Node<'_>, shape: &'static [Field], schema: Schema) -> String {
+    let mut out = String::new();
+    object(node, shape.iter(), schema, &mut out);
+    out
 }
-
-const fn with_default(name: &'static str, default: &'static str) -> Field {
-    Field {
-        name,
-        shape: Shape::Any,
-        default,
-    }
-}
-
-const fn part(name: &'static str, fields: &'static [Field], default: &'static str) -> Field {
-    Field {
-        name,
-        shape: Shape::Struct(fields),
-        default,
-    }
-}
-
-const fn list(name: &'static str, fields: &'static [Field]) -> Field {
-    Field {
-        name,
-        shape: Shape::List(fields),
-        default: "",
-    }
-}
-
-const RULE: &[Field] = &[
-    any("name"),
-    list("context", CONTEXT),
-    any("reportProperties"),
-    part("match", MATCH, "{\"resources\":{}}"),
-    part("exclude", MATCH, ""),
-    any("imageExtractors"),
-    any("preconditions"),
-    list("celPreconditions", NAMED),
-    any("mutate"),
-    part("validate", VALIDATE, ""),
-    part("generate", GENERATE, ""),
-    any("verifyImages"),
-    with_default("skipBackgroundRequests", "true"),
-];
-
-const GENERATE: &[Field] = &[
-    any("generateExisting"),
-    any("synchronize"),
-    any("orphanDownstreamOnPolicyDelete"),
-    any("apiVersion"),
-    any("kind"),
-    any("namespace"),
-    any("name"),
-    any("uid"),
-    any("data"),
-    part("clone", &[any("namespace"), any("name")], "{}"),
-    part(
-        "cloneList",
-        &[any("namespace"), any("kinds"), part("selector", SELECTOR, "")],
-        "{}",
-    ),
-    any("foreach"),
-];
-
-const CONTEXT: &[Field] = &[
-    any("name"),
-    part("configMap", &[text("name"), any("namespace")], ""),
-    part("apiCall", API_CALL, ""),
-    part(
-        "imageRegistry",
-        &[text("reference"), any("jmesPath"), any("imageRegistryCredentials")],
-        "",
-    ),
-    part("variable", &[any("value"), any("jmesPath"), any("default")], ""),
-    part("globalReference", &[text("name"), any("jmesPath")], ""),
-];
-
-const API_CALL: &[Field] = &[
-    text("urlPath"),
-    with_default("method", "\"GET\""),
-    any("data"),
-    part("service", &[text("url"), any("headers"), text("caBundle")], ""),
-    any("jmesPath"),
-    any("default"),
-];
-
-const MATCH: &[Field] = &[
-    list("any", FILTER),
-    list("all", FILTER),
-    any("roles"),
-    any("clusterRoles"),
-    list("subjects", SUBJECT),
-    part("resources", RESOURCES, "{}"),
-];
-
-const FILTER: &[Field] = &[
-    any("roles"),
-    any("clusterRoles"),
-    list("subjects", SUBJECT),
-    part("resources", RESOURCES, "{}"),
-];
-
-const SUBJECT: &[Field] = &[any("kind"), any("apiGroup"), any("name"), any("namespace")];
-
-const RESOURCES: &[Field] = &[
-    any("kinds"),
-    any("name"),
-    any("names"),
-    any("namespaces"),
-    any("annotations"),
-    part("selector", SELECTOR, ""),
-    part("namespaceSelector", SELECTOR, ""),
-    any("operations"),
-];
-
-const SELECTOR: &[Field] = &[any("matchLabels"), list("matchExpressions", REQUIREMENT)];
-
-const REQUIREMENT: &[Field] = &[any("key"), any("operator"), any("values")];
-
-const NAMED: &[Field] = &[any("name"), any("expression")];
-
-const VALIDATE: &[Field] = &[
-    any("failureAction"),
-    list(
-        "failureActionOverrides",
-        &[
-            any("action"),
-            any("namespaces"),
-            part("namespaceSelector", SELECTOR, ""),
-        ],
-    ),
-    with_default("allowExistingViolations", "true"),
-    any("message"),
-    any("manifests"),
-    any("foreach"),
-    any("pattern"),
-    any("anyPattern"),
-    any("deny"),
-    any("podSecurity"),
-    part("cel", CEL, ""),
-    any("assert"),
-];
-
-const CEL: &[Field] = &[
-    with_default("generate", "false"),
-    list(
-        "expressions",
-        &[
-            any("expression"),
-            any("message"),
-            any("reason"),
-            any("messageExpression"),
-        ],
-    ),
-    part("paramKind", &[any("apiVersion"), any("kind")], ""),
-    part(
-        "paramRef",
-        &[
-            any("name"),
-            any("namespace"),
-            part("selector", SELECTOR, ""),
-            any("parameterNotFoundAction"),
-        ],
-        "",
-    ),
-    list("auditAnnotations", &[any("key"), any("valueExpression")]),
-    list("variables", NAMED),
-];
-
-/// Fields that are written even if they are empty.
-const ALWAYS: [&str; 4] = ["expression", "key", "valueExpression", "operator"];
 
 /// A rule.
 pub(super) fn rule(node: Node<'_>, v2beta1: bool) -> String {
-    let mut out = String::new();
-    fields(node, RULE, v2beta1, &mut out);
-    out
+    shaped(node, fields::RULE, Schema::of(v2beta1))
 }
 
-/// The `validate` part of a rule, without the conditions of `deny`.
+/// The `validate` part of a rule, without the conditions of `deny`: they are not looked into, so nothing of them may be
+/// found.
 pub(super) fn validate(node: Node<'_>, v2beta1: bool) -> String {
     let mut out = String::new();
-    fields(node, VALIDATE, v2beta1, &mut out);
-    if node.get("deny").is_some() {
-        // The conditions are not looked into, so nothing of them may be found.
-        let mut rest = String::new();
-        let kept: Vec<&Field> = VALIDATE.iter().filter(|field| field.name != "deny").collect();
-        object(node, kept.into_iter(), v2beta1, &mut rest);
-        return rest;
-    }
+    let kept = fields::VALIDATE.iter().filter(|field| field.name != "deny");
+    object(node, kept, Schema::of(v2beta1), &mut out);
     out
 }
 
-const IMAGE: &[Field] = &[
-    any("failureAction"),
-    any("type"),
-    any("image"),
-    any("imageReferences"),
-    any("skipImageReferences"),
-    list("attestors", ATTESTORS),
-    any("attestations"),
-    any("repository"),
-    with_default("mutateDigest", "true"),
-    with_default("verifyDigest", "true"),
-    with_default("validate", "{}"),
-    with_default("required", "true"),
-    any("imageRegistryCredentials"),
-    with_default("useCache", "true"),
-];
+/// The `mutate` part of a rule.
+pub(super) fn mutate(node: Node<'_>) -> String {
+    shaped(node, fields::MUTATE, Schema::V1)
+}
 
-const ATTESTORS: &[Field] = &[any("count"), list("entries", ATTESTOR)];
-
-const ATTESTOR: &[Field] = &[
-    part("keys", KEYS, ""),
-    any("certificates"),
-    any("keyless"),
-    any("attestor"),
-    any("annotations"),
-    any("repository"),
-    with_default("signatureAlgorithm", "\"sha256\""),
-];
-
-const KEYS: &[Field] = &[
-    any("publicKeys"),
-    with_default("signatureAlgorithm", "\"sha256\""),
-    any("kms"),
-    any("secret"),
-    any("rekor"),
-    any("ctlog"),
-];
-
-fn shaped(node: Node<'_>, shape: &'static [Field]) -> String {
+/// The `validate` part of an entry of `verifyImages`, without the conditions of `deny`.
+pub(super) fn image_validate(node: Node<'_>) -> String {
     let mut out = String::new();
-    fields(node, shape, false, &mut out);
+    let kept = fields::VALIDATE.iter().filter(|field| field.name == "message");
+    object(node, kept, Schema::Free, &mut out);
     out
-}
-
-/// An entry of `verifyImages`.
-pub(super) fn image(node: Node<'_>) -> String {
-    shaped(node, IMAGE)
-}
-
-/// A set of attestors.
-pub(super) fn attestors(node: Node<'_>) -> String {
-    shaped(node, ATTESTORS)
-}
-
-/// An attestor.
-pub(super) fn attestor(node: Node<'_>) -> String {
-    shaped(node, ATTESTOR)
-}
-
-/// The keys of an attestor.
-pub(super) fn keys(node: Node<'_>) -> String {
-    shaped(node, KEYS)
 }
 
 /// Any value, with sorted keys.
@@ -303,18 +78,49 @@ pub(super) fn value(node: Node<'_>) -> String {
     out
 }
 
+/// An entry of `verifyImages`.
+pub(super) fn image(node: Node<'_>) -> String {
+    shaped(node, fields::IMAGE, Schema::V1)
+}
+
+/// A part of an attestor; the schema says nothing of what is nested in one.
+fn of_attestor(node: Node<'_>, shape: &'static [Field], nested: bool) -> String {
+    shaped(node, shape, if nested { Schema::Free } else { Schema::V1 })
+}
+
+/// A set of attestors.
+pub(super) fn attestors(node: Node<'_>, nested: bool) -> String {
+    of_attestor(node, fields::ATTESTORS, nested)
+}
+
+/// An attestor.
+pub(super) fn attestor(node: Node<'_>, nested: bool) -> String {
+    of_attestor(node, fields::ATTESTOR, nested)
+}
+
+/// The keys of an attestor.
+pub(super) fn keys(node: Node<'_>, nested: bool) -> String {
+    of_attestor(node, fields::KEYS, nested)
+}
+
+/// The certificates of an attestor.
+pub(super) fn certificates(node: Node<'_>) -> String {
+    shaped(node, fields::CERTIFICATES, Schema::V1)
+}
+
+/// An attestor without keys.
+pub(super) fn keyless(node: Node<'_>) -> String {
+    shaped(node, fields::KEYLESS, Schema::V1)
+}
+
 /// A label selector.
 pub(super) fn selector(node: Node<'_>) -> String {
-    let mut out = String::new();
-    fields(node, SELECTOR, false, &mut out);
-    out
+    shaped(node, fields::SELECTOR, Schema::V1)
 }
 
 /// A subject.
 pub(super) fn subject(node: Node<'_>) -> String {
-    let mut out = String::new();
-    fields(node, SUBJECT, false, &mut out);
-    out
+    shaped(node, fields::SUBJECT, Schema::V1)
 }
 
 /// Any part, as Go keeps it in memory: an empty text is an absent one, an empty list is not.
@@ -343,45 +149,14 @@ fn prune(value: serde_json::Value) -> serde_json::Value {
     }
 }
 
-fn fields(node: Node<'_>, shape: &'static [Field], v2beta1: bool, out: &mut String) {
-    object(node, shape.iter(), v2beta1, out);
-}
-
-fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, v2beta1: bool, out: &mut String) {
+fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, schema: Schema, out: &mut String) {
     out.push('{');
     let mut first = true;
     for field in shape {
         let mut text = String::new();
         match node.get(field.name).filter(|value| !value.is_null()) {
-            Some(value) => match &field.shape {
-                Shape::Struct(shape) => fields(value, shape, v2beta1, &mut text),
-                Shape::List(shape) => {
-                    let items = value.as_seq();
-                    let items = items.into_iter().flat_map(Items::iter);
-                    for (i, item) in items.enumerate() {
-                        text.push(if i == 0 { '[' } else { ',' });
-                        fields(item, shape, v2beta1, &mut text);
-                    }
-                    if !text.is_empty() {
-                        text.push(']');
-                    }
-                }
-                Shape::Text => any_value(Document::from(value).root(), &mut text),
-                Shape::Any => {
-                    let document = Document::from(value);
-                    let empty = match document.root() {
-                        Value::String(text) => text.is_empty() && !ALWAYS.contains(&field.name),
-                        Value::List(list) => list.is_empty(),
-                        Value::Map(map) => map.is_empty() && !["pattern", "deny", "mutate"].contains(&field.name),
-                        _ => false,
-                    };
-                    if !empty {
-                        any_value(document.root(), &mut text);
-                    }
-                }
-            },
-            None if v2beta1 && field.name == "allowExistingViolations" => {}
-            None => text.push_str(field.default),
+            Some(value) => written(value, field, schema, &mut text),
+            None => text.push_str(schema.absent(field)),
         }
         if text.is_empty() {
             continue;
@@ -396,6 +171,64 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, v2beta1: b
         out.push_str(&text);
     }
     out.push('}');
+}
+
+/// Writes a field that is there; nothing where Go leaves it out.
+fn written(value: Node<'_>, field: &Field, schema: Schema, out: &mut String) {
+    match &field.shape {
+        Shape::Struct(shape) => object(value, shape.iter(), schema, out),
+        Shape::List(shape) => {
+            if value.as_seq().is_some_and(|items| !items.is_empty()) {
+                list(value, shape, schema, out);
+            }
+        }
+        Shape::Wrapped(shape) => list(value, shape, Schema::Free, out),
+        Shape::Lists(shape) => {
+            let mut entries: Vec<_> = value.as_map().into_iter().flat_map(Entries::iter).collect();
+            entries.sort_by_key(|entry| entry.key);
+            for (i, entry) in entries.iter().enumerate() {
+                out.push(if i == 0 { '{' } else { ',' });
+                string(entry.key, out);
+                out.push(':');
+                list(entry.value, shape, schema, out);
+            }
+            if !entries.is_empty() {
+                out.push('}');
+            }
+        }
+        // Conditions have no schema in either form.
+        Shape::Conditions if value.as_seq().is_some() => list(value, fields::CONDITION, Schema::Free, out),
+        Shape::Conditions => object(value, fields::ANY_ALL.iter(), Schema::Free, out),
+        Shape::Flag => {
+            if value.as_bool() == Some(true) {
+                out.push_str("true");
+            }
+        }
+        Shape::Raw => any_value(Document::from(value).root(), out),
+        Shape::Any => {
+            let document = Document::from(value);
+            let empty = match document.root() {
+                Value::String(text) => text.is_empty(),
+                Value::List(list) => list.is_empty(),
+                Value::Map(map) => map.is_empty(),
+                _ => false,
+            };
+            if !empty {
+                any_value(document.root(), out);
+            }
+        }
+    }
+}
+
+fn list(value: Node<'_>, shape: &'static [Field], schema: Schema, out: &mut String) {
+    out.push('[');
+    for (i, item) in value.as_seq().into_iter().flat_map(Items::iter).enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        object(item, shape.iter(), schema, out);
+    }
+    out.push(']');
 }
 
 /// A value with sorted keys.

@@ -5,7 +5,8 @@
 
 use super::variables::without_variables;
 use crate::{
-    policy::Rule,
+    policy::{Policy, Rule},
+    text::variable::has_variable,
     value::{Data, Document},
     yaml::{self, Items, Node},
 };
@@ -28,6 +29,7 @@ pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
         format!("path must begin with a forward slash: spec.rules[{i}]: {error}")
     })?;
     let patches = Data::from(Document::from(tree.root()).root());
+    decodes(&patches).map_err(|error| format!("path must begin with a forward slash: spec.rules[{i}]: {error}"))?;
     for patch in patches.as_list().unwrap_or_default() {
         operation(patch).map_err(|error| {
             let json = patch.to_json();
@@ -40,7 +42,77 @@ pub(super) fn patches(rule: &Rule, i: usize) -> Result<(), String> {
             return Err(format!("path must begin with a forward slash: spec.rules[{i}]: {path}"));
         }
     }
+    let tests = |patch: &&Data| patch.get("op").and_then(Data::as_str) == Some("test");
+    let mut tests = patches.as_list().unwrap_or_default().iter().filter(tests);
+    if tests.any(|patch| patch.get("value").is_none()) {
+        return Err(format!(
+            "invalid value: spec.rules[{i}]: operation, missing value field: missing value"
+        ));
+    }
     Ok(())
+}
+
+/// Whether a JSON patch has variables in a path, where it can be read at all.
+pub(super) fn has_variables_in_paths(rule: &Rule) -> bool {
+    let text = rule
+        .mutate
+        .as_ref()
+        .and_then(|mutate| mutate.node().get("patchesJson6902"));
+    let Some(Ok(tree)) = text
+        .and_then(Node::as_str)
+        .map(|text| yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default()))
+    else {
+        return false;
+    };
+    let patches = Data::from(Document::from(tree.root()).root());
+    let patches = patches.as_list().unwrap_or_default();
+    if patches.iter().any(|patch| operation(patch).is_err()) {
+        return false;
+    }
+    let mut paths = patches
+        .iter()
+        .filter_map(|patch| patch.get("path").and_then(Data::as_str));
+    paths.any(has_variable)
+}
+
+/// Whether a rule in force patches Pods by path, in a block without `any` and `all`.
+pub(super) fn patches_pods(rule: &Rule) -> bool {
+    let kinds = &rule.matches.inline.resources.kinds;
+    rule.mutate.as_ref().is_some_and(|mutate| has_json(mutate.node())) && kinds.iter().any(|kind| kind.text == "Pod")
+}
+
+/// What a rule says of existing objects.
+pub(super) fn existing(rule: &Rule) -> Option<bool> {
+    let mutate = rule.mutate.as_ref()?.node();
+    mutate.get("mutateExistingOnPolicyUpdate").and_then(Node::as_bool)
+}
+
+/// What a policy says of existing objects.
+pub(super) fn all_existing(policy: &Policy) -> bool {
+    let spec = policy.spec.source.node();
+    spec.get("mutateExistingOnPolicyUpdate").and_then(Node::as_bool) == Some(true)
+}
+
+/// Whether Go decodes a value as a list of operations, each of them a map.
+fn decodes(patches: &Data) -> Result<(), String> {
+    let wrong = |value: &Data, wanted: &str| {
+        let found = match value {
+            Data::Null => return Ok(()),
+            Data::Bool(_) => "bool",
+            Data::String(_) => "string",
+            Data::List(_) => "array",
+            Data::Map(_) => "object",
+            _ => "number",
+        };
+        Err(format!(
+            "json: cannot unmarshal {found} into Go value of type jsonpatch.{wanted}"
+        ))
+    };
+    let Some(operations) = patches.as_list() else {
+        return wrong(patches, "Patch");
+    };
+    let mut others = operations.iter().filter(|operation| !matches!(operation, Data::Map(_)));
+    others.try_for_each(|other| wrong(other, "Operation"))
 }
 
 /// An operation with all that it needs.

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt::Write as _, sync::LazyLock};
 
-use super::{json, references, verify_images};
+use super::{json, mutate, references, verify_images};
 use crate::{
     jmespath,
     policy::{MatchResources, Policy, Rule, UserFilter},
@@ -25,6 +25,14 @@ const ABOUT_USER: [&str; 5] = [
     r"[^\.](request.clusterRoles)\b",
 ];
 
+/// The same in a rule that mutates other objects.
+const ALLOWED_WITH_TARGET: &str = r"request\.|serviceAccountName|serviceAccountNamespace|element|elementIndex|@|images|images\.|image\.|target\.|([a-z_0-9]+\()[^{}]";
+const ALLOWED_WITH_TARGET_IN_BACKGROUND: &str =
+    r"request\.|element|elementIndex|@|images|images\.|image\.|target\.|([a-z_0-9]+\()[^{}]";
+
+static KNOWN_WITH_TARGET: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ALLOWED_WITH_TARGET).ok());
+static KNOWN_WITH_TARGET_IN_BACKGROUND: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(ALLOWED_WITH_TARGET_IN_BACKGROUND).ok());
 static KNOWN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ALLOWED).ok());
 static KNOWN_IN_BACKGROUND: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ALLOWED_IN_BACKGROUND).ok());
 static USER: LazyLock<Vec<Regex>> = LazyLock::new(|| {
@@ -46,9 +54,29 @@ pub(super) fn check(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), Stri
         })?;
     }
     for rule in rules {
-        known(policy, rule).map_err(|error| format!("policy contains invalid variables: {error}"))?;
+        let background = policy.spec.background;
+        known(rule, background).map_err(|error| format!("policy contains invalid variables: {error}"))?;
     }
     Ok(())
+}
+
+/// What is checked of the variables of a policy that mutates existing objects when it is changed.
+///
+/// # Errors
+/// The first thing that is wrong, in upstream's words.
+pub(super) fn on_update(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
+    if !policy_texts(policy).iter().any(|text| variable::has_variable(text)) {
+        return Ok(());
+    }
+    for rule in rules {
+        known(rule, true).map_err(|error| format!("update event, policy contains invalid variables: {error}"))?;
+    }
+    about_user(policy, rules).map_err(|error| {
+        format!(
+            "only select variables are allowed in on policy update. Set spec.mutateExistingOnPolicyUpdate=false to \
+             disable update policy mode for this policy rule: {error} "
+        )
+    })
 }
 
 fn about_user(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
@@ -64,8 +92,8 @@ fn about_user(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
     }
     let mutates = policy.spec.rules.iter().filter_map(|rule| rule.mutate.as_ref());
     if mutates.into_iter().any(|mutate| {
-        let targets = mutate.node().get("targets").and_then(Node::as_seq);
-        targets.is_some_and(|targets| !targets.is_empty())
+        let targets = mutate.node().get("targets");
+        targets.is_some_and(|targets| !targets.is_null())
     }) {
         return Ok(());
     }
@@ -129,8 +157,14 @@ fn user_word(user: &UserFilter) -> Option<&'static str> {
 }
 
 /// Whether the variables of a rule are where they may be, and known.
-fn known(policy: &Policy, rule: &Rule) -> Result<(), String> {
+fn known(rule: &Rule, background: bool) -> Result<(), String> {
     let source = rule.source.node();
+    if mutate::has_variables_in_paths(rule) {
+        return Err(format!(
+            "rule \"{}\" should not have variables in patchesJSON6902 path section",
+            rule.name.value
+        ));
+    }
     for section in ["exclude", "match"] {
         let texts = source
             .get(section)
@@ -148,16 +182,42 @@ fn known(policy: &Policy, rule: &Rule) -> Result<(), String> {
             rule.name.value
         ));
     }
-    let background = policy.spec.background;
-    let allowed = Allowed {
-        pattern: if background { &KNOWN_IN_BACKGROUND } else { &KNOWN },
-        text: if background { ALLOWED_IN_BACKGROUND } else { ALLOWED },
-        names: context_names(source),
-    };
+    let part = |name: &str| rule.mutate.as_ref().and_then(|mutate| mutate.node().get(name));
+    let has_targets = part("targets").is_some_and(|targets| !targets.is_null());
+    if let Some(targets) = part("targets").and_then(Node::as_seq) {
+        let mut allowed = Allowed::new(background, false);
+        add_context_names(source, &mut allowed.names);
+        let of_target = |i: usize, target: Node<'_>| {
+            for section in ["context", "preconditions"] {
+                if let Some(node) = source.get(section) {
+                    let mut path = format!("/{section}");
+                    walk_at(node, &mut path, &mut |text, path| substitute(text, path, &allowed))?;
+                }
+            }
+            for name in ["apiVersion", "kind", "namespace", "name", "uid"] {
+                if let Some(text) = target.get(name).and_then(Node::as_str) {
+                    substitute(text, &format!("/mutate/targets/{i}/{name}"), &allowed)?;
+                }
+            }
+            Ok(())
+        };
+        for (i, target) in targets.iter().enumerate() {
+            let described = |error: String| format!("invalid variables defined at mutate.targets[{i}]: {error}");
+            of_target(i, target).map_err(described)?;
+        }
+    }
+    let mut allowed = Allowed::new(background, has_targets);
+    context_names(rule, &mut allowed.names);
     references::check(source)
         .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))?;
-    walk(source, &mut |text, path| substitute(text, path, &allowed))
-        .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))
+    walk(source, &mut |text, path| {
+        // What an attestation says is not known before it is read.
+        if path.starts_with("/verifyImages/") && path.contains("/attestations/") && path.contains("/conditions") {
+            return Ok(());
+        }
+        substitute(text, path, &allowed)
+    })
+    .map_err(|error| format!("variable substitution failed for rule {}: {error}", rule.name.value))
 }
 
 /// Which queries are known.
@@ -167,37 +227,58 @@ struct Allowed {
     names: Vec<String>,
 }
 
-/// The patterns that the context entries of a rule and of its loops allow.
-fn context_names(rule: Node<'_>) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut add = |owner: Node<'_>| {
-        let entries = owner.get("context").and_then(Node::as_seq);
-        for entry in entries.into_iter().flat_map(Items::iter) {
-            let name = entry.get("name").and_then(Node::as_str).unwrap_or_default();
-            let has = |key: &str| entry.get(key).is_some_and(|value| !value.is_null());
-            if ["apiCall", "globalReference", "imageRegistry", "variable"]
-                .into_iter()
-                .any(has)
-            {
-                names.push(format!("{name}*"));
-            }
-            if has("configMap") {
-                for field in ["data", "metadata", "data.*", "metadata.*"] {
-                    names.push(format!("{name}.{field}"));
-                }
-            }
+impl Allowed {
+    fn new(background: bool, target: bool) -> Self {
+        let (pattern, text): (&'static LazyLock<Option<Regex>>, _) = match (background, target) {
+            (false, false) => (&KNOWN, ALLOWED),
+            (true, false) => (&KNOWN_IN_BACKGROUND, ALLOWED_IN_BACKGROUND),
+            (false, true) => (&KNOWN_WITH_TARGET, ALLOWED_WITH_TARGET),
+            (true, true) => (&KNOWN_WITH_TARGET_IN_BACKGROUND, ALLOWED_WITH_TARGET_IN_BACKGROUND),
+        };
+        Self {
+            pattern,
+            text,
+            names: Vec::new(),
         }
-    };
-    add(rule);
-    for section in ["validate", "mutate", "generate"] {
-        for list in ["foreach", "targets"] {
-            let items = rule.get(section).and_then(|node| node.get(list)).and_then(Node::as_seq);
-            for item in items.into_iter().flat_map(Items::iter) {
-                add(item);
+    }
+}
+
+/// The patterns that the context entries of one part allow.
+fn add_context_names(owner: Node<'_>, names: &mut Vec<String>) {
+    let entries = owner.get("context").and_then(Node::as_seq);
+    for entry in entries.into_iter().flat_map(Items::iter) {
+        let name = entry.get("name").and_then(Node::as_str).unwrap_or_default();
+        let has = |key: &str| entry.get(key).is_some_and(|value| !value.is_null());
+        if ["apiCall", "globalReference", "imageRegistry", "variable"]
+            .into_iter()
+            .any(has)
+        {
+            names.push(format!("{name}*"));
+        }
+        if has("configMap") {
+            for field in ["data", "metadata", "data.*", "metadata.*"] {
+                names.push(format!("{name}.{field}"));
             }
         }
     }
-    names
+}
+
+/// The patterns that the context entries of a rule, its attestations and the entries of its loops allow.
+fn context_names(rule: &Rule, names: &mut Vec<String>) {
+    let source = rule.source.node();
+    add_context_names(source, names);
+    names.extend(verify_images::attestation_names(rule));
+    for section in ["validate", "mutate", "generate"] {
+        for list in ["foreach", "targets"] {
+            let items = source
+                .get(section)
+                .and_then(|node| node.get(list))
+                .and_then(Node::as_seq);
+            for item in items.into_iter().flat_map(Items::iter) {
+                add_context_names(item, names);
+            }
+        }
+    }
 }
 
 /// What upstream does with the variables of one text when their values are of no interest.

@@ -13,7 +13,7 @@ use crate::{
         val::{NO_SUCH_OVERLOAD, Opaque, Val},
     },
     text::{
-        label::{self, Wording, is_label, is_subdomain, regex_problem},
+        label::{self, Wording, is_label, is_subdomain},
         url::parse_request_uri,
     },
 };
@@ -167,20 +167,7 @@ fn expect(valid: bool, problem: &str, out: &mut Problems) {
 }
 
 fn dns1123_label(text: &str, out: &mut Problems) {
-    label::expect_length(text, 63, "characters", &mut out.texts);
-    if is_label(text.as_bytes()) {
-        return;
-    }
-    if is_subdomain(text.as_bytes()) {
-        out.push("must not contain dots");
-        return;
-    }
-    out.push(regex_problem(
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end \
-         with an alphanumeric character",
-        "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
-        &["my-name", "123-abc"],
-    ));
+    label::dns1123_problems(text, &mut out.texts);
 }
 
 fn dns1123_subdomain(text: &str, out: &mut Problems) {
