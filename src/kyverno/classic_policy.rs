@@ -384,7 +384,7 @@ fn unsupported(rule: &Rule) -> Option<Unsupported> {
     if validate.manifests.is_some() {
         return Some(Unsupported::Manifests);
     }
-    let other = validate.pod_security.is_some() || validate.cel.as_ref().is_some_and(|cel| !cel.is_empty);
+    let other = validate.pod_security.is_some() || validate.cel.is_some();
     let classic = [
         &validate.deny,
         &validate.pattern,
