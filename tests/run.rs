@@ -432,3 +432,24 @@ fn the_corpus_with_any_number_of_threads() {
         );
     }
 }
+
+/// Odd suites come to what Kyverno's command line makes of them; its crashes count as failures.
+#[test]
+fn odd_suites_under_compat() {
+    let text = fs::read_to_string("fixtures/compat/expected.json").expect("a file");
+    let rows: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    assert!(rows.len() > 5);
+    for row in rows {
+        let folder = format!("fixtures/{}", row["folder"].as_str().expect("a folder"));
+        let output = kyvtest(&["run", &folder, "--compat", "-o", "json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(
+            output.status.code().map(Value::from),
+            Some(row["exit"].clone()),
+            "{folder}"
+        );
+        assert_eq!(report["summary"]["cases"], row["rows"], "{folder}");
+        let code = row["code"].as_str().unwrap_or_default();
+        assert!(String::from_utf8_lossy(&output.stderr).contains(code), "{folder}");
+    }
+}

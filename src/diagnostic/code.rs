@@ -161,6 +161,7 @@ codes! {
     UpstreamCrash = "KT511", Coverage, Error, "suite on which `kyverno test` crashes";
     NotCovered = "KT512", Coverage, Warning, "part of a policy that a suite never tries";
     UnreferencedResource = "KT513", Coverage, Warning, "resource that no row is about";
+    NoSuchNamespace = "KT514", Coverage, Error, "namespace that the cluster of a suite does not have";
     BelowMinimum = "KT515", Coverage, Error, "coverage below the minimum";
     NothingToFill = "KT516", Coverage, Note, "nothing that could be filled in";
     UnsupportedRule = "KT520", Coverage, Warning, "rule that is not decided";

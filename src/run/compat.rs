@@ -4,10 +4,11 @@
 
 use super::{Answer, Asker, Case, Key, Outcome, Response, Responses, Told};
 use crate::{
-    diagnostic::{Code, Diagnostic, Severity},
+    diagnostic::{Code, Diagnostic, Severity, Span},
     kube::Operation,
-    policy::Text,
-    suite::{ResourceSpec, Row, Suite, Upstream},
+    policy::{PolicyKind, Text},
+    suite::{Resource, ResourceSpec, Row, Suite, Upstream},
+    value::Value,
 };
 
 /// The reason of a row that passes because no rule answered.
@@ -30,7 +31,13 @@ pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
 /// error.
 pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
     match suite.upstream {
-        Upstream::Runs | Upstream::Skips => {
+        // What has no rows is not looked at.
+        Upstream::Skips => {
+            for diagnostic in diagnostics.iter_mut() {
+                diagnostic.severity = diagnostic.severity.min(Severity::Warning);
+            }
+        }
+        Upstream::Runs => {
             for diagnostic in diagnostics.iter_mut() {
                 diagnostic.severity = diagnostic.severity.min(Severity::Warning);
             }
@@ -38,6 +45,17 @@ pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
                 let message = format!("`kyverno test` crashes at `{}`", entry.value);
                 let help = "a suite with payloads can name resources by their bare names only";
                 diagnostics.push(Diagnostic::at(Code::UpstreamCrash, entry.span, message).with_help(help));
+            }
+            if let Some(condition) = crashing_condition(suite) {
+                let message = "`kyverno test` crashes: it asks the cluster, which it does not have, for its version";
+                let help = "a policy with `webhookConfiguration.matchConditions` cannot be tested with it";
+                diagnostics.push(Diagnostic::at(Code::UpstreamCrash, condition.span, message).with_help(help));
+            }
+            if let Some(resource) = homeless(suite) {
+                let start = Span::point(resource.origin.file, resource.origin.span.start);
+                let message = format!("`clusterResources` have no namespace `{}`", resource.namespace);
+                let help = "put the Namespace among them, or give it labels in the values file";
+                diagnostics.push(Diagnostic::at(Code::NoSuchNamespace, start, message).with_help(help));
             }
         }
         Upstream::Panics => {
@@ -56,6 +74,39 @@ fn crashing_entry(suite: &Suite) -> Option<&Text> {
     }
     let mut entries = suite.rows().iter().flat_map(|row| row.resources.iter().flatten());
     entries.find(|entry| entry.value.matches('/').count() == 1)
+}
+
+/// The first condition of a webhook, which its static validation cannot check without a cluster (`pkg/validation/policy/validate.go`
+/// `Validate`). A ClusterPolicy in a namespace is refused before.
+fn crashing_condition(suite: &Suite) -> Option<&Text> {
+    let policies = suite.policies.policies.iter();
+    let mut asked = policies.filter(|policy| policy.kind == PolicyKind::Policy || policy.metadata.namespace.is_none());
+    asked.find_map(|policy| Some(&policy.spec.webhook.as_ref()?.match_conditions.first()?.name))
+}
+
+/// The first resource whose namespace `kyverno test` looks for in a cluster that does not have it
+/// (`cmd/cli/kubectl-kyverno/processor/policy_processor.go`): it has the cluster's objects, the resources, targets and parameters.
+fn homeless(suite: &Suite) -> Option<&Resource> {
+    let cluster = suite.cluster.as_ref()?;
+    let has_labels = |name: &str| {
+        let mut entries = suite.values.namespace_selectors.iter();
+        entries.any(|entry| entry.name.value == name && !entry.labels.is_empty())
+    };
+    let given = suite.resources.iter().chain(&suite.targets).chain(&suite.params);
+    let given = given.map(|resource| resource.object.root());
+    let stored = cluster.resources.iter().map(|object| object.value.root());
+    let namespaces: Vec<&str> = given
+        .chain(stored)
+        .filter(|object| {
+            let is = |key: &str, text: &str| object.get(key).and_then(Value::as_str) == Some(text);
+            is("apiVersion", "v1") && is("kind", "Namespace")
+        })
+        .filter_map(|object| object.at(&["metadata", "name"]).and_then(Value::as_str))
+        .collect();
+    suite.resources.iter().find(|resource| {
+        let name = resource.namespace.as_str();
+        !name.is_empty() && resource.kind != "Namespace" && !has_labels(name) && !namespaces.contains(&name)
+    })
 }
 
 /// What is green for the wrong reason: one warning a row.
@@ -88,8 +139,8 @@ fn selected<'k>(row: &Row, keys: &[&'k Key]) -> Vec<&'k Key> {
     for spec in &row.resource_specs {
         found.extend(keys.iter().copied().filter(|key| describes(spec, key)));
     }
+    // What is named twice is checked twice.
     found.sort();
-    found.dedup();
     if found.is_empty() { keys.to_vec() } else { found }
 }
 

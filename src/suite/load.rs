@@ -511,6 +511,24 @@ impl Loader<'_> {
             let Some(read) = self.companion_at(at.span, &path, &at.value, ClusterResource::decode_file) else {
                 continue;
             };
+            for object in &read.resources {
+                // Kyverno's fake client takes no object without a version, and no list.
+                if object
+                    .value
+                    .root()
+                    .get("apiVersion")
+                    .and_then(Value::as_str)
+                    .is_none_or(str::is_empty)
+                {
+                    let start = Span::point(object.span.file, object.span.start);
+                    self.say(Diagnostic::at(
+                        Code::MissingField,
+                        start,
+                        "the object has no `apiVersion`",
+                    ));
+                    self.stop(Upstream::Panics);
+                }
+            }
             cluster.resources.extend(read.resources);
             for at in &read.crds {
                 let path = resolve(&self.folder, &at.value);
