@@ -37,7 +37,7 @@ impl CompiledRule {
     /// Compiles the `validate.cel` of a rule; `None` if it has none.
     pub fn compile(rule: &Rule) -> Option<Self> {
         let validate = rule.validate.as_ref()?;
-        let cel = validate.cel.as_ref().filter(|cel| !cel.is_empty)?;
+        let cel = validate.cel.as_ref()?;
         let declarations = Declarations {
             params: cel.param_kind.is_some(),
             authorizer: true,

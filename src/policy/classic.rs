@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     diagnostic::{FileId, Span},
-    yaml::{Entries, Node, Tree},
+    yaml::{Node, Tree},
 };
 
 /// Which of the two kinds.
@@ -207,8 +207,6 @@ pub struct Cel {
     pub audit_annotations: Vec<AuditAnnotation>,
     /// Named values.
     pub variables: Vec<Variable>,
-    /// Whether anything but defaults is written: `cel: {}` counts as none.
-    pub is_empty: bool,
     /// Where it stands.
     pub span: Span,
 }
@@ -453,7 +451,6 @@ impl Cel {
             param_ref: fields.optional("paramRef", ParamRef::decode),
             audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
             variables: fields.list("variables", Variable::decode),
-            is_empty: node.as_map().is_none_or(Entries::is_empty),
             span,
         };
         fields.finish();

@@ -88,6 +88,6 @@ fn classic_condition() {
     run(
         &jsonl(&fixture("classic/condition.jsonl")),
         "classic-condition-own",
-        532,
+        552,
     );
 }

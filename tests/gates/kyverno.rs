@@ -100,7 +100,7 @@ fn classic_rules() {
     if let Some(path) = shared("golden/classic/rule.jsonl") {
         run(&jsonl(&path), "kyverno-rule", 617);
     }
-    run(&jsonl(&fixture("classic/rule.jsonl")), "kyverno-rule-own", 199);
+    run(&jsonl(&fixture("classic/rule.jsonl")), "kyverno-rule-own", 227);
 }
 
 #[test]

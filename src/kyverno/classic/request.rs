@@ -37,20 +37,15 @@ pub(in crate::kyverno) fn request_context(input: &Input<'_>) -> Data {
     context.data().clone()
 }
 
-/// Roles and user, as Go writes them.
+/// Roles and user, as Go writes them: without roles there is no list of them.
 fn user_info(request: &Request) -> Data {
-    let list = |list: &Option<Vec<String>>| {
-        list.as_ref().map_or(Data::Null, |list| {
-            list.iter().map(|text| Data::from(text.as_str())).collect()
-        })
-    };
-    [
-        ("roles".into(), list(&request.roles)),
-        ("clusterRoles".into(), list(&request.cluster_roles)),
-        ("userInfo".into(), user(&request.user)),
-    ]
-    .into_iter()
-    .collect()
+    let roles = [("roles", &request.roles), ("clusterRoles", &request.cluster_roles)];
+    let roles = roles.into_iter().filter_map(|(key, list)| {
+        let list = list.as_ref().filter(|list| !list.is_empty())?;
+        Some((key.into(), list.iter().map(|text| Data::from(text.as_str())).collect()))
+    });
+    let user = ("userInfo".into(), user(&request.user));
+    roles.chain([user]).collect()
 }
 
 fn user(user: &UserInfo) -> Data {

@@ -42,6 +42,15 @@ fn replaced_error(requirement: &Requirement) -> Option<String> {
     requirement_error(&replace(&requirement.key), Operator::In, &values)
 }
 
+/// What is wrong with a pair after a label took its place: the key, if it is written without wildcards. Labels themselves
+/// count as valid.
+fn kept_error(requirement: &Requirement) -> Option<String> {
+    if has_wildcard(&requirement.key) {
+        return None;
+    }
+    requirement_error(&requirement.key, Operator::Exists, &[])
+}
+
 /// Whether labels match a selector as Kyverno reads it.
 pub(super) fn check<'p>(
     selector: &'p LabelSelector,
@@ -55,7 +64,7 @@ pub(super) fn check<'p>(
         let error = if !is_wild(requirement) {
             requirement.error().map(Cow::Borrowed)
         } else if wild_fits(requirement, pairs, facts) {
-            None
+            kept_error(requirement).map(Cow::Owned)
         } else {
             fits = false;
             replaced_error(requirement).map(Cow::Owned)

@@ -1,10 +1,17 @@
 //! What a rule does: its kinds, and its `validate` part.
 
+use std::sync::LazyLock;
+
 use super::{has, pattern};
 use crate::{
     policy::{Cel, Rule, Validate},
+    regex::Regex,
     yaml::{Entries, Items, Kind, Node},
 };
+
+/// A variable of the request that every kind may use.
+static COMMON: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\{\{\s*(request\.|serviceAccountName|serviceAccountNamespace)[^{}]*\}\}").ok());
 
 const ONLY_METADATA: &str =
     "policy can only deal with the metadata field of the resource if the rule does not match any kind";
@@ -59,7 +66,22 @@ fn wildcard(rule: &Rule, kinds: &[&str], background: bool) -> Result<(), &'stati
     if (patterns || has(rule, "mutate")) && !only_metadata(rule) {
         return Err(ONLY_METADATA);
     }
+    let deny = validate.and_then(|validate| validate.deny.as_ref());
+    if deny.is_some_and(|deny| !only_common_keys(deny.node())) {
+        return Err(ONLY_METADATA);
+    }
     Ok(())
+}
+
+/// Whether the keys of a list of conditions, the old form, ask for what every kind has: metadata, or a variable that is not
+/// of the specification.
+fn only_common_keys(deny: Node<'_>) -> bool {
+    let conditions = deny.get("conditions").and_then(Node::as_seq);
+    conditions.into_iter().flat_map(Items::iter).all(|condition| {
+        let key = condition.get("key").and_then(Node::as_str).unwrap_or_default();
+        let variable = COMMON.as_ref().is_some_and(|common| common.is_match(key));
+        key.contains("request.object.metadata.") || (variable && !key.contains("request.object.spec"))
+    })
 }
 
 /// What is said of a rule with a filter that has no kinds.

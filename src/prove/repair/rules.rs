@@ -63,7 +63,7 @@ fn add_rule(
 ) -> Result<(), Refused> {
     let name = &rule.name.value;
     let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
-    let Some(cel) = cel.filter(|cel| !cel.is_empty) else {
+    let Some(cel) = cel else {
         let reason = format!("rule `{name}` has no `validate.cel`");
         return Err(Refused::new(code::NOT_CEL, reason));
     };

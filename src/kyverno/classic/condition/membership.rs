@@ -175,7 +175,8 @@ fn texts(text: &str) -> Option<Vec<String>> {
 
 /// The texts of a list in JSON, or the text itself if it is no JSON at all.
 fn texts_or_itself(text: &str) -> Option<Vec<String>> {
-    if Document::from_json(text).is_err() {
+    // Numbers that are too large for a float64 are JSON all the same.
+    if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
         return Some(vec![text.to_owned()]);
     }
     texts(text)
