@@ -321,7 +321,8 @@ impl<'t> Builder<'t> {
         }
         let mut made: Made<'t> = Vec::new();
         for entry in node.as_map().into_iter().flat_map(Entries::iter) {
-            if ["any", "all"].contains(&entry.key) && entry.value.as_seq().is_some() {
+            // Go leaves empty lists out.
+            if ["any", "all"].contains(&entry.key) && entry.value.as_seq().is_some_and(|items| !items.is_empty()) {
                 let list = self.condition_list(entry.value);
                 made.push((entry.key, entry.key_span, list));
             }
