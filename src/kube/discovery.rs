@@ -134,12 +134,15 @@ fn is_event_group(group: &str) -> bool {
     matches!(group, "" | "events.k8s.io")
 }
 
+/// By word, the places of resources.
+type Index = FxHashMap<String, Vec<usize>>;
+
 /// Resources, and where to find them.
 #[derive(Debug, Clone, Default)]
 struct Table {
     resources: Vec<Arc<Resource>>,
-    by_kind: FxHashMap<String, Vec<usize>>,
-    by_plural: FxHashMap<String, Vec<usize>>,
+    by_kind: Index,
+    by_plural: Index,
 }
 
 impl Table {
@@ -402,27 +405,29 @@ impl Discovery {
         self.tables().flat_map(|table| &table.resources)
     }
 
-    fn of_kind<'s, 'n>(
+    /// What the tables list under a word.
+    fn under<'s, 'n>(
         &'s self,
-        kind: &'n str,
+        index: fn(&'s Table) -> &'s Index,
+        word: &'n str,
         subresource: &'n str,
     ) -> impl Iterator<Item = &'s Arc<Resource>> + use<'s, 'n> {
         let tables = self.tables();
-        tables.flat_map(move |table| table.pick(table.by_kind.get(kind), subresource))
+        tables.flat_map(move |table| table.pick(index(table).get(word), subresource))
     }
 
-    fn of_plural<'s, 'n>(
-        &'s self,
-        plural: &'n str,
-        subresource: &'n str,
-    ) -> impl Iterator<Item = &'s Arc<Resource>> + use<'s, 'n> {
-        let tables = self.tables();
-        tables.flat_map(move |table| table.pick(table.by_plural.get(plural), subresource))
+    /// The resource as which Kubernetes' mapper takes an object. Asked for no version, it answers with the one that it prefers.
+    pub fn mapped(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        if api_version.is_empty() {
+            self.kinds(kind).find(|resource| resource.group.is_empty())
+        } else {
+            self.by_object(api_version, kind)
+        }
     }
 
     /// The resources (not subresources) of a kind, in whichever group and version.
     pub fn kinds<'s, 'n>(&'s self, kind: &'n str) -> impl Iterator<Item = &'s Arc<Resource>> + use<'s, 'n> {
-        self.of_kind(kind, "")
+        self.under(|table| &table.by_kind, kind, "")
     }
 
     /// The resource of a kind.
@@ -438,7 +443,7 @@ impl Discovery {
 
     /// A subresource of a kind.
     pub fn subresource(&self, kind: &GroupVersionKind, subresource: &str) -> Option<&Arc<Resource>> {
-        self.of_kind(&kind.kind, subresource)
+        self.under(|table| &table.by_kind, &kind.kind, subresource)
             .find(|resource| resource.is(&kind.group, &kind.version))
     }
 
@@ -446,7 +451,7 @@ impl Discovery {
     /// the other group (`pkg/kubeapiserver/default_storage_factory_builder.go` upstream).
     pub fn equivalents<'s>(&'s self, resource: &'s Resource) -> impl Iterator<Item = &'s Arc<Resource>> {
         let events = resource.plural == "events" && is_event_group(&resource.group);
-        self.of_plural(&resource.plural, &resource.subresource)
+        self.under(|table| &table.by_plural, &resource.plural, &resource.subresource)
             .filter(move |other| {
                 let kin = other.group == resource.group || events && is_event_group(&other.group);
                 kin && !other.is(&resource.group, &resource.version)
@@ -455,7 +460,7 @@ impl Discovery {
 
     /// A resource by its name.
     pub fn by_resource(&self, name: &GroupVersionResource, subresource: &str) -> Option<&Arc<Resource>> {
-        self.of_plural(&name.resource, subresource)
+        self.under(|table| &table.by_plural, &name.resource, subresource)
             .find(|resource| resource.is(&name.group, &name.version))
     }
 }

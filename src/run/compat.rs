@@ -30,17 +30,13 @@ pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
 /// Looks at the mistakes of a suite with the eyes of `kyverno test`: those that it survives are warnings, and a crash is an
 /// error.
 pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
-    match suite.upstream {
-        // What has no rows is not looked at.
-        Upstream::Skips => {
-            for diagnostic in diagnostics.iter_mut() {
-                diagnostic.severity = diagnostic.severity.min(Severity::Warning);
-            }
+    if matches!(suite.upstream, Upstream::Runs | Upstream::Skips) {
+        for diagnostic in diagnostics.iter_mut() {
+            diagnostic.severity = diagnostic.severity.min(Severity::Warning);
         }
+    }
+    match suite.upstream {
         Upstream::Runs => {
-            for diagnostic in diagnostics.iter_mut() {
-                diagnostic.severity = diagnostic.severity.min(Severity::Warning);
-            }
             if let Some(entry) = crashing_entry(suite) {
                 let message = format!("`kyverno test` crashes at `{}`", entry.value);
                 let help = "a suite with payloads can name resources by their bare names only";
@@ -67,7 +63,8 @@ pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
             let message = format!("`kyverno test` crashes on `{}`", suite.name());
             diagnostics.push(Diagnostic::new(Code::UpstreamCrash, message));
         }
-        Upstream::Undecodable | Upstream::Deprecated | Upstream::Aborts => {}
+        // What has no rows is not looked at.
+        Upstream::Skips | Upstream::Undecodable | Upstream::Deprecated | Upstream::Aborts => {}
     }
 }
 
@@ -97,12 +94,7 @@ fn unmapped(suite: &Suite) -> Option<&Spanned<Document>> {
     let discovery = Discovery::kubernetes();
     context.resources.iter().find(|object| {
         let text = |key: &str| object.value.root().get(key).and_then(Value::as_str).unwrap_or_default();
-        let (api_version, kind) = (text("apiVersion"), text("kind"));
-        let mut served = discovery.kinds(kind);
-        !served.any(|resource| match api_version {
-            "" => resource.group.is_empty(),
-            _ => resource.gvk().api_version() == api_version,
-        })
+        discovery.mapped(text("apiVersion"), text("kind")).is_none()
     })
 }
 

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     kube::{NAME_LABEL, Operation, Request},
     pair::Original,
-    policy::{CelPolicyException, Loaded, Metadata, PolicyException, Subtree},
+    policy::{Loaded, Metadata, Subtree},
     prove::{Region, witness::Situation},
     suite::{self, Memory, Options, SIDECAR},
     value::Document,
@@ -162,27 +162,14 @@ fn policy(original: &Original) -> Json {
 
 /// Exceptions as objects.
 pub fn exceptions(loaded: &Loaded) -> Vec<Json> {
-    let classic = loaded.exceptions.iter().map(|exception| {
-        let PolicyException {
-            api_version,
-            metadata,
-            source,
-            ..
-        } = &**exception;
-        (api_version, metadata, source)
-    });
-    let cel = loaded.cel_exceptions.iter().map(|exception| {
-        let CelPolicyException {
-            api_version,
-            metadata,
-            source,
-            ..
-        } = &**exception;
-        (api_version, metadata, source)
-    });
+    let made = |api_version: &str, metadata: &Metadata, source: &Subtree| {
+        object(api_version, "PolicyException", metadata, source)
+    };
+    let classic = loaded.exceptions.iter();
+    let classic = classic.map(|it| made(&it.api_version, &it.metadata, &it.source));
+    let cel = loaded.cel_exceptions.iter();
     classic
-        .chain(cel)
-        .map(|(api_version, metadata, source)| object(api_version, "PolicyException", metadata, source))
+        .chain(cel.map(|it| made(&it.api_version, &it.metadata, &it.source)))
         .collect()
 }
 

@@ -153,14 +153,7 @@ fn mocks(suite: &Suite, settings: &Settings, discovery: &Discovery) -> Mocks {
         let root = object.value.root();
         let text = |key: &str| root.get(key).and_then(Value::as_str).unwrap_or_default();
         let kind = GroupVersionKind::from_api_version(text("apiVersion"), text("kind"));
-        let known = if text("apiVersion").is_empty() {
-            // A mapper that is asked for no version answers with the one that it prefers.
-            let mut served = discovery.kinds(text("kind"));
-            served.find(|resource| resource.group.is_empty())
-        } else {
-            discovery.by_object(text("apiVersion"), text("kind"))
-        };
-        let known = known.cloned();
+        let known = discovery.mapped(text("apiVersion"), text("kind")).cloned();
         let served = known.unwrap_or_else(|| Arc::new(Discovery::guess(&kind, true))).gvr();
         let gvr = Gvr {
             group: served.group,

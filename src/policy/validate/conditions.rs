@@ -213,25 +213,24 @@ fn operator(condition: Node<'_>) -> Result<(), Fault> {
     Err((String::new(), error))
 }
 
+/// The items of a list, if there is one.
+fn items(list: Option<Node<'_>>) -> impl Iterator<Item = Node<'_>> {
+    list.and_then(Node::as_seq).into_iter().flat_map(Items::iter)
+}
+
 /// Warns of the two operators that upstream wants to drop, in what denies and in the conditions of loops.
 pub(super) fn deprecated(rule: &Rule, warnings: &mut Vec<String>) {
-    let items = |list: Option<Node<'_>>| -> Vec<_> {
-        let items = list.and_then(Node::as_seq).into_iter().flat_map(Items::iter);
-        items.map(Node::id).collect()
-    };
     let source = rule.source.node();
-    let (tree, validate) = (source.tree(), source.get("validate"));
+    let validate = source.get("validate");
     let deny = validate.and_then(|validate| validate.get("deny"));
     let mut parts = vec![deny.and_then(|deny| deny.get("conditions"))];
     for entry in items(validate.and_then(|validate| validate.get("foreach"))) {
-        let entry = tree.node(entry);
         parts.push(entry.get("preconditions"));
         parts.push(entry.get("deny").and_then(|deny| deny.get("conditions")));
     }
     for image in items(source.get("verifyImages")) {
-        for attestation in items(tree.node(image).get("attestations")) {
-            let conditions = items(tree.node(attestation).get("conditions")).into_iter();
-            parts.extend(conditions.map(|conditions| Some(tree.node(conditions))));
+        for attestation in items(image.get("attestations")) {
+            parts.extend(items(attestation.get("conditions")).map(Some));
         }
     }
     for (_, condition) in parts.into_iter().flatten().flat_map(conditions) {
