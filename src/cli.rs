@@ -44,7 +44,7 @@ use std::{ffi::OsString, io, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::diagnostic::{Code, Diagnostic, Sources};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 
 pub use crash::guarded;
 pub use exit::Exit;

@@ -22,14 +22,14 @@ mod validating;
 use std::sync::Arc;
 
 use crate::{
-    cel::time::Timestamp,
     kube::Discovery,
     policy::{
         AdmissionChecked, CelPolicyException, Policy, PolicyException, ValidatingAdmissionPolicy,
         ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     },
-    value::Document,
 };
+use kyvtest_cel::time::Timestamp;
+use kyvtest_go_compat::value::Document;
 
 pub use refusal::{Refusal, RefusalCode};
 pub use report::{Action, Item};

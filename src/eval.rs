@@ -9,13 +9,8 @@ pub mod line;
 use std::sync::Arc;
 
 use crate::{
-    cel::{
-        host::{Gvr, Mocks},
-        time::Timestamp,
-    },
     compare::{Divergence, compare},
     convert::{Exceptions, Generated},
-    diagnostic::{Code, Diagnostic, FileId, Sources, nearest},
     kube::{Discovery, GroupVersionKind, Request, World},
     kyverno::{
         admission::{Controller, Installed, Review},
@@ -24,9 +19,16 @@ use crate::{
     },
     pair::{NativeVerdict, Original, Pair},
     policy::{self, Loaded, Purpose, validate_admission, validate_exception, validate_in_cluster},
-    value::{Document, Value},
     vap,
     verdict::{DivergenceClass, Effect, Status, Verdict},
+};
+use kyvtest_cel::{
+    host::{Gvr, Mocks},
+    time::Timestamp,
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, FileId, Sources, nearest},
+    value::{Document, Value},
     yaml,
 };
 

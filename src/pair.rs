@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use crate::{
-    cel::{host::Host, time::Timestamp},
     compare::{self, Divergence, Suspect, Tendency},
     convert::{
         self, Conversion, Exceptions, Generated, Options, Outcome, RefusalCode, Source,
@@ -23,6 +22,7 @@ use crate::{
     vap,
     verdict::{DivergenceClass, Verdict},
 };
+use kyvtest_cel::{host::Host, time::Timestamp};
 
 /// A policy that may have a twin.
 #[derive(Debug, Clone)]

@@ -48,7 +48,6 @@ use self::{
     witness::Situation,
 };
 use crate::{
-    cel::{profile::Profile, time::Timestamp},
     convert::{Exceptions, RefusalCode},
     kube::Discovery,
     kyverno::config::Config,
@@ -58,6 +57,7 @@ use crate::{
     },
     verdict::DivergenceClass,
 };
+use kyvtest_cel::{profile::Profile, time::Timestamp};
 
 /// How much of Kyverno counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

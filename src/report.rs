@@ -28,7 +28,7 @@ pub use summary::Summary;
 
 use anstream::adapter::strip_str;
 
-use crate::value::Document;
+use kyvtest_go_compat::value::Document;
 
 /// How a run can be written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

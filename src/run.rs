@@ -30,14 +30,14 @@ pub mod written;
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use crate::{
-    cel::time::Timestamp,
-    diagnostic::{Code, Diagnostic, Severity, Span},
     kube::{Discovery, Operation},
     kyverno::config::Config,
     prove::behaviour::Behaviours,
     suite::{ExpectedDivergence, Suite, Upstream},
     verdict::{Effect, Status},
 };
+use kyvtest_cel::time::Timestamp;
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Span};
 
 pub use crate::{compare::Divergence, pair::Note, verdict::DivergenceClass};
 pub use coverage::Coverage;

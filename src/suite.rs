@@ -34,9 +34,9 @@ pub use values::{
     Subresource, UserInfo, Values,
 };
 
-use crate::{
+use crate::policy::{Loaded, Spanned, Text};
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
-    policy::{Loaded, Spanned, Text},
     value::Document,
 };
 

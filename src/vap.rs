@@ -1,7 +1,7 @@
 //! What the Kubernetes 1.36 API server decides with ValidatingAdmissionPolicies.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy` (`generic`, `matching`, `validating`). The expressions
-//! themselves, their budgets and messages are in [`crate::cel::admission`], which Kyverno links, too.
+//! themselves, their budgets and messages are in [`kyvtest_cel::admission`], which Kyverno links, too.
 //!
 //! [`decide`] is the whole decision on one request; [`matching`] is its first step, written against
 //! [`Facts`](crate::kube::Facts) so that a proof can ask it about all requests. [`offline`] is the same engine as Kyverno's

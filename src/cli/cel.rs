@@ -11,17 +11,17 @@ use rayon::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::{Exit, Failure, input, output::Output};
-use crate::{
-    cel::{
-        authorizer::AuthorizerRules,
-        compile::CompileError,
-        eval::COST_LIMIT_EXCEEDED,
-        host::Mocks,
-        issue::Source,
-        profile::Profile,
-        query::{Answer, Authorizer, Query, answer_with},
-        time::Timestamp,
-    },
+use kyvtest_cel::{
+    authorizer::AuthorizerRules,
+    compile::CompileError,
+    eval::COST_LIMIT_EXCEEDED,
+    host::Mocks,
+    issue::Source,
+    profile::Profile,
+    query::{Answer, Authorizer, Query, answer_with},
+    time::Timestamp,
+};
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     value::Document,
 };

@@ -3,7 +3,9 @@
 use std::{fmt::Write as _, path::PathBuf};
 
 use super::{Failure, input};
-use crate::{cel::time::Timestamp, kube::Discovery, kyverno::config::Config, text::shell::quoted};
+use crate::{kube::Discovery, kyverno::config::Config};
+use kyvtest_cel::time::Timestamp;
+use kyvtest_go_compat::text::shell::quoted;
 
 /// What the cluster serves, and its clock.
 #[derive(Debug, clap::Args)]

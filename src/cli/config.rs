@@ -19,7 +19,7 @@ use super::{
     Failure, input,
     overrides::{self, Override},
 };
-use crate::diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest};
 
 /// The name of the file.
 const FILE: &str = "kyvtest.toml";

@@ -9,14 +9,16 @@ use clap::ValueEnum;
 
 use super::{Exit, Failure, cluster::Cluster, input, interrupt, output::Output, prove::LayerWord};
 use crate::{
-    cel::time::Timestamp,
     convert::{Conversion, Exceptions, Options, Outcome, Refusal, Source, convert},
-    diagnostic::{Code, Diagnostic, Severity, Sources},
     kube::Discovery,
     kyverno::webhook,
     pair::Original,
     policy::{self, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
     prove,
+};
+use kyvtest_cel::time::Timestamp;
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Builder, Document, Map, Value},
     yaml::{self, Limits, Mode, emit::Emitter},
 };

@@ -11,10 +11,10 @@ use super::{
     unreferenced::{self, Unreferenced},
 };
 use crate::{
-    diagnostic::{Code, Diagnostic, Severity, Sources},
     report::{Run, coverage, found},
     run::Extras,
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 
 /// Show what suites never try of their policies
 ///

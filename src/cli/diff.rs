@@ -7,7 +7,6 @@ use serde_json::{Value as Json, json};
 
 use super::{Exit, Failure, cluster::Cluster, output::Output};
 use crate::{
-    diagnostic::{Code, Diagnostic, Severity, Sources},
     run::{
         Answer, Settings,
         diff::{Diff, DiffCase, diff},
@@ -15,6 +14,7 @@ use crate::{
     suite::{self, Disk, Files, Options, Suite},
     verdict::DivergenceClass,
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 
 /// Compare two sets of policies
 ///

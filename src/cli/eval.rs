@@ -18,11 +18,13 @@ use super::{
 };
 use crate::{
     compare::Divergence,
-    diagnostic::{Code, Diagnostic, Severity, Sources},
     eval::{Answers, Cluster, Settings, line},
     kube::NAME_LABEL,
-    value::Document,
     verdict::{Effect, Status},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    value::Document,
 };
 
 /// Ask both engines about one request

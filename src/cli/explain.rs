@@ -7,7 +7,7 @@ use super::{
     color::{HEADING, LITERAL},
     output::Output,
 };
-use crate::diagnostic::{Code, Diagnostic, Group, Sources, nearest};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Group, Sources, nearest};
 
 /// Explain diagnostic codes
 ///

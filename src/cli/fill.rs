@@ -9,7 +9,6 @@ use std::{
 
 use super::{Exit, Failure, interrupt, new_files, output::Output, suites::Suites};
 use crate::{
-    diagnostic::{Code, Diagnostic, Sources},
     run::{
         Extras, SuiteRun,
         fill::{Frame, Missing, Written, suites},
@@ -17,6 +16,7 @@ use crate::{
     },
     suite::{self, Disk, Options, Suite},
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 
 /// Write cases for the behaviours that suites do not exercise
 ///

@@ -5,10 +5,8 @@ use std::path::Path;
 use similar::TextDiff;
 
 use super::{Exit, Failure, color::LITERAL, output::Output, report_file};
-use crate::{
-    diagnostic::{Code, Diagnostic, Severity, Sources},
-    suite::{self, Disk, Fixed, Options, discover, fix},
-};
+use crate::suite::{self, Disk, Fixed, Options, discover, fix};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 
 /// Bring test files of older releases to the current schema
 ///

@@ -3,10 +3,8 @@
 use std::{env, fs::OpenOptions, io::Write as _};
 
 use super::{input::reason, output::Output};
-use crate::{
-    diagnostic::{Code, Diagnostic},
-    report::{Format, View, github, markdown},
-};
+use crate::report::{Format, View, github, markdown};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// How many lines of problems the job's page gets.
 const LINES: usize = 500;

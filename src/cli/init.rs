@@ -8,9 +8,11 @@ use std::{
 
 use super::{Exit, Failure, cluster::Cluster, input, new_files, output::Output};
 use crate::{
-    diagnostic::{Code, Diagnostic, Severity, Sources},
     run::{Settings, fill::Frame, skeleton},
     suite::{self, Disk, Memory, Options, Overlay, SIDECAR},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
     text::path::{join, relative},
     value::Document,
 };

@@ -7,11 +7,10 @@ use std::{
 };
 
 use super::Failure;
-use crate::{
-    cel::time::Timestamp,
+use crate::{kube::Discovery, kyverno::config::Config};
+use kyvtest_cel::time::Timestamp;
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Sources},
-    kube::Discovery,
-    kyverno::config::Config,
     value::Document,
     yaml::{self, Limits, Mode},
 };

@@ -12,10 +12,10 @@ use super::{
     suites::{Stop, Suites},
 };
 use crate::{
-    diagnostic::{Code, Diagnostic},
     report::{human, place},
     run::places,
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// List the cases that `kyvtest run` would run
 ///

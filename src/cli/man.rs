@@ -7,7 +7,7 @@ use clap_mangen::Man;
 use clap_markdown::{MarkdownOptions, help_markdown_command_custom};
 
 use super::{Cli, Exit, Failure, output::Output};
-use crate::diagnostic::{Code, Diagnostic};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// Print a manual page in roff
 ///

@@ -3,10 +3,8 @@
 use std::{io::Write as _, path::PathBuf};
 
 use super::{Exit, Failure, input, output::Output};
-use crate::{
-    diagnostic::{Code, Diagnostic, Sources},
-    report::merge,
-};
+use crate::report::merge;
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 
 /// Merge the reports of several shards
 ///

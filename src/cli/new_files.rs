@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use super::{Failure, input::reason, report_file};
-use crate::diagnostic::{Code, Diagnostic, Sources};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 
 /// Writes files of which none may be there, or none of them. A test file belongs behind the files that it names: until it is there,
 /// the others are no suite.

@@ -12,7 +12,7 @@ use std::{
 use anstream::adapter::strip_str;
 
 use super::color::{self, ColorChoice};
-use crate::diagnostic::{Diagnostic, Sources, render};
+use kyvtest_go_compat::diagnostic::{Diagnostic, Sources, render};
 
 /// Both streams of a run.
 pub(super) struct Output {

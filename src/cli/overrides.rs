@@ -7,9 +7,9 @@ use std::{fmt::Write as _, time::Duration};
 
 use toml_edit::{Item, TableLike, Value};
 
-use crate::{
+use crate::run::{SuiteRun, filter::Filter};
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
-    run::{SuiteRun, filter::Filter},
     text::duration,
 };
 

@@ -22,9 +22,7 @@ use super::{
     progress::Progress,
 };
 use crate::{
-    cel::profile::Profile,
     convert::Exceptions,
-    diagnostic::{Code, Diagnostic, Severity, Sources},
     kube::Discovery,
     kyverno::config::Config,
     pair::Original,
@@ -35,8 +33,12 @@ use crate::{
         witness::Situation,
     },
     run::{Settings, counterexample},
-    value::Value,
     verdict::Verdict,
+};
+use kyvtest_cel::profile::Profile;
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Severity, Sources},
+    value::Value,
     yaml::{self, Limits, Mode},
 };
 

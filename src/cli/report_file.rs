@@ -7,10 +7,8 @@ use std::{
 };
 
 use super::input::reason;
-use crate::{
-    diagnostic::{Code, Diagnostic},
-    report::Format,
-};
+use crate::report::Format;
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// A report and where it goes.
 #[derive(Debug, Clone)]

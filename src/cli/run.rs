@@ -20,9 +20,11 @@ use super::{
     update::Update,
 };
 use crate::{
-    diagnostic::{Code, Diagnostic, Sources},
     report::{self, Format, Level, Per, Run, Standing, Summary, View, human},
     run::{Extras, SuiteRun},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Sources},
     value::{Document, diff},
 };
 

@@ -4,10 +4,10 @@ use std::str::FromStr;
 
 use super::Failure;
 use crate::{
-    diagnostic::{Diagnostic, Severity, Sources},
     report::human,
     run::{Case, SuiteRun, filter::Filter, places, selector::Selector},
 };
+use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources};
 
 /// The options.
 #[derive(Debug, clap::Args)]

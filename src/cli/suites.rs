@@ -21,11 +21,13 @@ use super::{
     select::{Selected, Selection},
 };
 use crate::{
-    cel::time::Timestamp,
-    diagnostic::{Diagnostic, Sources},
     report::{Run, Times},
     run::{self, Extras, Settings, SuiteRun, places},
     suite::{self, Asked, BuiltInScopes, Disk, Files, Noting, Options, Suite},
+};
+use kyvtest_cel::time::Timestamp;
+use kyvtest_go_compat::{
+    diagnostic::{Diagnostic, Sources},
     text::shell::quoted,
 };
 

@@ -3,10 +3,8 @@
 use clap::ValueEnum;
 
 use super::{Exit, output::Output};
-use crate::{
-    diagnostic::Severity,
-    report::{Run, coverage},
-};
+use crate::report::{Run, coverage};
+use kyvtest_go_compat::diagnostic::Severity;
 
 /// What to do about resources that no row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

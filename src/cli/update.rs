@@ -15,13 +15,13 @@ use super::{
     suites::{Executed, Suites},
 };
 use crate::{
-    diagnostic::{Code, Diagnostic, Severity, Sources},
     run::{
         self, Settings,
         update::{Acceptance, Change, Changed, apply, update},
     },
     suite::{self, Disk, Memory, Options, Overlay, Suite},
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 
 /// What becomes of expectations that are not met.
 #[derive(Debug, clap::Args)]

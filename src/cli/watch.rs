@@ -19,9 +19,9 @@ use super::{
     run,
     suites::{Executed, Stop},
 };
-use crate::{
+use crate::suite::Asked;
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic},
-    suite::Asked,
     text::path::clean,
 };
 

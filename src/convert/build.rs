@@ -6,10 +6,10 @@
 
 use super::{Refusal, RefusalCode, place::At};
 use crate::{
-    diagnostic::nearest,
     kube::{Discovery, Operation, Resource},
     policy::{KindSelector, ResourceDescription},
 };
+use kyvtest_go_compat::diagnostic::nearest;
 
 /// The operations of a filter that names none, in upstream's order.
 pub(super) const OPERATIONS: [Operation; 4] = [

@@ -15,8 +15,8 @@ use crate::{
         Cel, FailureAction, Policy, PolicyException, PolicyKind, ResourceDescription, ResourceFilter,
         Rule as PolicyRule, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     },
-    yaml::{Edited, NodeId},
 };
+use kyvtest_go_compat::yaml::{Edited, NodeId};
 
 /// A ClusterPolicy that passed the checks, with everything that is known of its conversion.
 pub(super) struct Plan<'p> {

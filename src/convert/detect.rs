@@ -11,7 +11,8 @@ mod rule;
 mod validating;
 
 use super::{Item, classic::Plan, validating as vpol};
-use crate::{diagnostic::FileId, kube::Discovery};
+use crate::kube::Discovery;
+use kyvtest_go_compat::diagnostic::FileId;
 
 /// What becomes of a ClusterPolicy.
 pub(super) fn classic(plan: &Plan<'_>, discovery: &Discovery, report: &mut Vec<Item>) {

@@ -9,8 +9,8 @@ use super::{
     hazard::{self, Direction},
     place::At,
 };
-use crate::{
-    policy::{Origin, place, validate_admission},
+use crate::policy::{Origin, place, validate_admission};
+use kyvtest_go_compat::{
     value::{Document, Value},
     yaml::{Edited, Graft, Items, Kind, Node, NodeId, Span, Tree},
 };

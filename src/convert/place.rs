@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::{
+use crate::policy::{Subtree, place};
+use kyvtest_go_compat::{
     diagnostic::Span,
-    policy::{Subtree, place},
     yaml::{Kind, Node},
 };
 
@@ -113,7 +113,7 @@ impl<'p> At<'p> {
 }
 
 /// The first key of a map, else the whole.
-fn first_key(node: Node<'_>) -> crate::yaml::Span {
+fn first_key(node: Node<'_>) -> kyvtest_go_compat::yaml::Span {
     let first = node.as_map().and_then(|map| map.at(0));
     first.map_or(node.span(), |entry| entry.key_span)
 }

@@ -5,7 +5,7 @@ use super::{
     place::At,
     report::{Action, Item},
 };
-use crate::diagnostic::Span;
+use kyvtest_go_compat::diagnostic::Span;
 
 /// The reasons for which nothing is generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,7 @@ use super::{
     hazard::{self, Hazard},
     place::At,
 };
-use crate::diagnostic::Span;
+use kyvtest_go_compat::diagnostic::Span;
 
 /// What became of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,14 +7,12 @@ use super::{
     object::{Maker, NO_REPORTS, Owner, object},
     place::At,
 };
-use crate::{
-    cel::time::Timestamp,
-    policy::{
-        CelPolicyException, Text, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
-        ValidationAction,
-    },
-    yaml::{Edited, Node, NodeId},
+use crate::policy::{
+    CelPolicyException, Text, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
+    ValidationAction,
 };
+use kyvtest_cel::time::Timestamp;
+use kyvtest_go_compat::yaml::{Edited, Node, NodeId};
 
 /// A ValidatingPolicy that passed the checks, with the exceptions that count: one that names the policy twice counts twice.
 pub(super) struct Plan<'p> {

@@ -6,7 +6,7 @@
 //! were given, and cluster-wide ones first.
 
 use super::{Binding, request::texts};
-use crate::{text::quote::quote, value::Value};
+use kyvtest_go_compat::{text::quote::quote, value::Value};
 
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
@@ -214,7 +214,7 @@ pub(super) fn authorize(bindings: &[Binding], roles: &[Role], access: &Access<'_
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::Document;
+    use kyvtest_go_compat::value::Document;
 
     #[test]
     fn roles_allow_and_bindings_say_why() {

@@ -3,7 +3,7 @@
 //! Nothing is allocated: the maps are looked up once, and each question is a look at them.
 
 use super::{Atom, Facts, Namespace, Pairs, Pattern, Request, Text, world::string_map};
-use crate::value::{Map, Value};
+use kyvtest_go_compat::value::{Map, Value};
 
 /// Answers from a request.
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@
 //! `CreateNamespaceObject`), which Kyverno links, too. What an engine tells of a request is its own matter.
 
 use super::{GroupVersionKind, GroupVersionResource, Operation, Resource, UserInfo};
-use crate::value::{Builder, Document, Value};
+use kyvtest_go_compat::value::{Builder, Document, Value};
 
 /// A namespace as expressions see it: always with `spec` and `status`, never with the parts that no type declares.
 pub fn namespace_object(stored: Value<'_>) -> Document {

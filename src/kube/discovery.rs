@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use rustc_hash::FxHashMap;
 
 use super::{GroupVersionKind, GroupVersionResource, Operation, Operations, guess_plural, parse_api_version};
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
     value::Value,
 };
@@ -468,7 +468,7 @@ impl Discovery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{diagnostic::Sources, value::Document};
+    use kyvtest_go_compat::{diagnostic::Sources, value::Document};
 
     #[test]
     fn the_embedded_table_is_whole() {

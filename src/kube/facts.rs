@@ -4,7 +4,7 @@
 //! with regular bodies, or a free truth value. A proof needs a decision procedure for each of them: a new kind of atom or
 //! pattern comes with its solver.
 
-use crate::text::wildcard;
+use kyvtest_go_compat::text::wildcard;
 
 /// A predicate on a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::{Discovery, Resource};
-use crate::text::wildcard;
+use kyvtest_go_compat::text::wildcard;
 
 impl Discovery {
     /// The resources that a kind selector stands for, each once: without a subresource the resources themselves, with one

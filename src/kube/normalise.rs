@@ -2,7 +2,7 @@
 //!
 //! The seam is here so that every object passes it; today it is the identity, and a world line says `data=raw`.
 
-use crate::value::Document;
+use kyvtest_go_compat::value::Document;
 
 /// The object as admission would see it.
 pub fn normalise(object: Document) -> Document {

@@ -4,7 +4,7 @@
 //! request is for; a cluster role that a RoleBinding gives counts in the binding's namespace only.
 
 use super::{UserInfo, request::texts};
-use crate::{text::quote::quote, value::Value};
+use kyvtest_go_compat::{text::quote::quote, value::Value};
 
 /// A RoleBinding, or a ClusterRoleBinding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Roles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::Document;
+    use kyvtest_go_compat::value::Document;
 
     fn binding(kind: &str, namespace: &str, role: (&str, &str), subject: (&str, &str, &str)) -> Binding {
         let object = serde_json::json!({

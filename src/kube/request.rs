@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Cell, Operation, Resource, Side};
-use crate::value::{Document, Value};
+use kyvtest_go_compat::value::{Document, Value};
 
 /// Who sends a request. A field that is present but empty differs from an absent one: Kyverno takes a user of whom
 /// nothing at all is known for no user.

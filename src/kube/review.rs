@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     Discovery, GroupVersionKind, GroupVersionResource, Operation, Request, Resource, UserInfo, request::texts,
 };
-use crate::value::{Document, Value};
+use kyvtest_go_compat::value::{Document, Value};
 
 impl Request {
     /// Reads an AdmissionRequest. The resource is looked up by its name; one that the table does not have is taken from

@@ -4,11 +4,11 @@
 //! when it is read; an invalid one keeps its error, because engines report it only where the rest of a policy matches.
 
 use super::{Atom, Facts, Pairs, Pattern};
-use crate::text::{
+use kyvtest_go_compat::text::{
     label::{Wording, key_problems, value_problems},
     quote::{go_json, quote},
 };
-use crate::value::{Map, Value};
+use kyvtest_go_compat::value::{Map, Value};
 
 /// How a requirement relates a key and its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

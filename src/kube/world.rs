@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Access, Authorized, Binding, Role, Roles, UserInfo, authorize::authorize, normalise};
-use crate::value::{Builder, Document, Map, Value};
+use kyvtest_go_compat::value::{Builder, Document, Map, Value};
 
 /// The label that the API server puts on every namespace: its name.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";

@@ -18,11 +18,11 @@ use super::{
     webhook::{Call, Webhook},
 };
 use crate::{
-    cel::host::Host,
     kube::{Discovery, Request, World},
     policy::{CelPolicyException, Policy, PolicyException, ValidatingPolicy, ValidationAction, validate_exception},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
+use kyvtest_cel::host::Host;
 
 /// The policies and exceptions of a cluster.
 #[derive(Debug, Clone, Copy, Default)]

@@ -11,19 +11,19 @@ use super::{
     response::RuleResponse,
 };
 use crate::{
-    cel::{
-        admission::{Cause, Decision as Decided, Declarations, Inputs, Outcome, Parts, ValidationText, Validator},
-        context::Scratch,
-        host::{Attributes, Authorizing, Decision, Host},
-        observe::{Observer, Place},
-        profile::Profile,
-        program::Program,
-    },
     kube::Access,
     policy::{Cel, MatchCondition, Rule, Validate},
-    value::Value,
     verdict::{Part, Status, Trace},
 };
+use kyvtest_cel::{
+    admission::{Cause, Decision as Decided, Declarations, Inputs, Outcome, Parts, ValidationText, Validator},
+    context::Scratch,
+    host::{Attributes, Authorizing, Decision, Host},
+    observe::{Observer, Place},
+    profile::Profile,
+    program::Program,
+};
+use kyvtest_go_compat::value::Value;
 
 /// A rule's expressions, compiled.
 #[derive(Debug)]

@@ -20,18 +20,18 @@ use super::{
     response::{RuleResponse, Unsupported},
 };
 use crate::{
-    cel::{
-        admission::{Cause, Decision, Declarations, Inputs, Outcome, Parts as Texts, Validator},
-        context::Scratch,
-        host::{Attributes, Host, NoHost},
-        observe::Observer,
-        profile::Profile,
-    },
     kube::{Atom, Facts, Operation, Pattern, Text},
     policy::{ApplyRules, MatchResources, Policy, PolicyKind, Rule},
-    value::Value,
     verdict::{Part, Status, Trace},
 };
+use kyvtest_cel::{
+    admission::{Cause, Decision, Declarations, Inputs, Outcome, Parts as Texts, Validator},
+    context::Scratch,
+    host::{Attributes, Host, NoHost},
+    observe::Observer,
+    profile::Profile,
+};
+use kyvtest_go_compat::value::Value;
 
 /// A policy that is ready to be asked.
 #[derive(Debug)]

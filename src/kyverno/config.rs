@@ -10,6 +10,8 @@ use super::input::Input;
 use crate::{
     kube::{Atom, Cell, Expression, Facts, LabelSelector, Operation, Pairs, Pattern, Text},
     policy::KindSelector,
+};
+use kyvtest_go_compat::{
     text::wildcard,
     value::{Document, List, Map, Value},
 };

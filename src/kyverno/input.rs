@@ -9,14 +9,12 @@ use super::{
     classic::values::Values,
     lens::{Lens, Namespaces, Numbers},
 };
-use crate::{
-    cel::host::Attributes,
-    kube::{
-        Concrete, Description, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource, World, describe,
-        namespace_object,
-    },
-    value::{Builder, Data, Document, Value},
+use crate::kube::{
+    Concrete, Description, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource, World, describe,
+    namespace_object,
 };
+use kyvtest_cel::host::Attributes;
+use kyvtest_go_compat::value::{Builder, Data, Document, Value};
 
 /// A request, the world around it, and the documents that expressions read, made when they are first asked for.
 #[derive(Debug)]

@@ -22,8 +22,8 @@ use self::{
 use crate::{
     kube::{Atom, Cell, Facts, Pattern, Resource, Text},
     policy::{KindSelector, MatchResources, ResourceFilter},
-    text::wildcard,
 };
+use kyvtest_go_compat::text::wildcard;
 
 /// What decides whether a rule applies.
 #[derive(Debug, Clone, Copy)]

@@ -8,12 +8,10 @@ use super::{
     input::Input,
     matching::{Selection, applies, filter_selects},
 };
-use crate::{
-    cel::{
-        observe::{Place, Ways},
-        program::Program,
-    },
-    policy::{MatchResources, ResourceFilter},
+use crate::policy::{MatchResources, ResourceFilter};
+use kyvtest_cel::{
+    observe::{Place, Ways},
+    program::Program,
 };
 
 /// What a part of a rule is.

@@ -7,8 +7,8 @@ use super::input::Input;
 use crate::{
     kube::{self, Resource, parse_api_version},
     policy::{LabelSelector, ParamKind, ParamRef, Text},
-    value::{Document, Value},
 };
+use kyvtest_go_compat::value::{Document, Value};
 
 /// Which parameters a rule wants.
 #[derive(Debug, Clone)]

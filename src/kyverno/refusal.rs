@@ -11,8 +11,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use super::response::RuleResponse;
 use crate::{
     kube::Request,
-    value::Value,
     verdict::{Effect, Status},
+};
+use kyvtest_go_compat::{
+    value::Value,
     yaml::{go_key, go_value},
 };
 

@@ -15,18 +15,18 @@ use super::{
     response::RuleResponse,
 };
 use crate::{
-    cel::{
-        composite::Composite,
-        env::Env,
-        host::{Host, Wrapped},
-        observe::Place,
-        program::Program,
-    },
     kube::{Atom, Facts, Pattern, Text},
     policy::{MatchConstraints, Mode, ReportResult, ValidationAction},
-    value::Value,
     verdict::{Effect, Part, Status, Trace},
 };
+use kyvtest_cel::{
+    composite::Composite,
+    env::Env,
+    host::{Host, Wrapped},
+    observe::Place,
+    program::Program,
+};
+use kyvtest_go_compat::value::Value;
 
 /// A policy that is ready to be asked.
 #[derive(Debug)]

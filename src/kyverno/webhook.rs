@@ -19,20 +19,20 @@ use sha2::{Digest as _, Sha256};
 
 use super::{autogen, input::Input, matching::kind_matches};
 use crate::{
-    cel::{
-        admission::{Decision, Declarations, Environment, Expression, Inputs, Outcome, Parts, Returns, Validator},
-        ast::{Expr, ExprId},
-        context::Scratch,
-        host::{Attributes, Host},
-        observe::Place,
-        profile::Profile,
-        program::Program,
-        syntax::parse,
-    },
     kube::{Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, Requirement, Resource},
     policy::{FailurePolicy, KindSelector, MatchCondition, MatchPolicy, Policy, Spanned, ValidatingPolicy},
-    value::Value,
 };
+use kyvtest_cel::{
+    admission::{Decision, Declarations, Environment, Expression, Inputs, Outcome, Parts, Returns, Validator},
+    ast::{Expr, ExprId},
+    context::Scratch,
+    host::{Attributes, Host},
+    observe::Place,
+    profile::Profile,
+    program::Program,
+    syntax::parse,
+};
+use kyvtest_go_compat::value::Value;
 
 pub use registration::configuration;
 

@@ -12,7 +12,7 @@ use super::{
     match_constraints::MatchConstraints,
     parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
 };
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId},
     value::Value,
     yaml::{Node, Tree},

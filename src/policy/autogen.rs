@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{MatchResources, Policy, ResourceFilter, Rule, split_kind, validate::has};
-use crate::yaml::{Items, Node};
+use kyvtest_go_compat::yaml::{Items, Node};
 
 /// The annotation that names the controllers.
 pub const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";

@@ -16,7 +16,7 @@ use super::{
         Validation, Variable, conditions,
     },
 };
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{FileId, Span},
     yaml::{Node, Tree},
 };

@@ -8,7 +8,7 @@ use super::{
     located::Subtree,
     parts::{LabelSelector, conditions_of},
 };
-use crate::yaml::{Node, Number};
+use kyvtest_go_compat::yaml::{Node, Number};
 
 /// Fields that are strings.
 fn strings(fields: &mut Fields<'_, '_>, names: &[&'static str]) {

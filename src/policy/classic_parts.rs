@@ -7,7 +7,7 @@ use super::{
     located::Subtree,
     parts::conditions_of,
 };
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic},
     yaml::{Kind, Node},
 };

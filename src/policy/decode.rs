@@ -8,7 +8,7 @@
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 use super::located::{Expression, Spanned, Subtree, Text, place};
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span, nearest},
     value::Document,
     yaml::{Entry, Kind, Node, Number, Tree},

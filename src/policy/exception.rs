@@ -8,7 +8,7 @@ use super::{
     match_resources::MatchResources,
     parts::{MatchCondition, Metadata, conditions},
 };
-use crate::{text::wildcard, yaml::Node};
+use kyvtest_go_compat::{text::wildcard, yaml::Node};
 
 /// A PolicyException of kyverno.io.
 #[derive(Debug, Clone)]

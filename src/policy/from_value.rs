@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::decode::{Decoder, Style};
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId, Sources},
     value::Value,
     yaml::{self, Node},

@@ -12,7 +12,7 @@ use super::{
     decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
 };
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
     text::label::{Wording, dns1123_problems, key_problems, subdomain_problems, value_problems},
     yaml::{self, Entries, Node, Tree},

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{FileId, Span},
     value::Document,
     yaml::{Node, NodeId, Tree},
@@ -139,6 +139,6 @@ pub struct Origin {
 }
 
 /// A place in a file.
-pub(crate) fn place(file: FileId, span: crate::yaml::Span) -> Span {
+pub(crate) fn place(file: FileId, span: kyvtest_go_compat::yaml::Span) -> Span {
     Span::new(file, span.start, span.end)
 }

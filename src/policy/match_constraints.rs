@@ -10,9 +10,9 @@ use super::{
     located::{Spanned, Text},
     selector::decode_selector,
 };
-use crate::{
+use crate::kube::{Cell, LabelSelector, ResourcePattern, RuleWithOperations, Scope};
+use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId, Span},
-    kube::{Cell, LabelSelector, ResourcePattern, RuleWithOperations, Scope},
     value::Value,
     yaml::{Node, Tree},
 };

@@ -12,9 +12,9 @@ use super::{
     located::{Spanned, Text},
     selector::decode_selector,
 };
-use crate::{
+use crate::kube::{LabelSelector, Operation};
+use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId, Sources, Span},
-    kube::{LabelSelector, Operation},
     value::Value,
     yaml::{self, Node, Tree},
 };

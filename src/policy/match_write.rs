@@ -7,10 +7,8 @@ use super::{
     located::Text,
     match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, UserFilter},
 };
-use crate::{
-    kube::LabelSelector,
-    value::{Builder, Document},
-};
+use crate::kube::LabelSelector;
+use kyvtest_go_compat::value::{Builder, Document};
 
 impl MatchResources {
     /// The block as a value.

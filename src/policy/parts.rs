@@ -6,7 +6,7 @@ use super::{
     decode::{Decoder, Fields},
     located::{Expression, Spanned, Subtree, Text},
 };
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     yaml::Node,
 };

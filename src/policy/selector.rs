@@ -5,10 +5,8 @@ use super::{
     located::{Spanned, Text},
     parts,
 };
-use crate::{
-    kube::{Expression, LabelSelector},
-    yaml::Node,
-};
+use crate::kube::{Expression, LabelSelector};
+use kyvtest_go_compat::yaml::Node;
 
 impl parts::LabelSelector {
     /// The selector to match with. Keys, values and operators that Kubernetes refuses are its own to know.

@@ -30,7 +30,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 pub use cluster::{validate_exception, validate_in_cluster};
 
 use super::{MatchResources, Policy, PolicyKind, Rule, autogen, kind_selector::split_kind};
-use crate::yaml::{Items, Kind, Node, Number};
+use kyvtest_go_compat::yaml::{Items, Kind, Node, Number};
 
 /// What Kyverno says of a policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::{
         ValidationAction, Variable, unique,
     },
 };
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{FileId, Span},
     yaml::{Node, Tree},
 };

@@ -24,15 +24,15 @@ use super::{
     witness::{Situation, Witness},
 };
 use crate::{
-    cel::host::{Host, Mocks},
     compare::Divergence,
     convert::Exceptions,
     kube::{Cell, Concrete, Discovery, Facts as _, Request, Resource, World},
     kyverno::config::Config,
     pair::{Original, Pair},
-    value::Document,
     verdict::{Effect, Status, Verdict},
 };
+use kyvtest_cel::host::{Host, Mocks};
+use kyvtest_go_compat::value::Document;
 
 /// How many paths of a behaviour are searched for a request, and how many requests are tried on each.
 const PLACES: usize = 3;

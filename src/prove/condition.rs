@@ -8,10 +8,8 @@
 mod read;
 
 use self::read::node;
-use crate::{
-    cel::{profile::Profile, syntax::parse},
-    kube::{Atom, Cell, Facts, Operation, Pairs, Pattern, Text},
-};
+use crate::kube::{Atom, Cell, Facts, Operation, Pairs, Pattern, Text};
+use kyvtest_cel::{profile::Profile, syntax::parse};
 
 /// What a condition comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::sides::Body;
-use crate::cel::{
+use kyvtest_cel::{
     ast::{Ast, Expr, ExprId, Literal},
     profile::Profile,
     syntax::parse,

@@ -1,10 +1,8 @@
 //! Requests that people would write first: what makes one a good example.
 
 use super::witness::Situation;
-use crate::{
-    kube::{Cell, Operation},
-    value::Document,
-};
+use crate::kube::{Cell, Operation};
+use kyvtest_go_compat::value::Document;
 
 /// How many paths are searched for an example.
 pub(super) const PLACES: usize = 9;

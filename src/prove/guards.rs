@@ -13,13 +13,11 @@ use super::{
     dialect::{self, Guard},
     sides::Body,
 };
-use crate::{
-    cel::{
-        ast::{Expr, ExprId},
-        profile::Profile,
-        syntax::parse,
-    },
-    kube::{Cell, Operation},
+use crate::kube::{Cell, Operation};
+use kyvtest_cel::{
+    ast::{Expr, ExprId},
+    profile::Profile,
+    syntax::parse,
 };
 
 /// What the expressions of a body read.

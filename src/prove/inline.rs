@@ -3,7 +3,7 @@
 //! Kyverno's conditions have the variables of their rule, those of native policies do not. A variable is evaluated where it
 //! is used, so an expression with its variables written out is the same expression, errors included.
 
-use crate::cel::{
+use kyvtest_cel::{
     ast::{Expr, ExprId},
     profile::Profile,
     syntax::parse,

@@ -6,15 +6,15 @@ use serde_json::{Value as Json, json};
 
 use super::{language::Base, sides::Body};
 use crate::{
-    cel::{
-        ast::{Ast, Expr, ExprId, Literal},
-        profile::Profile,
-        syntax::parse,
-    },
     kube::{Request, Resource},
     pair::Original,
-    value::Document,
 };
+use kyvtest_cel::{
+    ast::{Ast, Expr, ExprId, Literal},
+    profile::Profile,
+    syntax::parse,
+};
+use kyvtest_go_compat::value::Document;
 
 /// One step into an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,8 +9,8 @@ use crate::{
     kube::{Discovery, parse_api_version},
     pair::Original,
     policy::{LabelSelector, ParamKind, ParamRef},
-    value::Document,
 };
+use kyvtest_go_compat::value::Document;
 
 /// What a cluster may have for parameters: lists of objects, the empty one first.
 #[derive(Debug)]

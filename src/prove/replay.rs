@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{Layer, Target, sides::delivered, witness::Situation};
 use crate::{
-    cel::{host::Mocks, profile::Profile},
     compare,
     convert::Exceptions,
     kube::Discovery,
@@ -23,6 +22,7 @@ use crate::{
     vap,
     verdict::{DivergenceClass, Effect, Part, Status, Trace, Verdict},
 };
+use kyvtest_cel::{host::Mocks, profile::Profile};
 
 /// A request on which both engines were asked, and what they said. There is no other way to make one than to ask them.
 #[derive(Debug, Clone)]

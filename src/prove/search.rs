@@ -23,7 +23,6 @@ use super::{
     witness::{Situation, Witness},
 };
 use crate::{
-    cel::profile::Profile,
     compare::Divergence,
     kube::{Cell, Concrete, Discovery, Namespace, Resource},
     pair::Original,
@@ -31,6 +30,7 @@ use crate::{
     vap::matching::is_exempt,
     verdict::DivergenceClass,
 };
+use kyvtest_cel::profile::Profile;
 
 /// How many regions are told, and how many requests may be tried for one.
 const REGIONS: usize = 48;

@@ -11,7 +11,7 @@ use super::{
     replay::{Engines, Replayed},
     witness::Situation,
 };
-use crate::value::{Document, Value};
+use kyvtest_go_compat::value::{Document, Value};
 
 /// How often the engines may be asked.
 const RUNS: usize = 600;

@@ -9,10 +9,8 @@ use super::{
     solver::{Literal, Model, Solver},
     symbolic::{Group, Variables, of_group},
 };
-use crate::{
-    kube::{Atom, Cell, NAME_LABEL, Namespace, Operation, Pairs, Request, Text, UserInfo, World},
-    value::Document,
-};
+use crate::kube::{Atom, Cell, NAME_LABEL, Namespace, Operation, Pairs, Request, Text, UserInfo, World};
+use kyvtest_go_compat::value::Document;
 
 /// The data of a path.
 #[derive(Debug, Clone)]

@@ -5,13 +5,11 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use serde_json::{Value, json};
 
 use super::{Run, place};
-use crate::{
-    diagnostic::{Code, Diagnostic, Sources, Span, render},
-    run::{
-        Coverage, SuiteRun,
-        coverage::{Item, ItemKind, PolicyCoverage, Score},
-    },
+use crate::run::{
+    Coverage, SuiteRun,
+    coverage::{Item, ItemKind, PolicyCoverage, Score},
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources, Span, render};
 
 /// What identifies a report of coverage.
 pub const KIND: &str = "coverage";

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::{Run, markdown::escaped};
 use crate::{
-    diagnostic::Sources,
     run::{
         SuiteRun,
         coverage::Score,
@@ -14,6 +13,7 @@ use crate::{
     },
     verdict::Verdict,
 };
+use kyvtest_go_compat::diagnostic::Sources;
 
 /// The kind of difference, the code of a refusal.
 fn details(label: &Label) -> (Option<&str>, Option<&str>) {
@@ -228,7 +228,7 @@ fn behaviour(behaviour: &Behaviour) -> Value {
     let verdict = |verdict: &Verdict| json!({"status": verdict.status.as_str(), "effect": verdict.effect.as_str(), "message": verdict.message});
     let witness = behaviour.witness.as_ref().map(|shown| {
         let request = &shown.situation.request;
-        let object = |document: &crate::value::Document| {
+        let object = |document: &kyvtest_go_compat::value::Document| {
             let root = document.root();
             if root.is_null() { Value::Null } else { root.to_serde() }
         };

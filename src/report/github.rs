@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::{Standing, View, human, standing::reason};
-use crate::diagnostic::{Severity, Sources, Span, render};
+use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render};
 
 /// How many of a kind GitHub shows.
 const SHOWN: usize = 10;

@@ -3,10 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{Run, Standing, View, found, human, one_line, standing::reason};
-use crate::{
-    diagnostic::{Severity, Sources, Span, render as written},
-    run::{Answer, Case, SuiteRun, places},
-};
+use crate::run::{Answer, Case, SuiteRun, places};
+use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render as written};
 
 /// The page.
 pub fn render(view: &View<'_>) -> String {

@@ -7,10 +7,12 @@ use anstyle::{AnsiColor, Style};
 
 use super::{Level, Standing};
 use crate::{
-    diagnostic::{Diagnostic, Sources, render},
     run::{Answer, Case, Outcome, SuiteRun, places},
-    text::shell::quoted,
     verdict::DivergenceClass,
+};
+use kyvtest_go_compat::{
+    diagnostic::{Diagnostic, Sources, render},
+    text::shell::quoted,
 };
 
 /// How cases are shown.

@@ -3,10 +3,8 @@
 use serde_json::{Value, json};
 
 use super::View;
-use crate::{
-    diagnostic::{Diagnostic, Sources, Span},
-    run::{Answer, Case, Divergence, Key, NativeAnswer, Response, SuiteRun, places},
-};
+use crate::run::{Answer, Case, Divergence, Key, NativeAnswer, Response, SuiteRun, places};
+use kyvtest_go_compat::diagnostic::{Diagnostic, Sources, Span};
 
 /// A suite's run with the texts that its diagnostics refer to.
 pub type Run<'r> = (&'r SuiteRun, &'r Sources);

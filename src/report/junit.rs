@@ -14,10 +14,8 @@ use chrono::DateTime;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite, XmlString};
 
 use super::{Run, View, human};
-use crate::{
-    diagnostic::{Diagnostic, Severity, Sources, Span, render},
-    run::{Case, DivergenceClass, Outcome},
-};
+use crate::run::{Case, DivergenceClass, Outcome};
+use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources, Span, render};
 
 /// When a run was made and how long it took; the caller has the clock.
 #[derive(Debug, Clone, Default)]

@@ -6,10 +6,8 @@ use super::{
     Run, Standing, View, one_line,
     standing::{cells, columns},
 };
-use crate::{
-    diagnostic::{Severity, render},
-    run::Outcome,
-};
+use crate::run::Outcome;
+use kyvtest_go_compat::diagnostic::{Severity, render};
 
 /// The whole report.
 pub fn render(view: &View<'_>) -> String {

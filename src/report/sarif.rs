@@ -8,10 +8,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{Run, Standing, View, human, standing::reason};
-use crate::{
-    diagnostic::{Code, Diagnostic, Severity, Sources, Span},
-    run::{Case, places},
-};
+use crate::run::{Case, places};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources, Span};
 
 /// The log.
 pub fn render(view: &View<'_>) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::{Run, Standing, View, human, one_line, standing::reason};
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Severity, Sources, Span, render},
     value::Document,
 };

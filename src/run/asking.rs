@@ -11,7 +11,6 @@ use super::{
     values::SuiteValues,
 };
 use crate::{
-    cel::{host::Host, observe::Observer},
     kube::{LabelSelector, Request},
     kyverno::{
         classic_policy::CompiledPolicy,
@@ -25,6 +24,7 @@ use crate::{
     policy::{MatchConstraints, Mode, Rule, Spanned},
     suite::{Resource, Suite},
 };
+use kyvtest_cel::{host::Host, observe::Observer};
 
 /// What is told of a request that Kyverno never sees.
 const UNDELIVERED: &str = "no webhook hands the request to Kyverno";

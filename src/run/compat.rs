@@ -4,10 +4,12 @@
 
 use super::{Answer, Asker, Case, Key, Outcome, Response, Responses, Told};
 use crate::{
-    diagnostic::{Code, Diagnostic, Severity, Span},
     kube::{Discovery, Operation},
     policy::{PolicyKind, Spanned, Text},
     suite::{Resource, ResourceSpec, Row, Suite, Upstream},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Severity, Span},
     value::{Document, Value},
 };
 

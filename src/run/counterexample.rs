@@ -16,9 +16,9 @@ use crate::{
     policy::{Loaded, Metadata, Subtree},
     prove::{Region, witness::Situation},
     suite::{self, Memory, Options, SIDECAR},
-    value::Document,
     verdict::Status,
 };
+use kyvtest_go_compat::value::Document;
 
 /// The suite of a region, or why there is none.
 ///

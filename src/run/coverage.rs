@@ -12,11 +12,9 @@ pub(super) use observe::observe;
 pub(super) use watch::Watch;
 
 use super::{Key, question::Question};
-use crate::{
-    cel::observe::Fork,
-    diagnostic::{FileId, Span},
-    suite::Suite,
-};
+use crate::suite::Suite;
+use kyvtest_cel::observe::Fork;
+use kyvtest_go_compat::diagnostic::{FileId, Span};
 
 /// What an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

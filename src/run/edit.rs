@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use crate::{
     kube::{Operation, Request},
     suite::{Named, Resource, Suite},
-    value::Document,
 };
+use kyvtest_go_compat::value::Document;
 
 /// The request as a classic policy sees it; `None` where no value edits it.
 pub(super) fn edited(suite: &Suite, policy: &str, resource: &Resource, request: &Request) -> Option<Request> {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{Case, Outcome};
 use crate::{
-    diagnostic::{Code, Diagnostic},
     policy::Spanned,
     suite::{Expectation, ExpectedDivergence, ExpectedMessage, OldObject},
     verdict::Effect,
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// What is expected of one resource, all words about it put together.
 #[derive(Debug, Clone, Copy, Default)]

@@ -7,12 +7,11 @@
 mod parse;
 
 use super::{Case, SuiteRun, places};
-use crate::{
+use crate::{kube::Operation, verdict::DivergenceClass};
+use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId},
-    kube::Operation,
     regex::Regex,
     text::wildcard,
-    verdict::DivergenceClass,
 };
 
 /// A filter expression.
@@ -194,7 +193,7 @@ fn is(subject: Subject, matcher: &Matcher, run: &SuiteRun, case: &Case) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Sources;
+    use kyvtest_go_compat::diagnostic::Sources;
 
     fn read(text: &str) -> Result<Filter, Diagnostic> {
         let mut sources = Sources::new();

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     convert::Exceptions,
-    diagnostic::FileId,
     kube::Request,
     pair::Original,
     policy::{Mode, Origin},
@@ -19,6 +18,7 @@ use crate::{
     suite::Resource,
     verdict::Verdict,
 };
+use kyvtest_go_compat::diagnostic::FileId;
 
 pub use crate::prove::{
     Label, Proof,

@@ -2,8 +2,6 @@
 
 use super::{Settings, respond::Responses, surroundings::Surroundings};
 use crate::{
-    cel::host::Host,
-    diagnostic::Code,
     kube::{Operation, Request},
     kyverno::response::RuleResponse,
     policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
@@ -11,6 +9,8 @@ use crate::{
     vap::{self, offline},
     verdict::{Status, Verdict},
 };
+use kyvtest_cel::host::Host;
+use kyvtest_go_compat::diagnostic::Code;
 
 /// The kind of native policies.
 pub(super) const KIND: &str = "ValidatingAdmissionPolicy";

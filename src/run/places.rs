@@ -1,7 +1,8 @@
 //! Where the things of a suite stand, and names for cases that outlive an edit of the file.
 
 use super::{Case, Key, SuiteRun};
-use crate::{diagnostic::Span, suite::Suite};
+use crate::suite::Suite;
+use kyvtest_go_compat::diagnostic::Span;
 
 /// Where a suite's policies, rules and resources stand.
 #[derive(Debug, Clone, Default)]

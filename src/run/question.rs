@@ -2,11 +2,11 @@
 
 use super::{Key, compat, expect::Wanted};
 use crate::{
-    diagnostic::Span,
     kube::Operation,
     policy::{Spanned, Text},
     suite::{Expected, ResourceSpec, Suite},
 };
+use kyvtest_go_compat::diagnostic::Span;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

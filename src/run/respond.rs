@@ -13,8 +13,6 @@ use super::{
     twins::{Twin, Twins},
 };
 use crate::{
-    cel::{host::Wrapped, observe::Observer},
-    diagnostic::{Code, Diagnostic, Severity},
     kube::Operation,
     kyverno::{
         autogen, classic_policy::CompiledPolicy, exception::CompiledException, lens::Lens, response::RuleResponse,
@@ -23,6 +21,10 @@ use crate::{
     policy::{Mode, validate, validate_exception, validate_in_cluster},
     prove::behaviour::Behaviours,
     suite::{Named, OldObject, Resource, Suite},
+};
+use kyvtest_cel::{host::Wrapped, observe::Observer};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Severity},
     value::Document,
 };
 

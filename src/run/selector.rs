@@ -4,10 +4,9 @@
 //! selected rows.
 
 use super::{Case, places};
-use crate::{
+use crate::{policy::Spanned, suite::Suite};
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
-    policy::Spanned,
-    suite::Suite,
     text::wildcard,
 };
 

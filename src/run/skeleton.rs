@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     convert::Exceptions,
-    diagnostic::{Code, Diagnostic, Sources},
     kube::{Discovery, Operation},
     pair::Original,
     policy::{ValidatingAdmissionPolicy, Validation},
@@ -26,9 +25,12 @@ use crate::{
         seeds::{merge, seeds},
     },
     suite::{self, Files, Memory, Options, Overlay, Suite},
+    verdict::Status,
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Sources},
     text::path::join,
     value::Document,
-    verdict::Status,
     yaml,
 };
 

@@ -8,11 +8,11 @@ use super::{
     question::Question,
 };
 use crate::{
-    diagnostic::{Code, Diagnostic, Span, nearest},
     kube::Operation,
     suite::{Expected, Suite},
     verdict::Status,
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Span, nearest};
 
 /// Judges all rows, and the cases of the sidecar.
 pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::Settings;
 use crate::{
-    cel::host::{Gvr, Mocks},
-    jmespath,
     kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo, World},
     policy::Spanned,
     suite::{GlobalContextEntry, GlobalContextSource, Resource, Suite},
-    value::{Builder, Data, Document, Value},
 };
+use kyvtest_cel::host::{Gvr, Mocks};
+use kyvtest_go_compat::value::{Builder, Data, Document, Value};
+use kyvtest_jmespath as jmespath;
 
 /// Everything that is the same for all requests of a suite.
 pub(super) struct Surroundings {

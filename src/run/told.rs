@@ -1,11 +1,11 @@
 //! How the engines came to their answers, in lines for people (`kyvtest run -v`).
 
 use crate::{
-    cel::story::Evaluation,
     kyverno::response::RuleResponse,
     vap::{Answer, PolicyVerdict},
     verdict::Trace,
 };
+use kyvtest_cel::story::Evaluation;
 
 /// What is told about a case, by engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

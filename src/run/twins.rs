@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, surroundings::Surroundings, told};
 use crate::{
-    cel::{host::Host, observe::Observer},
     convert::Exceptions,
     kube::Request,
     pair::{Original, Pair},
     suite::Suite,
     verdict::{Status, Verdict},
 };
+use kyvtest_cel::{host::Host, observe::Observer};
 
 /// What the native policy says that stands for a policy, and how that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]

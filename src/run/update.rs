@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 
 use super::{Case, Outcome, SuiteRun, compat};
 use crate::{
-    diagnostic::{Code, Diagnostic, Sources, Span},
     suite::Suite,
     verdict::{DivergenceClass, Effect, Status},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Sources, Span},
     yaml::{self, Edits, emit::quote},
 };
 

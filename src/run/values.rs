@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    cel::host::Host,
     kube::Operation,
     kyverno::classic::{context::Outside, values::Values},
     suite::{Named, RuleValues, Suite},
-    value::Data,
 };
+use kyvtest_cel::host::Host;
+use kyvtest_go_compat::value::Data;
 
 /// The values for one resource.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::{
     kube::{Request, Resource},
-    value::Document,
     verdict::Status,
 };
+use kyvtest_go_compat::value::Document;
 
 /// The name of a test file that is written.
 pub(super) const TEST: &str = "kyverno-test.yaml";

@@ -10,10 +10,8 @@ use super::{
     },
     test::Test,
 };
-use crate::{
-    diagnostic::{Code, Diagnostic, Span, nearest},
-    policy::{Spanned, Text, decode::choice},
-};
+use crate::policy::{Spanned, Text, decode::choice};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Span, nearest};
 
 /// What stands before our annotations.
 const PREFIX: &str = "kyvtest.dev/";

@@ -1,6 +1,6 @@
 //! Where files come from: the disk, or memory. Paths are texts with `/`, as the user gave them.
 
-pub(crate) use crate::text::path::{clean, join};
+pub(crate) use kyvtest_go_compat::text::path::{clean, join};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use std::{
 
 use walkdir::WalkDir;
 
-use crate::yaml::Limits;
+use kyvtest_go_compat::yaml::Limits;
 
 /// A store of files.
 pub trait Files: Sync {

@@ -12,12 +12,12 @@ use super::{
     files::{parent, resolve},
     load::unreadable,
 };
-use crate::{
+use crate::policy::{
+    Text,
+    decode::{Decoder, Style},
+};
+use kyvtest_go_compat::{
     diagnostic::{Diagnostic, Sources, Span},
-    policy::{
-        Text,
-        decode::{Decoder, Style},
-    },
     yaml::{self, Edits, Entries, Entry, Limits, Mode, Node, Stream},
 };
 

@@ -12,13 +12,15 @@ use super::{
     values::ClusterResource,
 };
 use crate::{
-    diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     kube::Discovery,
     policy::{
         self, Loaded, Purpose, Spanned, Text,
         decode::{Decoder, Findings, Style},
         place,
     },
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     value::{Document, Value},
     yaml::{self, Limits, Mode, Node, Stream, Tree},
 };

@@ -3,9 +3,9 @@
 //! Counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/test.go` (1.19), `ValidateAPICallResponses` and
 //! `ValidateGlobalContextEntries`, whose refusals end the run there.
 
-use crate::{
+use crate::policy::{Spanned, Text, decode::Decoder};
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
-    policy::{Spanned, Text, decode::Decoder},
     value::Document,
     yaml::Node,
 };

@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::{
-    kube::Discovery,
-    policy::Origin,
+use crate::{kube::Discovery, policy::Origin};
+use kyvtest_go_compat::{
     value::{Builder, Document},
     yaml::{Kind, Node},
 };
@@ -151,7 +150,11 @@ fn build(node: Node<'_>, fill: Option<Fallback<'_>>, namespace: Option<&str>) ->
         builder.string(fallback.kind);
     }
     let filled = |key: &str| fill.is_some() && matches!(key, "apiVersion" | "kind");
-    for entry in node.as_map().into_iter().flat_map(crate::yaml::Entries::iter) {
+    for entry in node
+        .as_map()
+        .into_iter()
+        .flat_map(kyvtest_go_compat::yaml::Entries::iter)
+    {
         if filled(entry.key) {
             continue;
         }
@@ -216,7 +219,11 @@ fn member(builder: &mut Builder, key: &str, value: Node<'_>) {
 
 fn map(builder: &mut Builder, node: Node<'_>) {
     builder.begin_map();
-    for entry in node.as_map().into_iter().flat_map(crate::yaml::Entries::iter) {
+    for entry in node
+        .as_map()
+        .into_iter()
+        .flat_map(kyvtest_go_compat::yaml::Entries::iter)
+    {
         builder.key(entry.key);
         member(builder, entry.key, entry.value);
     }

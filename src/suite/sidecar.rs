@@ -5,13 +5,15 @@
 
 use super::test::{Expected, OPERATIONS, Test};
 use crate::{
-    diagnostic::{Code, Diagnostic, Span, nearest},
     kube::Operation,
     policy::{
         Spanned, Subtree, Text,
         decode::{Decoder, Fields},
     },
     verdict::{DivergenceClass, Effect},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span, nearest},
     yaml::Node,
 };
 

@@ -7,12 +7,14 @@ use super::{
     values::Values,
 };
 use crate::{
-    diagnostic::{Code, Diagnostic, Span, nearest},
     kube::Operation,
     policy::{
         Metadata, Spanned, Text,
         decode::{Decoder, Fields},
     },
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span, nearest},
     yaml::Node,
 };
 

@@ -3,12 +3,12 @@
 //! Counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/{values_spec,user_info,context,clusterresource}.go` (1.19).
 
 use super::test::header;
-use crate::{
+use crate::policy::{
+    Metadata, Spanned, Text,
+    decode::{Decoder, Fields},
+};
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
-    policy::{
-        Metadata, Spanned, Text,
-        decode::{Decoder, Fields},
-    },
     value::{Builder, Document},
     yaml::Node,
 };
@@ -235,7 +235,7 @@ impl NamespaceObject {
             }
         }
         let written = node.get("metadata").and_then(Node::as_map);
-        for entry in written.into_iter().flat_map(crate::yaml::Entries::iter) {
+        for entry in written.into_iter().flat_map(kyvtest_go_compat::yaml::Entries::iter) {
             if !matches!(entry.key, "name" | "labels" | "annotations") && !entry.value.is_null() {
                 builder.key(entry.key);
                 builder.yaml(entry.value);

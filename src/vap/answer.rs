@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::{
     kube::{Operation, Request},
-    text::quote::quote,
-    value::Value,
     verdict::{Effect, Part, Status, Verdict},
 };
+use kyvtest_go_compat::{text::quote::quote, value::Value};
 
 /// The reason of a refusal that names none.
 pub const INVALID: &str = "Invalid";

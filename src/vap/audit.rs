@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{policy::ValidationAction, text::quote::go_json};
+use crate::policy::ValidationAction;
+use kyvtest_go_compat::text::quote::go_json;
 
 /// The annotation of a violation.
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";

@@ -2,10 +2,10 @@
 
 use super::params;
 use crate::{
-    diagnostic::{Code, Diagnostic, nearest},
     kube::Discovery,
     policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, admission_diagnostics},
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, nearest};
 
 /// Checks policies and bindings: what the API server refuses, policies without a binding, bindings without a policy, kinds
 /// of parameters that nothing serves.

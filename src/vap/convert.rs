@@ -3,10 +3,8 @@
 //! Upstream counterpart: the generated conversions of `pkg/apis`. Known deviations: only events and the CPU target of
 //! autoscalers are rewritten; everything else keeps its fields, as custom resources without a conversion webhook do.
 
-use crate::{
-    kube::{GroupVersionKind, Resource},
-    value::{Builder, Document, Map, Value},
-};
+use crate::kube::{GroupVersionKind, Resource};
+use kyvtest_go_compat::value::{Builder, Document, Map, Value};
 
 /// Fields of events: in the core group, and in `events.k8s.io`.
 const EVENT_FIELDS: [(&str, &str); 7] = [

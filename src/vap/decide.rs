@@ -13,16 +13,16 @@ use super::{
     warning::Warnings,
 };
 use crate::{
-    cel::{
-        admission::{Annotation, Cause, Decision as Decided, Inputs, Outcome},
-        context::Scratch,
-        host::{self, Attributes, Authorizing, Host},
-    },
     kube::{Access, Discovery, Request, Resource, World},
     policy::{MatchConstraints, ValidationAction},
-    value::{Document, Value},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
+use kyvtest_cel::{
+    admission::{Annotation, Cause, Decision as Decided, Inputs, Outcome},
+    context::Scratch,
+    host::{self, Attributes, Authorizing, Host},
+};
+use kyvtest_go_compat::value::{Document, Value};
 
 /// What an API server with these policies and bindings answers to a request.
 ///

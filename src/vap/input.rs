@@ -5,14 +5,12 @@
 use std::{borrow::Cow, cell::OnceCell};
 
 use super::convert::convert;
-use crate::{
-    cel::host::Attributes,
-    kube::{
-        Concrete, Description, Discovery, Namespace, Operation, Request, Resource, World, describe, namespace_object,
-        with_name_label,
-    },
-    value::{Document, Value},
+use crate::kube::{
+    Concrete, Description, Discovery, Namespace, Operation, Request, Resource, World, describe, namespace_object,
+    with_name_label,
 };
+use kyvtest_cel::host::Attributes;
+use kyvtest_go_compat::value::{Document, Value};
 
 /// A request with what is known around it.
 #[derive(Debug)]

@@ -18,19 +18,19 @@ use super::{
     policy::{Binding, CompiledPolicy, Failure, ParamRef},
 };
 use crate::{
-    cel::{
-        admission::{Cause, Decision, Inputs, Outcome},
-        context::Scratch,
-        host::{Attributes, NoHost},
-        profile::Profile,
-    },
     kube::{
         Concrete, Description, Namespace, Operation, Request, World, describe, namespace_object, parse_api_version,
     },
     policy::{MatchConstraints, ValidatingAdmissionPolicy},
-    value::{Builder, Document, Value},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
+use kyvtest_cel::{
+    admission::{Cause, Decision, Inputs, Outcome},
+    context::Scratch,
+    host::{Attributes, NoHost},
+    profile::Profile,
+};
+use kyvtest_go_compat::value::{Builder, Document, Value};
 
 /// Who a request comes from where nobody said (`pkg/admissionpolicy/user_info.go`).
 const SENTINEL: &str = "system:kyverno:background-scan";

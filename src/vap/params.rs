@@ -9,8 +9,8 @@ use super::{convert::convert, input::Input, policy::ParamRef};
 use crate::{
     kube::{Discovery, Resource, parse_api_version},
     policy::ParamKind,
-    value::{Document, Value},
 };
+use kyvtest_go_compat::value::{Document, Value};
 
 /// What the parameters of a policy are served as.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,17 +1,17 @@
 //! Policies and bindings, ready to be asked.
 
 use crate::{
-    cel::{
-        admission::{Declarations, Parts, ValidationText, Validator},
-        observe::Place,
-        profile::Profile,
-        program::Program,
-    },
     kube,
     policy::{
         LabelSelector, MatchConstraints, ParamKind, Text, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
         ValidationAction,
     },
+};
+use kyvtest_cel::{
+    admission::{Declarations, Parts, ValidationText, Validator},
+    observe::Place,
+    profile::Profile,
+    program::Program,
 };
 
 /// A policy, compiled.

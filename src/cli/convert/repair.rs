@@ -13,13 +13,15 @@ use crate::{
         prove::{region_json, witness},
     },
     convert::Exceptions,
-    diagnostic::{Code, Diagnostic, Sources},
     kube::Discovery,
     pair::Original,
     prove::{
         Options,
         repair::{Refused, Repair, Repaired, repair},
     },
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Sources},
     value::Document,
     yaml::emit::Emitter,
 };

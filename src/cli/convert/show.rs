@@ -8,8 +8,8 @@ use super::{Head, Row};
 use crate::{
     cli::color::{HEADING, LITERAL},
     convert::{Action, Item, Outcome, Refusal, RefusalCode, hazard::Direction},
-    diagnostic::{Code, Diagnostic, Severity, Sources, render},
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources, render};
 
 impl Head {
     /// The policy as tools read it.

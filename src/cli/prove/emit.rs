@@ -6,11 +6,11 @@ use serde_json::Value as Json;
 
 use super::super::{Failure, new_files};
 use crate::{
-    diagnostic::{Code, Diagnostic},
     pair::Original,
     prove::Region,
     run::{Settings, counterexample::suite_of},
 };
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// Writes the suites of a policy's regions into a folder; the answer is what could not be written.
 ///

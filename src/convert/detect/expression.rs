@@ -1,15 +1,12 @@
 //! What an expression mentions, and where.
 
-use crate::{
-    cel::{
-        ast::{Ast, Expr, ExprId, Literal},
-        profile::Profile,
-        syntax::parse,
-    },
-    convert::place::At,
-    diagnostic::Span,
-    policy::Expression,
+use crate::{convert::place::At, policy::Expression};
+use kyvtest_cel::{
+    ast::{Ast, Expr, ExprId, Literal},
+    profile::Profile,
+    syntax::parse,
 };
+use kyvtest_go_compat::diagnostic::Span;
 
 /// What an expression is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

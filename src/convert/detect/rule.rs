@@ -5,11 +5,11 @@ use super::{
     matching::Matched,
 };
 use crate::{
-    cel::profile::Profile,
     convert::{Action, Item, classic::Plan, report::Report},
     policy::{FailureAction, FailurePolicy},
-    text::label::{Wording, key_problems},
 };
+use kyvtest_cel::profile::Profile;
+use kyvtest_go_compat::text::label::{Wording, key_problems};
 
 pub(super) fn detect(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<Item>) {
     of_policy(plan, report);

@@ -2,7 +2,6 @@
 
 use super::expression::{Parsed, Role};
 use crate::{
-    cel::profile::Profile,
     convert::{
         Action, Item,
         place::At,
@@ -11,6 +10,7 @@ use crate::{
     },
     policy::{CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidationAction},
 };
+use kyvtest_cel::profile::Profile;
 
 pub(super) fn detect(plan: &Plan<'_>, report: &mut Vec<Item>) {
     of_policy(plan, report);

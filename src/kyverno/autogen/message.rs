@@ -3,7 +3,7 @@
 //! Upstream counterpart: `FindAndShiftReferences` in `pkg/engine/variables/vars.go`, which panics on a reference of an
 //! `anyPattern` message that is too short to hold an index; here that reference is left as it is.
 
-use crate::text::variable;
+use kyvtest_go_compat::text::variable;
 
 /// Puts `shift` behind `pivot` in every reference of a message.
 pub(super) fn shift(message: &str, shift: &str, pivot: &str) -> String {

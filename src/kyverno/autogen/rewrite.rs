@@ -3,7 +3,7 @@
 //! Replacement knows nothing of CEL or JMESPath: it finds bytes, also in messages and names, and applies its lines one
 //! after the other.
 
-use crate::yaml::Edited;
+use kyvtest_go_compat::yaml::Edited;
 
 /// Where a controller keeps its pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,13 +4,11 @@ use super::{
     is_generated, message,
     rewrite::{self, Template},
 };
-use crate::{
-    policy::{
-        MatchResources, ResourceFilter, Rule,
-        autogen::{is_about_pods, is_pod},
-    },
-    yaml::{Edited, Entries, Graft, Items, Node, NodeId, Span},
+use crate::policy::{
+    MatchResources, ResourceFilter, Rule,
+    autogen::{is_about_pods, is_pod},
 };
+use kyvtest_go_compat::yaml::{Edited, Entries, Graft, Items, Node, NodeId, Span};
 
 /// The controllers whose pods are described by `spec.template`.
 const PLAIN: [&str; 6] = [

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rewrite::{self, Template};
-use crate::{
-    policy::{MatchConstraints, ValidatingPolicy, ValidatingPolicySpec},
-    yaml::{Edited, Graft, Node, NodeId},
-};
+use crate::policy::{MatchConstraints, ValidatingPolicy, ValidatingPolicySpec};
+use kyvtest_go_compat::yaml::{Edited, Graft, Node, NodeId};
 
 /// Which of the two policies that may be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

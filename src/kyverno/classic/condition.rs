@@ -8,13 +8,11 @@ mod operator;
 
 use operator::Operator;
 
-use crate::{
-    cel::{
-        observe::{Observer, Way},
-        story::Evaluation,
-    },
-    value::{Data, Value},
+use kyvtest_cel::{
+    observe::{Observer, Way},
+    story::Evaluation,
 };
+use kyvtest_go_compat::value::{Data, Value};
 
 /// Puts values in place of variables: answers the value, or why it cannot.
 pub type Substitute<'s> = dyn FnMut(&Data) -> Result<Data, String> + 's;
@@ -78,7 +76,10 @@ impl Condition {
     }
 
     fn list(value: Value<'_>) -> Vec<Self> {
-        let items = value.as_list().into_iter().flat_map(crate::value::List::iter);
+        let items = value
+            .as_list()
+            .into_iter()
+            .flat_map(kyvtest_go_compat::value::List::iter);
         items.map(Self::read).collect()
     }
 

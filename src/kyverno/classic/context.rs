@@ -16,14 +16,12 @@ pub use entry::{Entry, Source};
 use loader::{Load, Loader};
 
 use super::images::images;
-use crate::{
-    cel::{
-        host::{Host, NoHost},
-        observe::Observer,
-    },
-    jmespath::{self, Expression},
-    value::Data,
+use kyvtest_cel::{
+    host::{Host, NoHost},
+    observe::Observer,
 };
+use kyvtest_go_compat::value::Data;
+use kyvtest_jmespath::{self as jmespath, Expression};
 
 /// How much data context entries may add, in bytes of JSON.
 const SIZE_LIMIT: usize = 2 * 1024 * 1024;

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{text::image_info::ImageInfo, value::Data};
+use kyvtest_go_compat::{text::image_info::ImageInfo, value::Data};
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 

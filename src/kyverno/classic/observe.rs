@@ -6,11 +6,9 @@ use super::{
     condition::{Condition, Conditions},
     validation::{Check, Validation},
 };
-use crate::{
-    cel::observe::{Observer, Ways},
-    kyverno::observe::{Part, PartKind},
-    value::Data,
-};
+use crate::kyverno::observe::{Part, PartKind};
+use kyvtest_cel::observe::{Observer, Ways};
+use kyvtest_go_compat::value::Data;
 
 /// Gathers parts.
 pub(in crate::kyverno) struct Parts<'o> {

@@ -13,7 +13,7 @@ use mismatch::Mismatch;
 use thiserror::Error;
 
 pub use crate::policy::{Anchor, AnchorKind as Kind};
-use crate::value::Data;
+use kyvtest_go_compat::value::Data;
 
 /// The deepest nesting that is compared.
 pub const DEPTH: usize = 256;

@@ -14,7 +14,7 @@ pub use check::{BadValue, Fault, FieldError, Violation};
 pub use exclude::Exclusion;
 pub use pod::Pod;
 
-use crate::{
+use kyvtest_go_compat::{
     text::number,
     value::{Data, Value},
 };

@@ -7,8 +7,8 @@ use super::context::{Context, NoOutside};
 use crate::{
     kube::{Request, UserInfo},
     kyverno::input::Input,
-    value::Data,
 };
+use kyvtest_go_compat::value::Data;
 
 /// The document that a context starts with.
 pub(in crate::kyverno) fn request_context(input: &Input<'_>) -> Data {

@@ -16,7 +16,6 @@ use super::{
     variables::substitute_preconditions,
 };
 use crate::{
-    cel::host::Host,
     kube::{Concrete, Operation, Request, UserInfo},
     kyverno::{
         exception::CompiledException,
@@ -24,9 +23,10 @@ use crate::{
         matching::{Selection, applies, exempts},
     },
     policy::{FailureAction, Policy, Rule},
-    value::Data,
     verdict::Status,
 };
+use kyvtest_cel::host::Host;
+use kyvtest_go_compat::value::Data;
 
 /// What comes before the check of any rule that validates.
 #[derive(Debug)]

@@ -6,10 +6,8 @@ use super::{
     condition::{Conditions, policy_value},
     context::Entry,
 };
-use crate::{
-    policy::{Subtree, Validate},
-    value::{Data, Document, Value},
-};
+use crate::policy::{Subtree, Validate};
+use kyvtest_go_compat::value::{Data, Document, Value};
 
 /// A check with what comes before it: of a rule, or of one element of a loop.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,7 +11,9 @@ use super::{
     validation::{Check, Loop, Validation},
     variables::{substitute_all, substitute_preconditions, substitute_string},
 };
-use crate::{cel::observe::Way, kube::Operation, value::Data, verdict::Status};
+use crate::{kube::Operation, verdict::Status};
+use kyvtest_cel::observe::Way;
+use kyvtest_go_compat::value::Data;
 
 /// How many elements all loops of a rule together may have.
 const ELEMENTS: usize = 100_000;

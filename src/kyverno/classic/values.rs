@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::context::Outside;
-use crate::{cel::host::Host, value::Data};
+use kyvtest_cel::host::Host;
+use kyvtest_go_compat::value::Data;
 
 /// The values for one resource.
 pub trait Values: fmt::Debug {

@@ -13,7 +13,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use thiserror::Error;
 
 use super::context::Context;
-use crate::{text::variable, value::Data};
+use kyvtest_go_compat::{text::variable, value::Data};
 
 /// Why a tree could not be substituted; prints as upstream does.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -7,10 +7,8 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    kube::{Atom, Facts, LabelSelector, Operator, Pairs, Pattern, Requirement, requirement_error},
-    text::wildcard::has_wildcard,
-};
+use crate::kube::{Atom, Facts, LabelSelector, Operator, Pairs, Pattern, Requirement, requirement_error};
+use kyvtest_go_compat::text::wildcard::has_wildcard;
 
 /// Why a selector does not match.
 pub(super) enum Mismatch<'p> {

@@ -4,23 +4,22 @@ use std::fmt;
 
 use super::{CompiledValidatingPolicy, Exception, Slots, Validation};
 use crate::{
-    cel::{
-        admission::aggregate,
-        compile::{CompileError, analyse},
-        composite::{Composite, Composition},
-        env::Env,
-        issue::Source,
-        library,
-        plan::plan,
-        profile::Profile,
-        program::Program,
-        types::Type,
-    },
-    diagnostic::Span,
     kyverno::autogen::variants,
     policy::{self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy, ValidationAction},
-    text::quote::quote,
 };
+use kyvtest_cel::{
+    admission::aggregate,
+    compile::{CompileError, analyse},
+    composite::{Composite, Composition},
+    env::Env,
+    issue::Source,
+    library,
+    plan::plan,
+    profile::Profile,
+    program::Program,
+    types::Type,
+};
+use kyvtest_go_compat::{diagnostic::Span, text::quote::quote};
 
 /// An expression that cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,19 +2,19 @@
 
 use super::{CompiledValidatingPolicy, Exception, Slots};
 use crate::{
-    cel::{
-        context::{Context, Scratch},
-        eval::{Activation, Variables, evaluate as run},
-        host::Host,
-        library::kyverno,
-        program::Program,
-        val::Val,
-    },
     kyverno::response::RuleResponse,
     policy::ReportResult,
-    value::Value,
     verdict::{Part, Status, Trace},
 };
+use kyvtest_cel::{
+    context::{Context, Scratch},
+    eval::{Activation, Variables, evaluate as run},
+    host::Host,
+    library::kyverno,
+    program::Program,
+    val::Val,
+};
+use kyvtest_go_compat::value::Value;
 
 /// The property that says which validation failed.
 const INDEX: &str = "cel.validationIndex";

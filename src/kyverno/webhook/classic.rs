@@ -14,8 +14,8 @@ use crate::{
     kube::{Discovery, LabelSelector, Operation},
     kyverno::autogen,
     policy::{self, FailurePolicy, KindSelector, Policy, PolicyKind},
-    yaml::{Items, Node, Number},
 };
+use kyvtest_go_compat::yaml::{Items, Node, Number};
 
 /// How the names begin.
 const BASE: &str = "validate.kyverno.svc";

@@ -9,8 +9,8 @@ use super::{classic, validating};
 use crate::{
     kube::{Discovery, LabelSelector},
     policy::{Policy, ValidatingPolicy, write_selector},
-    value::{Builder, Document},
 };
+use kyvtest_go_compat::value::{Builder, Document};
 
 /// One webhook.
 #[derive(Debug, Clone, Default)]

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::{has, pattern};
-use crate::{
-    policy::{Cel, Rule, Validate},
+use crate::policy::{Cel, Rule, Validate};
+use kyvtest_go_compat::{
     regex::Regex,
     yaml::{Entries, Items, Kind, Node},
 };

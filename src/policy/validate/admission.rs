@@ -17,7 +17,7 @@ pub use field::FieldError;
 use std::collections::BTreeSet;
 
 use self::{expressions::Compiler, field::Errors};
-use crate::{
+use kyvtest_go_compat::{
     text::label::{Wording, dns1035_problems, key_problems, subdomain_problems},
     value::Value,
 };

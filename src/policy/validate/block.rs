@@ -1,8 +1,8 @@
 //! The fields of `match` and `exclude`.
 
 use super::{Errors, json};
-use crate::{
-    policy::{MatchResources, ResourceFilter, Rule},
+use crate::policy::{MatchResources, ResourceFilter, Rule};
+use kyvtest_go_compat::{
     text::{quote::quote, wildcard},
     yaml::{Items, Node},
 };

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use super::{Checked, has, validate};
 use crate::{
-    cel::{
-        admission::{Declarations, Environment, Expression, Returns},
-        profile::Profile,
-    },
     kube::Discovery,
     policy::{KindSelector, Policy, PolicyException, Rule, UserFilter},
-    text::wildcard,
 };
+use kyvtest_cel::{
+    admission::{Declarations, Environment, Expression, Returns},
+    profile::Profile,
+};
+use kyvtest_go_compat::text::wildcard;
 
 /// Checks a policy as the webhook for policies does; [`validate`] is what the command line does.
 pub fn validate_in_cluster(policy: &Policy, rules: &[Cow<'_, Rule>], discovery: &Discovery) -> Checked {

@@ -1,9 +1,7 @@
 //! `preconditions` of a rule and `deny.conditions`: complete, with known operators and, for the operation, known words.
 
-use crate::{
-    policy::Rule,
-    yaml::{Items, Kind, Node, Number},
-};
+use crate::policy::Rule;
+use kyvtest_go_compat::yaml::{Items, Kind, Node, Number};
 
 /// The operators, sorted; upstream lists them in random order.
 const OPERATORS: [&str; 18] = [

@@ -9,6 +9,8 @@ use super::json;
 use crate::{
     kube::LabelSelector,
     policy::{Rule, Spanned, Text},
+};
+use kyvtest_go_compat::{
     text::wildcard,
     yaml::{Items, Node},
 };

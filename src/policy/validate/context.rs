@@ -2,12 +2,12 @@
 //!
 //! Upstream counterpart: `validateRuleContext` and what it calls in `pkg/validation/policy/validate.go`.
 
-use crate::{
-    jmespath,
-    policy::Rule,
+use crate::policy::Rule;
+use kyvtest_go_compat::{
     text::{image_info::ImageInfo, variable::has_variable},
     yaml::{Items, Node},
 };
+use kyvtest_jmespath as jmespath;
 
 const TAKEN: [&str; 6] = [
     "images",

@@ -4,8 +4,8 @@
 //! every kind counts as one in namespaces.
 
 use super::{Errors, json};
-use crate::{
-    policy::{Policy, PolicyKind, Rule},
+use crate::policy::{Policy, PolicyKind, Rule};
+use kyvtest_go_compat::{
     text::variable::has_variable,
     yaml::{Items, Node},
 };

@@ -5,7 +5,7 @@ mod fields;
 use std::fmt::Write;
 
 use self::fields::{Field, Shape};
-use crate::{
+use kyvtest_go_compat::{
     text::float,
     value::{Document, Value},
     yaml::{Entries, Items, Node},

@@ -4,8 +4,8 @@
 //! `pkg/validation/policy/validate.go`, `github.com/evanphx/json-patch/v5`.
 
 use super::variables::without_variables;
-use crate::{
-    policy::{Policy, Rule},
+use crate::policy::{Policy, Rule};
+use kyvtest_go_compat::{
     text::variable::has_variable,
     value::{Data, Document},
     yaml::{self, Items, Node},

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::{
-    policy::{FailureAction, FailureActionOverride},
-    text::wildcard,
-};
+use crate::policy::{FailureAction, FailureActionOverride};
+use kyvtest_go_compat::text::wildcard;
 
 /// The namespaces and patterns of each action so far.
 #[derive(Default)]

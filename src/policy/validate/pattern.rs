@@ -3,10 +3,8 @@
 //! Upstream counterpart: `pkg/policy/common/validate_pattern.go`, `isLabelAndAnnotationsString` in
 //! `pkg/validation/policy/validate.go`. Where upstream visits maps in random order, the written one counts here.
 
-use crate::{
-    policy::{Anchor, AnchorKind, Rule},
-    yaml::{Entries, Items, Kind, Node},
-};
+use crate::policy::{Anchor, AnchorKind, Rule};
+use kyvtest_go_compat::yaml::{Entries, Items, Kind, Node};
 
 /// Checks the anchors of a pattern.
 ///

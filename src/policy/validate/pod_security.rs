@@ -3,10 +3,8 @@
 //! Upstream counterpart: `ValidatePSaControlNames` and `PodSecurityStandard.Validate` in `api/kyverno/v1`.
 
 use super::Errors;
-use crate::{
-    policy::Rule,
-    yaml::{Items, Node},
-};
+use crate::policy::Rule;
+use kyvtest_go_compat::yaml::{Items, Node};
 
 /// Controls of the restricted level that the baseline does not have.
 const RESTRICTED: [&str; 4] = [

@@ -3,8 +3,8 @@
 //! Upstream counterpart: `substituteReferences` in `pkg/engine/variables/vars.go`.
 
 use super::variables::walk;
-use crate::{
-    policy::Anchor,
+use crate::policy::Anchor;
+use kyvtest_go_compat::{
     text::{path::join, variable},
     yaml::{Kind, Node},
 };

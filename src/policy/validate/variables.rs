@@ -3,13 +3,13 @@
 use std::{borrow::Cow, fmt::Write as _, sync::LazyLock};
 
 use super::{json, mutate, references, verify_images};
-use crate::{
-    jmespath,
-    policy::{MatchResources, Policy, Rule, UserFilter},
+use crate::policy::{MatchResources, Policy, Rule, UserFilter};
+use kyvtest_go_compat::{
     regex::Regex,
     text::{variable, wildcard},
     yaml::{Items, Kind, Node},
 };
+use kyvtest_jmespath as jmespath;
 
 /// What a query may begin with, at any time and in background scans.
 const ALLOWED: &str =
@@ -168,7 +168,7 @@ fn known(rule: &Rule, background: bool) -> Result<(), String> {
     for section in ["exclude", "match"] {
         let texts = source
             .get(section)
-            .map(|node| crate::value::Document::from(node).root().to_json());
+            .map(|node| kyvtest_go_compat::value::Document::from(node).root().to_json());
         if texts.is_some_and(|text| variable::has_simple_variable(&text)) {
             return Err(format!(
                 "rule \"{}\" should not have variables in {section} section",

@@ -4,8 +4,8 @@
 //! `api/kyverno/v1/image_verification_types.go`.
 
 use super::{Errors, json};
-use crate::{
-    policy::{FailureAction, Policy, Rule},
+use crate::policy::{FailureAction, Policy, Rule};
+use kyvtest_go_compat::{
     text::variable::has_variable,
     yaml::{Entries, Items, Kind, Node},
 };
@@ -164,7 +164,7 @@ pub(super) fn attestation_names(rule: &Rule) -> Vec<String> {
 fn attestors(set: Node<'_>, path: &str, errors: &mut Errors, depth: usize) {
     let entries = items(set, "entries").count();
     let count = set.get("count").and_then(Node::number);
-    if let Some(crate::yaml::Number::Int(count)) = count
+    if let Some(kyvtest_go_compat::yaml::Number::Int(count)) = count
         && usize::try_from(count).is_ok_and(|count| count > entries)
     {
         errors.invalid(

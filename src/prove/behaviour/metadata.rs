@@ -8,15 +8,15 @@ use std::collections::BTreeSet;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    cel::{
-        ast::{Expr, ExprId, Literal},
-        profile::Profile,
-        syntax::parse,
-    },
     kube::Operation,
     prove::{sides::Body, witness::Situation},
-    value::Document,
 };
+use kyvtest_cel::{
+    ast::{Expr, ExprId, Literal},
+    profile::Profile,
+    syntax::parse,
+};
+use kyvtest_go_compat::value::Document;
 
 /// How many keys and values are tried.
 const KEYS: usize = 12;

@@ -1,7 +1,7 @@
 //! Reads conditions of the fragment from their syntax trees.
 
 use super::{Node, Object, Term, Wanted};
-use crate::cel::ast::{Ast, Comprehension, Expr, ExprId, Literal};
+use kyvtest_cel::ast::{Ast, Comprehension, Expr, ExprId, Literal};
 
 /// How deep conditions may nest.
 const DEPTH: usize = 60;

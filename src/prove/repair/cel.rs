@@ -4,7 +4,7 @@
 //! neither `variables` nor `namespaceObject`, which conditions of native policies do not have.
 
 use super::formula::{Entries, Formula, Need};
-use crate::text::{
+use kyvtest_go_compat::text::{
     quote::quote,
     wildcard::{self, has_wildcard},
 };

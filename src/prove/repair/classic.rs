@@ -14,8 +14,8 @@ use crate::{
         FailureAction, FailureActionOverride, KindSelector, MatchResources, Policy, PolicyKind, ResourceDescription,
         ResourceFilter, Rule, SubjectPattern, Text, UserFilter,
     },
-    text::wildcard,
 };
+use kyvtest_go_compat::text::wildcard;
 
 /// A rule with the exceptions that name it.
 pub(super) struct Source<'p> {

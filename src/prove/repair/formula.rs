@@ -1,9 +1,7 @@
 //! What a rule of Kyverno's says about the requests of a place, as a formula: negations stand at the leaves only.
 
-use crate::{
-    kube::{LabelSelector, NAME_LABEL, Operator, Requirement},
-    text::wildcard::has_wildcard,
-};
+use crate::kube::{LabelSelector, NAME_LABEL, Operator, Requirement};
+use kyvtest_go_compat::text::wildcard::has_wildcard;
 
 /// A statement about a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,8 +10,10 @@ use super::{
 };
 use crate::{
     convert::Object,
-    diagnostic::Diagnostic,
     policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, validate_admission},
+};
+use kyvtest_go_compat::{
+    diagnostic::Diagnostic,
     value::{Document, Value},
 };
 

@@ -20,8 +20,8 @@ use crate::{
     kyverno::{autogen, matching::kind_matches},
     policy::{MatchResources, Policy, PolicyException, PolicyKind, Rule, validate_exception},
     prove::{Layer, inline::inline},
-    value::Value,
 };
+use kyvtest_go_compat::value::Value;
 
 /// Adds the native policies of all rules. A rule that applies to nothing has none.
 pub(super) fn add(

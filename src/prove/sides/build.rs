@@ -15,9 +15,9 @@ use crate::{
         condition::{Condition, Reader},
         inline::inline,
     },
-    text::wildcard,
     verdict::Effect,
 };
+use kyvtest_go_compat::text::wildcard;
 
 fn text_of(conditions: &[MatchCondition]) -> Vec<String> {
     let texts = conditions.iter().map(|condition| condition.expression.text().trim());

@@ -5,11 +5,6 @@ use super::{
     watch::{Watch, constraints_apart},
 };
 use crate::{
-    cel::{
-        observe::{Fork, Observer, Place, Point, Ways, points},
-        program::Program,
-    },
-    diagnostic::Span,
     kyverno::{
         classic_policy::CompiledPolicy,
         observe::{PartKind, WatchedRule, filters},
@@ -22,6 +17,11 @@ use crate::{
     run::places::written,
     suite::Suite,
 };
+use kyvtest_cel::{
+    observe::{Fork, Observer, Place, Point, Ways, points},
+    program::Program,
+};
+use kyvtest_go_compat::diagnostic::Span;
 
 /// The programs of a policy or of what autogen made of it.
 pub(super) type Programs<'p> = Vec<(Place, &'p Program)>;

@@ -8,7 +8,6 @@ use super::{
     watch::{Watch, constraints_select},
 };
 use crate::{
-    cel::host::Wrapped,
     kube::Request,
     kyverno::{constraints, observe::Selected},
     policy::{MatchConstraints, Mode},
@@ -21,6 +20,7 @@ use crate::{
     },
     vap::matching::{Match, matches},
 };
+use kyvtest_cel::host::Wrapped;
 
 /// What a suite tries of its policies.
 pub(in crate::run) fn observe(plain: Asking<'_>) -> Coverage {

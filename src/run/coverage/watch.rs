@@ -4,12 +4,12 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 use super::super::{Key, places::written, question::Question, respond::Asked};
 use crate::{
-    cel::observe::Observer,
     kyverno::{observe::Selected, response::RuleResponse},
     policy::MatchConstraints,
     suite::Suite,
     verdict::Status,
 };
+use kyvtest_cel::observe::Observer;
 
 /// How often a rule answered what.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,7 +1,7 @@
 //! The grammar of filter expressions. `!` binds more tightly than `&` and `-`, these more tightly than `|`.
 
 use super::{Expression, Matcher, Subject};
-use crate::{
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span, nearest},
     regex::Regex,
     text::wildcard,

@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{Acceptance, Change, Edit, Update, left, written};
 use crate::{
-    diagnostic::Span,
     run::Case,
     suite::{SIDECAR, Suite},
+};
+use kyvtest_go_compat::{
+    diagnostic::Span,
     text::path::join,
     yaml::{self, Edits, Limits, Mode, Node, emit::quote},
 };

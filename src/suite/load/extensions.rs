@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::{Loader, Missing};
 use crate::{
-    diagnostic::{Code, Diagnostic, Span},
     policy::{
         Text,
         decode::{Decoder, Style},
@@ -13,6 +12,9 @@ use crate::{
         OldObject, SIDECAR, Sidecar, Test, annotations,
         files::{join, resolve},
     },
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span},
     yaml::{Mode, Node},
 };
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::{Loader, extension, is_yaml};
 use crate::{
-    diagnostic::{Code, Diagnostic, Span},
     policy::{Text, place},
     suite::{Payload, Test, Upstream, files::resolve},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span},
     value::{Builder, Document, Value},
     yaml::Mode,
 };

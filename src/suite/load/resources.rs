@@ -2,13 +2,15 @@
 
 use super::{Loader, Missing, is_yaml};
 use crate::{
-    diagnostic::{Code, Diagnostic, Severity, Span},
     policy::{Origin, Text, decode::name_of, place},
     suite::{
         Resource, Upstream,
         files::{join, resolve},
         resource::{Fallback, list_items, resource},
     },
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Severity, Span},
     yaml::{Mode, Node},
 };
 
@@ -213,7 +215,7 @@ impl Loader<'_> {
 }
 
 /// Metadata that no API server takes. Kyverno's command line goes on without a part that it cannot read.
-fn metadata_problems(node: Node<'_>) -> Vec<(Severity, crate::yaml::Span, String)> {
+fn metadata_problems(node: Node<'_>) -> Vec<(Severity, kyvtest_go_compat::yaml::Span, String)> {
     let mut problems = Vec::new();
     let mut say = |severity, node: Node<'_>, path: &str, wanted: &str| {
         let message = format!("`{path}` must be {wanted}, not {}", name_of(node));

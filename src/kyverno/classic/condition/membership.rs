@@ -2,8 +2,8 @@
 //!
 //! Upstream counterpart: `pkg/engine/variables/operator/{in,notin,anyin,allin,anynotin,allnotin}.go`.
 
-use crate::{
-    kyverno::classic::pattern::scalar,
+use crate::kyverno::classic::pattern::scalar;
+use kyvtest_go_compat::{
     text::wildcard,
     value::{Data, Document},
 };

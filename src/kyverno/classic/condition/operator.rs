@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use super::membership::Membership;
-use crate::{
+use kyvtest_go_compat::{
     text::{duration, float, number, quantity::Quantity, semver, wildcard},
     value::Data,
 };

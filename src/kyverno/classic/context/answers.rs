@@ -5,11 +5,9 @@
 //! only, and error texts name the resource instead of the kind.
 
 use super::Outside;
-use crate::{
-    cel::host::{Host, HttpRequest},
-    jmespath::{self, Context},
-    value::Data,
-};
+use kyvtest_cel::host::{Host, HttpRequest};
+use kyvtest_go_compat::value::Data;
+use kyvtest_jmespath::{self as jmespath, Context};
 
 /// Answers from a host that has been filled with what a suite says.
 pub struct Answers<'h> {

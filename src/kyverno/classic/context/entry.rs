@@ -7,11 +7,9 @@
 use std::sync::Arc;
 
 use super::{Context, loader::Load};
-use crate::{
-    jmespath::Expression,
-    kyverno::classic::variables::{substitute_all, substitute_string},
-    value::Data,
-};
+use crate::kyverno::classic::variables::{substitute_all, substitute_string};
+use kyvtest_go_compat::value::Data;
+use kyvtest_jmespath::Expression;
 
 /// A context entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -440,7 +438,7 @@ fn target(call: &Data) -> (&str, &str) {
 
 /// A namespaced policy may only call paths of its own namespace.
 fn check_namespace(path: &str, own: &str) -> Result<(), String> {
-    let path = crate::text::path::clean(path);
+    let path = kyvtest_go_compat::text::path::clean(path);
     let rest = path.strip_prefix("/apis/").or_else(|| path.strip_prefix("/api/"));
     let namespace = rest
         .and_then(|rest| rest.split_once("/namespaces/"))

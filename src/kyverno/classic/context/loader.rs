@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{Context, entry::Source};
-use crate::value::Data;
+use kyvtest_go_compat::value::Data;
 
 /// How an entry gets its data.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::Anchor;
-use crate::{text::wildcard, value::Data};
+use kyvtest_go_compat::{text::wildcard, value::Data};
 
 type Entries = BTreeMap<Arc<str>, Data>;
 

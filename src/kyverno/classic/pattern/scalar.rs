@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{
+use kyvtest_go_compat::{
     text::{duration, float, number, quantity::Quantity, wildcard},
     value::Data,
 };

@@ -9,7 +9,7 @@ use super::{
     pod::Pod,
     text_at,
 };
-use crate::{text::quote::quote, value::Data};
+use kyvtest_go_compat::{text::quote::quote, value::Data};
 
 const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",

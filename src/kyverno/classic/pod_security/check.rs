@@ -5,7 +5,7 @@
 //! applies to versions before it, too. Relaxation for user namespaces is off.
 
 use super::{Level, Version, baseline, pod::Pod, restricted, seccomp};
-use crate::value::Data;
+use kyvtest_go_compat::value::Data;
 
 /// What is wrong with a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

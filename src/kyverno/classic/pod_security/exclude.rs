@@ -10,7 +10,7 @@ use super::{
     pod::{CONTAINERS, Pod},
     text_at,
 };
-use crate::{
+use kyvtest_go_compat::{
     text::wildcard,
     value::{Data, List, Value},
 };

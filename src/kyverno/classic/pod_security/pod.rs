@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use crate::{
+use kyvtest_go_compat::{
     text::{float, quantity::Quantity},
     value::Data,
 };

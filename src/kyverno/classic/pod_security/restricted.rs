@@ -9,7 +9,7 @@ use super::{
     check::{BadValue, FieldError, Finding, Gathered, containers_text, plural, quoted},
     pod::Pod,
 };
-use crate::value::Data;
+use kyvtest_go_compat::value::Data;
 
 pub(super) fn privilege_escalation(pod: &Pod) -> Finding {
     let mut containers = Gathered::default();

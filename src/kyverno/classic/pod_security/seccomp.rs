@@ -10,7 +10,7 @@ use super::{
     pod::Pod,
     text_at,
 };
-use crate::{text::quote::quote, value::Data};
+use kyvtest_go_compat::{text::quote::quote, value::Data};
 
 /// Before the fields there were annotations.
 pub(super) fn annotations(pod: &Pod) -> Finding {

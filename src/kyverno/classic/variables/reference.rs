@@ -6,8 +6,8 @@
 use std::sync::LazyLock;
 
 use super::{SubstituteError, Traversal, prefix_of, problem, without_prefix};
-use crate::{
-    kyverno::classic::pattern::{Anchor, scalar::Operator},
+use crate::kyverno::classic::pattern::{Anchor, scalar::Operator};
+use kyvtest_go_compat::{
     regex::Regex,
     text::{
         float::{self, Layout},

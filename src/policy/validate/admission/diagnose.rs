@@ -1,9 +1,9 @@
 //! What the API server says of an object, at the places of the object's source.
 
 use super::validate_admission;
-use crate::{
+use crate::policy::{Subtree, place};
+use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
-    policy::{Subtree, place},
     yaml::Node,
 };
 

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{field::Errors, items, present, text};
-use crate::{
-    cel::{
-        admission::{Declarations, Environment, Expression, Flaw, Returns},
-        profile::Profile,
-    },
+use kyvtest_cel::{
+    admission::{Declarations, Environment, Expression, Flaw, Returns},
+    profile::Profile,
+};
+use kyvtest_go_compat::{
     text::{
         label::{Wording, key_problems},
         quote::go_json,

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `k8s.io/apimachinery/pkg/util/validation/field`.
 
-use crate::text::quote::{go_json, quote};
+use kyvtest_go_compat::text::quote::{go_json, quote};
 
 /// One error of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Errors {
     /// All errors, and their texts in one: several are a list without repetitions.
     pub(super) fn finish(self) -> (Vec<FieldError>, String) {
         let texts = self.0.iter().map(|error| error.text.clone());
-        let text = crate::cel::admission::aggregate(texts);
+        let text = kyvtest_cel::admission::aggregate(texts);
         (self.0, text)
     }
 }

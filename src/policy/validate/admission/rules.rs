@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::{field::Errors, items, present, text, texts};
-use crate::{
+use kyvtest_go_compat::{
     text::label::{Wording, key_problems, value_problems},
     value::{Map, Value},
 };

@@ -4,7 +4,7 @@
 //! that it does not know are warned about only.
 
 use super::field::FieldError;
-use crate::value::Value;
+use kyvtest_go_compat::value::Value;
 
 /// The Go type of a field.
 enum Shape {

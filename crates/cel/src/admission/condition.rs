@@ -1,0 +1,183 @@
+//! Lists of expressions that share variables and a budget.
+
+use super::Environment;
+use crate::{
+    compile::{CompileError, analyse},
+    context::Scratch,
+    eval::{Activation, evaluate},
+    host::Host,
+    plan::plan,
+    program::Program,
+    types::Type,
+    val::Val,
+};
+
+/// The budget of cost of all validations of a policy and one of its parameters.
+///
+/// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `RuntimeCELCostBudget`.
+pub const RUNTIME_BUDGET: u64 = 10_000_000;
+
+/// The budget of cost of all match conditions.
+///
+/// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `RuntimeCELCostBudgetMatchConditions`.
+pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
+
+/// What the API server says where a budget is spent.
+pub const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// The types that the result of an expression may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returns {
+    /// `bool`
+    Bool,
+    /// `string`
+    String,
+    /// `string` or `null_type`
+    StringOrNull,
+}
+
+impl Returns {
+    fn accept(self, result: &Type) -> Result<(), String> {
+        let (fits, wanted) = match self {
+            Self::Bool => (*result == Type::Bool, "bool"),
+            Self::String => (*result == Type::String, "string"),
+            Self::StringOrNull => (matches!(result, Type::String | Type::Null), "one of [string null_type]"),
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(format!("must evaluate to {wanted} but got {}", result.declared_name()))
+        }
+    }
+}
+
+/// Why an expression cannot be evaluated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flaw {
+    /// In the API server's words.
+    pub text: String,
+    /// Whether the server takes it for a mistake of its own: what fails when the program is made.
+    pub internal: bool,
+}
+
+impl From<&CompileError> for Flaw {
+    fn from(error: &CompileError) -> Self {
+        Self {
+            text: error.detail(),
+            internal: matches!(error, CompileError::Program(_)),
+        }
+    }
+}
+
+/// An expression with what compiling it came to.
+#[derive(Debug)]
+pub struct Expression {
+    text: String,
+    program: Result<Program, Flaw>,
+}
+
+impl Expression {
+    /// Compiles an expression, which may ask the authorizer or not.
+    pub fn compile(text: &str, environment: &Environment, returns: Returns, authorizer: bool) -> Self {
+        let env = environment.env(authorizer);
+        let program = analyse(text, env)
+            .map_err(|error| Flaw::from(&error))
+            .and_then(|checked| {
+                let accepted = returns.accept(checked.result_type());
+                accepted.map_err(|text| Flaw { text, internal: false })?;
+                plan(&checked, env).map_err(|error| Flaw::from(&CompileError::Program(error)))
+            });
+        Self {
+            text: text.to_owned(),
+            program,
+        }
+    }
+
+    /// The expression as written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is evaluated, if it can be.
+    pub fn program(&self) -> Option<&Program> {
+        self.program.as_ref().ok()
+    }
+
+    /// Why it cannot be evaluated.
+    pub fn flaw(&self) -> Option<&Flaw> {
+        self.program.as_ref().err()
+    }
+}
+
+/// What an expression came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Evaluated {
+    /// A truth value.
+    Bool(bool),
+    /// A text.
+    Text(String),
+    /// `null`
+    Null,
+    /// Something else, by its run-time type.
+    Other(String),
+    /// An error, in the API server's words.
+    Error(String),
+}
+
+impl Evaluated {
+    fn of(value: Val<'_>, text: &str) -> Self {
+        match value {
+            Val::Bool(value) => Self::Bool(value),
+            Val::String(value) => Self::Text(value.to_owned()),
+            Val::Null => Self::Null,
+            Val::Error(error) => Self::Error(format!("expression '{text}' resulted in error: {error}")),
+            other => Self::Other(other.type_name().to_owned()),
+        }
+    }
+}
+
+/// The budget is spent.
+pub(super) struct Spent;
+
+/// Evaluates a list of expressions. Each starts with what the ones before it left of the budget; the variables are
+/// evaluated anew for the list. A place without an expression has no result.
+pub(super) fn evaluate_all<'e>(
+    expressions: impl Iterator<Item = Option<&'e Expression>>,
+    environment: &Environment,
+    values: &[Option<Val<'_>>],
+    scratch: &Scratch,
+    host: &dyn Host,
+    budget: u64,
+) -> Result<(Vec<Option<Evaluated>>, u64), Spent> {
+    let lazy = environment.composite.bind(scratch, values, host);
+    let mut left = budget;
+    let mut charged = 0;
+    let mut results = Vec::new();
+    for expression in expressions {
+        let Some(expression) = expression else {
+            results.push(None);
+            continue;
+        };
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(Flaw { text, .. }) => {
+                results.push(Some(Evaluated::Error(format!("compilation error: {text}"))));
+                continue;
+            }
+        };
+        let activation = Activation {
+            values,
+            variables: Some(&lazy),
+        };
+        let outcome = evaluate(program, scratch, activation, host, None);
+        let variables = lazy.cost() - charged;
+        charged = lazy.cost();
+        left = left
+            .checked_sub(variables)
+            .and_then(|left| left.checked_sub(outcome.cost))
+            .ok_or(Spent)?;
+        results.push(Some(Evaluated::of(outcome.value, &expression.text)));
+    }
+    Ok((results, left))
+}

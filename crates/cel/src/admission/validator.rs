@@ -1,0 +1,361 @@
+//! From the expressions of a policy to its decisions on one request and one parameter.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Declarations, Environment, Inputs,
+    condition::{
+        Evaluated, Expression, MATCH_CONDITIONS_BUDGET, OUT_OF_BUDGET, RUNTIME_BUDGET, Returns, Spent, evaluate_all,
+    },
+};
+use crate::{
+    context::Scratch,
+    host::{Attributes, Host},
+    observe::Place,
+    profile::Profile,
+    program::Program,
+    val::Val,
+};
+
+/// The size in bytes above which the text of a message expression is not used.
+///
+/// Upstream: `k8s.io/apiserver/pkg/apis/cel/config.go` `MaxEvaluatedMessageExpressionSizeBytes`.
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// The texts of a policy.
+#[derive(Debug, Clone, Default)]
+pub struct Parts<'t> {
+    /// Match conditions: name and expression.
+    pub match_conditions: Vec<(&'t str, &'t str)>,
+    /// Variables: name and expression.
+    pub variables: Vec<(&'t str, &'t str)>,
+    /// Validations.
+    pub validations: Vec<ValidationText<'t>>,
+    /// Audit annotations: key and expression.
+    pub audit_annotations: Vec<(&'t str, &'t str)>,
+}
+
+impl<'t> Parts<'t> {
+    /// All expressions.
+    fn texts(&self) -> impl Iterator<Item = &'t str> {
+        let named = [&self.match_conditions, &self.variables, &self.audit_annotations];
+        let named = named.into_iter().flatten().map(|(_, text)| *text);
+        let validations = self.validations.iter();
+        named.chain(validations.flat_map(|validation| [validation.expression, validation.message_expression]))
+    }
+}
+
+/// The texts of a validation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ValidationText<'t> {
+    /// What must hold.
+    pub expression: &'t str,
+    /// The fixed message; may be empty.
+    pub message: &'t str,
+    /// The expression that makes the message; may be empty.
+    pub message_expression: &'t str,
+}
+
+#[derive(Debug)]
+struct Validation {
+    expression: Expression,
+    message: String,
+    message_expression: Option<Expression>,
+}
+
+/// A policy's compiled expressions.
+#[derive(Debug)]
+pub struct Validator {
+    environment: Environment,
+    match_conditions: Vec<(String, Expression)>,
+    validations: Vec<Validation>,
+    audit_annotations: Vec<(String, Expression)>,
+    reads_request: bool,
+}
+
+/// Why a match condition lets a policy pass by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmatched {
+    /// The condition's place.
+    pub index: usize,
+    /// The condition's name.
+    pub name: String,
+}
+
+/// Which part a decision comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A match condition.
+    MatchCondition(usize),
+    /// A validation.
+    Validation(usize),
+    /// The budget of the match conditions, the validations or the audit annotations.
+    Budget,
+}
+
+/// One decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// The validation holds.
+    Admit,
+    /// The validation does not hold.
+    Deny {
+        /// Where it stands.
+        index: usize,
+        /// What is said.
+        message: String,
+    },
+    /// It could not be decided.
+    Error {
+        /// Where.
+        cause: Cause,
+        /// What is said.
+        message: String,
+    },
+}
+
+/// What an audit annotation came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Annotation {
+    /// The key.
+    pub key: String,
+    /// The value, none where it is left out, or the error.
+    pub value: Result<Option<String>, String>,
+}
+
+/// What a policy says of one request and one parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// A match condition is false.
+    Unmatched(Unmatched),
+    /// The decisions in the order of the validations, or a single one where evaluation ended early.
+    Decided {
+        /// The decisions.
+        decisions: Vec<Decision>,
+        /// The audit annotations.
+        annotations: Vec<Annotation>,
+    },
+}
+
+impl Outcome {
+    fn error(cause: Cause, message: String) -> Self {
+        Self::Decided {
+            decisions: vec![Decision::Error { cause, message }],
+            annotations: Vec::new(),
+        }
+    }
+
+    fn spent() -> Self {
+        Self::error(Cause::Budget, OUT_OF_BUDGET.to_owned())
+    }
+}
+
+impl Validator {
+    /// Compiles a policy. What cannot be compiled is an error of each request.
+    pub fn compile(profile: &'static Profile, declarations: Declarations, parts: &Parts<'_>) -> Self {
+        let environment = Environment::new(profile, declarations, parts.variables.iter().copied());
+        let compile = |text: &str, returns, authorizer| Expression::compile(text, &environment, returns, authorizer);
+        let validations = parts
+            .validations
+            .iter()
+            .map(|validation| Validation {
+                expression: compile(validation.expression, Returns::Bool, true),
+                message: validation.message.to_owned(),
+                message_expression: (!validation.message_expression.is_empty())
+                    .then(|| compile(validation.message_expression, Returns::String, false)),
+            })
+            .collect();
+        let named = |list: &[(&str, &str)], returns| {
+            list.iter()
+                .map(|(name, text)| ((*name).to_owned(), compile(text, returns, true)))
+                .collect()
+        };
+        Self {
+            match_conditions: named(&parts.match_conditions, Returns::Bool),
+            audit_annotations: named(&parts.audit_annotations, Returns::StringOrNull),
+            validations,
+            environment,
+            reads_request: parts.texts().any(|text| text.contains("request")),
+        }
+    }
+
+    /// Whether an expression may read `request`: no other name leads there, so its text has that word.
+    pub fn reads_request(&self) -> bool {
+        self.reads_request
+    }
+
+    /// The programs of the policy with their places; those that cannot be evaluated have none.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        let conditions = self.match_conditions.iter().enumerate();
+        let conditions = conditions.map(|(i, (_, expression))| (Place::MatchCondition(i), expression.program()));
+        let validations = self.validations.iter().enumerate().flat_map(|(i, validation)| {
+            let message = validation.message_expression.as_ref().and_then(Expression::program);
+            [
+                (Place::Validation(i), validation.expression.program()),
+                (Place::Message(i), message),
+            ]
+        });
+        let annotations = self.audit_annotations.iter().enumerate();
+        let annotations = annotations.map(|(i, (_, expression))| (Place::Annotation(i), expression.program()));
+        let variables = self.environment.composite.places();
+        let rest = conditions.chain(validations).chain(annotations);
+        let rest = rest.filter_map(|(place, program)| Some((place, program?)));
+        variables.chain(rest).collect()
+    }
+
+    /// Decides on a request. `resource` is what `authorizer.requestResource` asks about.
+    pub fn validate(&self, inputs: &Inputs<'_>, resource: &Attributes, host: &dyn Host, scratch: &Scratch) -> Outcome {
+        let environment = &self.environment;
+        let conditions_inputs = Inputs {
+            namespace: kyvtest_go_compat::value::Value::Null,
+            request: inputs.condition_request,
+            ..*inputs
+        };
+        if !self.match_conditions.is_empty() {
+            let values = environment.values(&conditions_inputs, scratch, host, Some(resource));
+            match self.matches(&values, host, scratch) {
+                Ok(None) => {}
+                Ok(Some(unmatched)) => return Outcome::Unmatched(unmatched),
+                Err(outcome) => return *outcome,
+            }
+        }
+        let values = environment.values(inputs, scratch, host, Some(resource));
+        let expressions = self.validations.iter().map(|validation| Some(&validation.expression));
+        let Ok((results, left)) = evaluate_all(expressions, environment, &values, scratch, host, RUNTIME_BUDGET) else {
+            return Outcome::spent();
+        };
+        // Neither messages nor annotations have the authorizer, not even through a variable.
+        let has_texts =
+            !self.audit_annotations.is_empty() || self.validations.iter().any(|v| v.message_expression.is_some());
+        let values = if has_texts {
+            environment.values(inputs, scratch, host, None)
+        } else {
+            Vec::new()
+        };
+        let expressions = self.validations.iter().map(|v| v.message_expression.as_ref());
+        let messages = evaluate_all(expressions, environment, &values, scratch, host, left).ok();
+        let decisions = (self.validations.iter().zip(results).enumerate())
+            .map(|(index, (validation, result))| {
+                let error = |message| Decision::Error {
+                    cause: Cause::Validation(index),
+                    message,
+                };
+                match (result, &messages) {
+                    (Some(Evaluated::Error(message)), _) => error(message),
+                    (_, None) => error(format!("failed messageExpression: {OUT_OF_BUDGET}")),
+                    (Some(Evaluated::Bool(true)), _) => Decision::Admit,
+                    (_, Some((messages, _))) => Decision::Deny {
+                        index,
+                        message: validation.message(messages.get(index).and_then(Option::as_ref)),
+                    },
+                }
+            })
+            .collect();
+        let expressions = self.audit_annotations.iter().map(|(_, expression)| Some(expression));
+        let Ok((annotations, _)) = evaluate_all(expressions, environment, &values, scratch, host, RUNTIME_BUDGET)
+        else {
+            return Outcome::spent();
+        };
+        let annotations = self.audit_annotations.iter().zip(annotations);
+        Outcome::Decided {
+            decisions,
+            annotations: annotations
+                .map(|((key, expression), result)| annotation(key, expression, result))
+                .collect(),
+        }
+    }
+
+    /// The first match condition that is false, or the errors if there is none.
+    fn matches(
+        &self,
+        values: &[Option<Val<'_>>],
+        host: &dyn Host,
+        scratch: &Scratch,
+    ) -> Result<Option<Unmatched>, Box<Outcome>> {
+        let expressions = self.match_conditions.iter().map(|(_, expression)| Some(expression));
+        let (results, _) = evaluate_all(
+            expressions,
+            &self.environment,
+            values,
+            scratch,
+            host,
+            MATCH_CONDITIONS_BUDGET,
+        )
+        .map_err(|Spent| Box::new(Outcome::spent()))?;
+        let mut errors: Vec<(usize, String)> = Vec::new();
+        for (index, result) in results.into_iter().enumerate() {
+            match result {
+                Some(Evaluated::Bool(false)) => {
+                    let name = self.match_conditions[index].0.clone();
+                    return Ok(Some(Unmatched { index, name }));
+                }
+                Some(Evaluated::Error(error)) => errors.push((index, error)),
+                _ => {}
+            }
+        }
+        match errors.first() {
+            None => Ok(None),
+            Some((index, _)) => {
+                let cause = Cause::MatchCondition(*index);
+                Err(Box::new(Outcome::error(
+                    cause,
+                    aggregate(errors.into_iter().map(|(_, error)| error)),
+                )))
+            }
+        }
+    }
+}
+
+impl Validation {
+    /// What is said where the validation does not hold.
+    fn message(&self, result: Option<&Evaluated>) -> String {
+        let computed = match result {
+            Some(Evaluated::Text(text)) => {
+                let text = text.trim();
+                if text.len() > MAX_MESSAGE || text.contains('\n') {
+                    ""
+                } else {
+                    text
+                }
+            }
+            _ => "",
+        };
+        let fixed = self.message.trim();
+        if !computed.is_empty() {
+            computed.to_owned()
+        } else if !fixed.is_empty() {
+            fixed.to_owned()
+        } else {
+            format!("failed expression: {}", self.expression.text().trim())
+        }
+    }
+}
+
+fn annotation(key: &str, expression: &Expression, result: Option<Evaluated>) -> Annotation {
+    let unsupported = |name: &str| {
+        Err(format!(
+            "valueExpression '{}' resulted in unsupported return type: {name}. Return type must be either string or null.",
+            expression.text()
+        ))
+    };
+    Annotation {
+        key: key.to_owned(),
+        value: match result {
+            None | Some(Evaluated::Null) => Ok(None),
+            Some(Evaluated::Text(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+            Some(Evaluated::Error(error)) => Err(error),
+            Some(Evaluated::Bool(_)) => unsupported("bool"),
+            Some(Evaluated::Other(name)) => unsupported(&name),
+        },
+    }
+}
+
+/// Several errors in one text, as Kubernetes prints them: each once, in brackets if there are several.
+pub fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
+    let mut seen = BTreeSet::new();
+    let distinct: Vec<String> = errors.into_iter().filter(|error| seen.insert(error.clone())).collect();
+    match distinct.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}

@@ -1,0 +1,283 @@
+//! What a function implementation may use: scratch memory, the profile, and the host behind the libraries that reach
+//! outside of the expression.
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    fmt,
+};
+
+use bumpalo::Bump;
+use typed_arena::Arena;
+
+use super::{
+    host::Host,
+    library::pattern::Recent,
+    print,
+    profile::Profile,
+    val::{Opaque, Val},
+};
+use kyvtest_go_compat::{
+    regex::Regex,
+    value::{Document, Value},
+};
+
+/// How much one evaluation may do beyond what its cost tells: bytes made, and steps of walks over values.
+///
+/// Upstream prices some work at next to nothing (`list + list`, `replace`, `format`, the equality of nested lists) and
+/// lets such an expression use all memory or run for hours. What stays below the limit of cost otherwise is far below
+/// this one.
+const WORK_LIMIT: u64 = 64 << 20;
+/// How many states at how many bytes count as one.
+const SEARCH: usize = 8;
+/// What a byte that a search may read counts.
+const SCAN: usize = 4;
+/// What a step of a walk counts.
+const STEP: u64 = 64;
+
+/// The text of the error of an evaluation that went over the limit of its work, which only an expression made for that does.
+pub const WORK_LIMIT_EXCEEDED: &str = "operation cancelled: memory limit exceeded";
+
+/// The memory of one evaluation. Reset it and the next evaluation uses it again.
+#[derive(Default)]
+pub struct Scratch {
+    bump: Bump,
+    opaques: OnceCell<Arena<Box<dyn Opaque>>>,
+    documents: OnceCell<Arena<Document>>,
+    /// The patterns that were compiled last.
+    patterns: RefCell<Recent>,
+    /// What the evaluation has spent of its work.
+    spent: Cell<u64>,
+}
+
+impl Scratch {
+    /// Empty scratch memory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Text that lives until the next reset.
+    pub fn text(&self, text: &str) -> &str {
+        self.bump.alloc_str(text)
+    }
+
+    /// Puts the account of work to some state; answers the one before.
+    pub fn account(&self, spent: u64) -> u64 {
+        self.spent.replace(spent)
+    }
+
+    /// Whether more work was asked for than there may be; the evaluation is an error then.
+    pub fn is_exhausted(&self) -> bool {
+        self.spent.get() > WORK_LIMIT
+    }
+
+    /// Forgets all values, keeps the memory.
+    pub fn reset(&mut self) {
+        self.bump.reset();
+        self.opaques.take();
+        self.documents.take();
+        self.patterns.get_mut().clear();
+        self.spent.set(0);
+    }
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scratch")
+            .field("bytes", &self.bump.allocated_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a function implementation gets besides its arguments.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    scratch: &'a Scratch,
+    /// The environment's rules.
+    pub profile: &'a Profile,
+    /// The world outside of the expression.
+    pub host: &'a dyn Host,
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("scratch", self.scratch)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Context<'a> {
+    /// A context over some scratch memory.
+    pub fn new(scratch: &'a Scratch, profile: &'a Profile, host: &'a dyn Host) -> Self {
+        Self { scratch, profile, host }
+    }
+
+    /// Spends work on some bytes that are about to be made. Where this answers no, they must not be: the evaluation ends
+    /// in an error, whatever value takes their place.
+    #[inline]
+    #[must_use]
+    pub fn spend(&self, bytes: usize) -> bool {
+        let spent = &self.scratch.spent;
+        spent.set(spent.get().saturating_add(bytes as u64));
+        spent.get() <= WORK_LIMIT
+    }
+
+    /// [`Context::spend`] for a list of some length.
+    #[must_use]
+    pub fn spend_items(&self, items: usize) -> bool {
+        self.spend(items.saturating_mul(size_of::<Val<'_>>()))
+    }
+
+    /// Spends the work of walking over all of a value, for functions that do so recursively: parts that occur several
+    /// times in a value are stored once but walked over each time.
+    #[must_use]
+    pub fn spend_walk(&self, value: Val<'_>) -> bool {
+        let mut steps = self.steps();
+        value.walk(&mut steps);
+        self.spend(((self.steps() - steps) * STEP) as usize) && steps > 0
+    }
+
+    /// Spends the work of a search at its worst: each state of the automaton at each byte of the text. What the limit of
+    /// cost lets through stays far below that, except for patterns whose few characters stand for many states.
+    #[must_use]
+    pub fn spend_search(&self, regex: &Regex, text: &str) -> bool {
+        self.spend((regex.states() as usize).saturating_mul(text.len()) / SEARCH)
+    }
+
+    /// Spends the work of one of several searches in a text.
+    #[must_use]
+    pub fn spend_scan(&self, bytes: usize) -> bool {
+        self.spend(bytes.saturating_mul(SCAN))
+    }
+
+    /// The steps that are left.
+    fn steps(&self) -> u64 {
+        WORK_LIMIT.saturating_sub(self.scratch.spent.get()) / STEP
+    }
+
+    /// [`Val::equals`] within the limit of work.
+    #[inline]
+    pub fn equals(&self, a: &Val<'_>, b: &Val<'_>) -> Option<bool> {
+        let nested = |value: &Val<'_>| value.is_list() || value.is_map() || matches!(value, Val::Optional(_));
+        if !nested(a) || !nested(b) {
+            return a.equals(b);
+        }
+        let before = self.steps();
+        let mut steps = before;
+        let answer = a.equals_within(b, &mut steps);
+        // With no step left the answer is wrong, and the account is overdrawn for that.
+        let _ = self.spend(((before - steps) * STEP + u64::from(steps == 0) * 2 * STEP) as usize);
+        answer
+    }
+
+    /// A value as Go prints it, for error texts.
+    pub fn display(&self, value: Val<'_>) -> String {
+        if self.spend_walk(value) {
+            print::go_display(value)
+        } else {
+            String::new()
+        }
+    }
+
+    /// The answer where work was refused.
+    #[expect(clippy::unused_self, reason = "reads as the context's answer")]
+    pub fn exhausted(&self) -> Val<'a> {
+        Val::Error(WORK_LIMIT_EXCEEDED)
+    }
+
+    /// The patterns that the evaluation compiled last.
+    pub fn recent_patterns(&self) -> &'a RefCell<Recent> {
+        &self.scratch.patterns
+    }
+
+    /// The bump arena, for building lists in place.
+    pub fn bump(&self) -> &'a Bump {
+        &self.scratch.bump
+    }
+
+    /// Text that lives as long as the evaluation.
+    pub fn text(&self, text: &str) -> &'a str {
+        if self.spend(text.len()) {
+            self.scratch.text(text)
+        } else {
+            ""
+        }
+    }
+
+    /// A string value.
+    pub fn string(&self, text: &str) -> Val<'a> {
+        Val::String(self.text(text))
+    }
+
+    /// A bytes value.
+    pub fn bytes(&self, bytes: &[u8]) -> Val<'a> {
+        if !self.spend(bytes.len()) {
+            return self.exhausted();
+        }
+        Val::Bytes(self.scratch.bump.alloc_slice_copy(bytes))
+    }
+
+    /// A list value.
+    pub fn list(&self, items: &[Val<'a>]) -> Val<'a> {
+        if !self.spend(size_of_val(items)) {
+            return self.exhausted();
+        }
+        Val::List(self.scratch.bump.alloc_slice_copy(items))
+    }
+
+    /// A list of strings.
+    pub fn strings<S: AsRef<str>>(&self, items: impl IntoIterator<Item = S>) -> Val<'a> {
+        let items: Vec<Val<'a>> = items.into_iter().map(|item| self.string(item.as_ref())).collect();
+        self.list(&items)
+    }
+
+    /// A map value; each key must occur once.
+    pub fn map(&self, entries: &[(Val<'a>, Val<'a>)]) -> Val<'a> {
+        if !self.spend(size_of_val(entries)) {
+            return self.exhausted();
+        }
+        Val::Map(self.scratch.bump.alloc_slice_copy(entries))
+    }
+
+    /// An optional that has a value.
+    pub fn some(&self, value: Val<'a>) -> Val<'a> {
+        Val::Optional(Some(self.scratch.bump.alloc(value)))
+    }
+
+    /// An error; the text may be formatted: `context.error(format_args!("no such key: {key}"))`.
+    pub fn error(&self, text: fmt::Arguments<'_>) -> Val<'a> {
+        match text.as_str() {
+            Some(text) => Val::Error(text),
+            None => {
+                let mut out = bumpalo::collections::String::new_in(&self.scratch.bump);
+                // Writing into memory cannot fail.
+                let _ = fmt::Write::write_fmt(&mut out, text);
+                let _ = self.spend(out.len());
+                Val::Error(out.into_bump_str())
+            }
+        }
+    }
+
+    /// A value of a library's own type.
+    pub fn opaque(&self, value: impl Opaque) -> Val<'a> {
+        let arena = self.scratch.opaques.get_or_init(|| Arena::with_capacity(4));
+        let stored: &'a mut Box<dyn Opaque> = arena.alloc(Box::new(value));
+        Val::Opaque(&**stored)
+    }
+
+    /// A value that came from outside, kept as long as the evaluation.
+    pub fn document(&self, document: Document) -> Value<'a> {
+        let arena = self.scratch.documents.get_or_init(|| Arena::with_capacity(1));
+        let stored: &'a Document = arena.alloc(document);
+        stored.root()
+    }
+
+    /// The answer of a function that does not take arguments of these types: `no such overload: f(t1, t2)`.
+    pub fn no_such_overload(&self, function: &str, args: &[Val<'a>]) -> Val<'a> {
+        if let Some(error) = args.iter().find(|arg| arg.is_error()) {
+            return *error;
+        }
+        let types: Vec<&str> = args.iter().map(Val::type_name).collect();
+        self.error(format_args!("no such overload: {function}({})", types.join(", ")))
+    }
+}

@@ -1,0 +1,232 @@
+//! The parts of an expression evaluated once more, to be told about.
+
+use super::Machine;
+use crate::{
+    ast::{Ast, Expr, ExprId},
+    observe,
+    program::{Attribute, Fold, FoldKind, Node, NodeId, Qualifier, Root},
+    story::{Evaluation, Story, shown},
+    syntax,
+    val::Val,
+};
+
+/// How many parts are told of.
+const PARTS: usize = 40;
+/// How deep parts of parts are followed.
+const DEPTH: usize = 32;
+
+struct Teller<'t> {
+    text: &'t str,
+    chars: Vec<(usize, char)>,
+    ast: Ast,
+    parts: Vec<(String, String)>,
+}
+
+impl Teller<'_> {
+    /// The text of a part, in one line.
+    fn text(&self, id: ExprId) -> Option<String> {
+        let (start, end) = observe::extent(&self.ast, id, self.text, &self.chars);
+        let text = self.text.get(start..end)?;
+        Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// The name of the variable of a comprehension.
+    fn variable(&self, id: ExprId) -> Option<String> {
+        match self.ast.expr(id) {
+            Expr::Comprehension(parts) => {
+                let name = parts.iter_var2.as_ref().unwrap_or(&parts.iter_var);
+                Some(name.to_string())
+            }
+            _ => None,
+        }
+    }
+
+    fn add(&mut self, part: (String, String)) {
+        if !self.parts.contains(&part) {
+            self.parts.push(part);
+        }
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// Tells what the program came to, and its parts.
+    pub(super) fn tell(&mut self, story: &Story, value: Val<'a>) {
+        let program = self.program;
+        let mut parts = Vec::new();
+        // A second number of chance would be another one, and so would those after it.
+        let chance = |node: &Node| matches!(node, Node::Call(call) if call.function.name.contains("random"));
+        if let Ok(ast) = syntax::parse(&program.source, &program.profile.syntax)
+            && !program.nodes.iter().any(chance)
+        {
+            self.slots.fill(None);
+            self.observer = None;
+            self.detour = false;
+            self.trace = None;
+            self.cost = 0;
+            self.cancelled = false;
+            let mut teller = Teller {
+                text: &program.source,
+                chars: program.source.char_indices().collect(),
+                ast,
+                parts: Vec::new(),
+            };
+            self.parts_of(program.root, value, &mut teller, 0);
+            parts = teller.parts;
+        }
+        story.tell(Evaluation {
+            text: program.source.split_whitespace().collect::<Vec<_>>().join(" "),
+            value: shown(value),
+            parts,
+        });
+    }
+
+    /// A part, and the parts of it. The value, unless there is no more to tell.
+    fn part(&mut self, id: NodeId, teller: &mut Teller<'_>, depth: usize) -> Option<Val<'a>> {
+        if teller.parts.len() >= PARTS || depth > DEPTH || self.cancelled {
+            return None;
+        }
+        let node = self.program.nodes.get(id.0 as usize)?;
+        let value = self.eval(id);
+        if self.cancelled {
+            return None;
+        }
+        let origin = self.program.origins.get(id.0 as usize).copied().flatten();
+        let text = origin.and_then(|origin| teller.text(origin));
+        if let (Some(text), false) = (text, matches!(node, Node::Constant(_))) {
+            teller.add((text, shown(value)));
+        }
+        self.parts_of(id, value, teller, depth + 1);
+        Some(value)
+    }
+
+    fn parts_of(&mut self, id: NodeId, value: Val<'a>, teller: &mut Teller<'_>, depth: usize) {
+        let program = self.program;
+        let Some(node) = program.nodes.get(id.0 as usize) else {
+            return;
+        };
+        match node {
+            Node::Constant(_) | Node::Unbound(_) => {}
+            Node::Attribute(attribute) => self.attribute_parts(attribute, teller, depth),
+            Node::And(terms) | Node::Or(terms) => {
+                let decides = Val::Bool(matches!(node, Node::Or(_)));
+                for term in terms {
+                    // What comes after the term that decides was not looked at.
+                    match self.part(*term, teller, depth) {
+                        Some(value) if value.equals(&decides) != Some(true) => {}
+                        _ => break,
+                    }
+                }
+            }
+            Node::Equal(a, b)
+            | Node::NotEqual(a, b)
+            | Node::Binary(_, a, b, _)
+            | Node::OptionalOr(a, b)
+            | Node::OptionalOrValue(a, b) => {
+                self.part(*a, teller, depth);
+                self.part(*b, teller, depth);
+            }
+            Node::Not(a) | Node::NotStrictlyFalse(a) | Node::Negate(a) | Node::Member(a, _) => {
+                self.part(*a, teller, depth);
+            }
+            Node::Call(call) => {
+                for arg in &call.args {
+                    self.part(*arg, teller, depth);
+                }
+            }
+            Node::UnknownCall { args, .. } => {
+                for arg in args {
+                    self.part(*arg, teller, depth);
+                }
+            }
+            Node::List { elements, .. } => {
+                for element in elements {
+                    self.part(*element, teller, depth);
+                }
+            }
+            Node::Map { entries } => {
+                for (key, value, _) in entries {
+                    self.part(*key, teller, depth);
+                    self.part(*value, teller, depth);
+                }
+            }
+            Node::Struct { fields, .. } => {
+                for (_, value, _) in fields {
+                    self.part(*value, teller, depth);
+                }
+            }
+            Node::Bind { body, .. } => {
+                self.part(*body, teller, depth);
+            }
+            Node::Fold(fold) => self.fold_parts(id, fold, value, teller, depth),
+        }
+    }
+
+    fn attribute_parts(&mut self, attribute: &'a Attribute, teller: &mut Teller<'_>, depth: usize) {
+        let mut attribute = attribute;
+        // Branches nest as deep as the text does.
+        loop {
+            for qualifier in &attribute.qualifiers {
+                if let Qualifier::Computed { index, .. } = qualifier {
+                    self.part(*index, teller, depth);
+                }
+            }
+            match &attribute.root {
+                Root::Value(value) => {
+                    self.part(*value, teller, depth);
+                    return;
+                }
+                Root::Conditional(branches) => {
+                    let condition = self.part(branches.0, teller, depth);
+                    attribute = match condition {
+                        Some(Val::Bool(true)) => &branches.1,
+                        Some(Val::Bool(false)) => &branches.2,
+                        _ => return,
+                    };
+                }
+                Root::Slot(_) | Root::LazySlot(..) | Root::Variable(_) => return,
+            }
+        }
+    }
+
+    /// The range, and the element that decided.
+    fn fold_parts(&mut self, id: NodeId, fold: &'a Fold, value: Val<'a>, teller: &mut Teller<'_>, depth: usize) {
+        let Some(range) = self.part(fold.range, teller, depth) else {
+            return;
+        };
+        let (body, decides) = match &fold.kind {
+            FoldKind::All(body) => (*body, value.is_error() || matches!(value, Val::Bool(false))),
+            FoldKind::Exists(body) => (*body, value.is_error() || matches!(value, Val::Bool(true))),
+            FoldKind::Map { transform, .. } => (*transform, value.is_error()),
+            FoldKind::ExistsOne(_) | FoldKind::General { .. } => return,
+        };
+        if !decides || !(range.is_list() || range.is_map()) {
+            return;
+        }
+        let outer = (self.slot(fold.variable), fold.second.map(|slot| self.slot(slot)));
+        for round in 0..range.len() {
+            self.set(fold, range, round);
+            let found = self.eval(body);
+            if self.cancelled {
+                break;
+            }
+            let same = match value {
+                Val::Error(_) => found.is_error(),
+                _ => found.equals(&value) == Some(true),
+            };
+            if !same {
+                continue;
+            }
+            let origin = self.program.origins.get(id.0 as usize).copied().flatten();
+            let element = self.slot(fold.second.unwrap_or(fold.variable));
+            if let (Some(name), Some(element)) = (origin.and_then(|origin| teller.variable(origin)), element) {
+                teller.add((name, shown(element)));
+            }
+            self.part(body, teller, depth);
+            break;
+        }
+        self.set_slot(fold.variable, outer.0);
+        if let (Some(slot), Some(value)) = (fold.second, outer.1) {
+            self.set_slot(slot, value);
+        }
+    }
+}

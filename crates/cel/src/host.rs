@@ -1,0 +1,298 @@
+//! The world outside of an expression, as the libraries that reach for it see it.
+//!
+//! A plain run answers from a suite's mocks; without a mock each question is an error that says so. Nothing here
+//! touches a network, a cluster or a clock.
+
+mod mocks;
+
+pub use mocks::Mocks;
+
+use super::{observe::Observer, time::Timestamp};
+use kyvtest_go_compat::value::{Document, Value};
+
+/// An answer from outside, or the text of the error. The libraries put before it what they were about, except before
+/// an `internal error: …`.
+pub type Answer = Result<Document, String>;
+
+/// One question to an authorizer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attributes {
+    /// The name of the user that is asked about; empty where the host that asks does not know it.
+    pub user: String,
+    /// The service account asked about instead; `None` is the user of the request.
+    pub service_account: Option<(String, String)>,
+    /// A non-resource path; the resource fields are empty then.
+    pub path: Option<String>,
+    /// The verb asked for.
+    pub verb: String,
+    /// The API group.
+    pub group: String,
+    /// The resource.
+    pub resource: String,
+    /// The subresource.
+    pub subresource: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// A field selector as written.
+    pub field_selector: String,
+    /// A label selector as written.
+    pub label_selector: String,
+}
+
+/// What an authorizer decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether access is allowed explicitly.
+    pub allowed: bool,
+    /// Why.
+    pub reason: String,
+    /// The error's text, if deciding failed.
+    pub error: Option<String>,
+}
+
+/// An HTTP call of the `http` library.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpRequest<'a> {
+    /// `GET` or `POST`.
+    pub method: &'a str,
+    /// The address.
+    pub url: &'a str,
+    /// The body of a `POST`.
+    pub body: Option<Value<'a>>,
+    /// Additional headers.
+    pub headers: Vec<(String, String)>,
+}
+
+/// A resource of an API: what `resource.ToGVR` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gvr {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The plural resource.
+    pub resource: String,
+}
+
+impl Gvr {
+    /// The API version as objects write it: `apps/v1`, `v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+/// The questions that libraries ask. Every method has a default answer: an error that names what is missing.
+pub trait Host {
+    /// `resource.Get`; a missing object is a document that is `null`.
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+        Err(format!(
+            "no mock for resource `{resource}` of `{api_version}`: {namespace}/{name}"
+        ))
+    }
+
+    /// `resource.List`; the answer has `items`.
+    fn resource_list(
+        &self,
+        api_version: &str,
+        resource: &str,
+        namespace: &str,
+        _labels: &[(String, String)],
+    ) -> Answer {
+        Err(format!(
+            "no mock for the list of resource `{resource}` of `{api_version}` in `{namespace}`"
+        ))
+    }
+
+    /// `resource.Post`.
+    fn resource_post(&self, api_version: &str, resource: &str, _namespace: &str, _body: Value<'_>) -> Answer {
+        Err(format!("no mock for creating resource `{resource}` of `{api_version}`"))
+    }
+
+    /// The namespace of the policy that is evaluated; empty for a cluster-wide one. Calls of a namespaced policy are
+    /// about objects of this namespace.
+    #[expect(
+        clippy::unnecessary_literal_bound,
+        reason = "other hosts answer with a name of their own"
+    )]
+    fn policy_namespace(&self) -> &str {
+        ""
+    }
+
+    /// `resource.ToGVR`: the plural resource of a kind.
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
+        Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`"))
+    }
+
+    /// `globalContext.Get`; an unknown entry is a document that is `null`. The projection is empty where none is named.
+    fn global_context(&self, name: &str, _projection: &str) -> Answer {
+        Err(format!("no mock for global context entry `{name}`"))
+    }
+
+    /// `http.Get` and `http.Post`. An answer that is a map has the member `statusCode` besides the body's own; any
+    /// other body is in the member `body`.
+    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+        Err(format!("no mock for {} {}", request.method, request.url))
+    }
+
+    /// `image.GetMetadata`.
+    fn image_metadata(&self, reference: &str) -> Answer {
+        Err(format!("no mock for the metadata of image `{reference}`"))
+    }
+
+    /// `authorizer…check(verb)`; `None` where nobody said anything about it, which is no opinion.
+    fn authorize(&self, _attributes: &Attributes) -> Option<Decision> {
+        None
+    }
+
+    /// The clock; `None` where none was given.
+    fn now(&self) -> Option<Timestamp> {
+        None
+    }
+
+    /// A source of random numbers; `None` where none was given.
+    fn random(&self) -> Option<u64> {
+        None
+    }
+
+    /// Who looks on at what parts of expressions come to; nobody in a plain run.
+    fn observer(&self) -> Option<&Observer> {
+        None
+    }
+}
+
+/// A host with something of its own: a policy's namespace, or somebody who looks on.
+#[derive(Clone, Copy)]
+pub struct Wrapped<'h> {
+    host: &'h dyn Host,
+    namespace: Option<&'h str>,
+    observer: Option<&'h Observer>,
+}
+
+impl<'h> Wrapped<'h> {
+    /// A host for a policy of a namespace.
+    pub fn in_namespace(host: &'h dyn Host, namespace: &'h str) -> Self {
+        Self {
+            host,
+            namespace: Some(namespace),
+            observer: None,
+        }
+    }
+
+    /// A host with somebody who looks on.
+    pub fn observed(host: &'h dyn Host, observer: &'h Observer) -> Self {
+        Self {
+            host,
+            namespace: None,
+            observer: Some(observer),
+        }
+    }
+}
+
+impl std::fmt::Debug for Wrapped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wrapped")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Host for Wrapped<'_> {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+        self.host.resource_get(api_version, resource, namespace, name)
+    }
+
+    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
+        self.host.resource_list(api_version, resource, namespace, labels)
+    }
+
+    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
+        self.host.resource_post(api_version, resource, namespace, body)
+    }
+
+    fn policy_namespace(&self) -> &str {
+        self.namespace.unwrap_or_else(|| self.host.policy_namespace())
+    }
+
+    fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Gvr, String> {
+        self.host.resource_of_kind(api_version, kind)
+    }
+
+    fn global_context(&self, name: &str, projection: &str) -> Answer {
+        self.host.global_context(name, projection)
+    }
+
+    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+        self.host.http(request)
+    }
+
+    fn image_metadata(&self, reference: &str) -> Answer {
+        self.host.image_metadata(reference)
+    }
+
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        self.host.authorize(attributes)
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        self.host.now()
+    }
+
+    fn random(&self) -> Option<u64> {
+        self.host.random()
+    }
+
+    fn observer(&self) -> Option<&Observer> {
+        self.observer.or_else(|| self.host.observer())
+    }
+}
+
+/// A host whose authorizer is the cluster's own, as a function; what the host itself says of an access comes first.
+///
+/// It answers nothing else: the policies that may ask an authorizer have no other library that reaches outside.
+#[derive(Clone, Copy)]
+pub struct Authorizing<'h> {
+    /// Who is asked first.
+    pub host: &'h dyn Host,
+    /// Who is asked then.
+    pub authorize: &'h dyn Fn(&Attributes) -> Decision,
+    /// The name of the user of the request.
+    pub user: &'h str,
+}
+
+impl std::fmt::Debug for Authorizing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authorizing")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Host for Authorizing<'_> {
+    fn observer(&self) -> Option<&Observer> {
+        self.host.observer()
+    }
+
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        let attributes = Attributes {
+            user: match &attributes.service_account {
+                Some((namespace, name)) => format!("system:serviceaccount:{namespace}:{name}"),
+                None => self.user.to_owned(),
+            },
+            ..attributes.clone()
+        };
+        let own = self.host.authorize(&attributes);
+        own.or_else(|| Some((self.authorize)(&attributes)))
+    }
+}
+
+/// The host of an expression that has nothing but its variables.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoHost;
+
+impl Host for NoHost {}

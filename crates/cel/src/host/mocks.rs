@@ -1,0 +1,186 @@
+//! A world that was written down beforehand.
+//!
+//! Upstream counterpart: Kyverno's `pkg/cel/libs/fake_context.go` and `http_mock.go`, which its command line uses: what is
+//! not there is answered in their words. Deviations: a list is in the order of names, an HTTP call without a mock is an
+//! error instead of a call.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{Answer, Attributes, Decision, Gvr, Host, HttpRequest};
+use crate::{authorizer::AuthorizerRules, time::Timestamp};
+use kyvtest_go_compat::value::{Builder, Document, Value};
+
+/// Objects by namespace and name.
+type Objects = BTreeMap<(String, String), Document>;
+
+/// Prepared answers; see [`Host`] for the questions.
+#[derive(Debug, Default)]
+pub struct Mocks {
+    resources: BTreeMap<Gvr, Objects>,
+    images: BTreeMap<String, Document>,
+    global: BTreeMap<String, Document>,
+    http: BTreeMap<String, Document>,
+    authorizer: Option<AuthorizerRules>,
+    namespace: String,
+    now: Option<Timestamp>,
+    random: Option<AtomicU64>,
+}
+
+impl Mocks {
+    /// A world with nothing in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an object of the cluster; its namespace and name are those of its metadata.
+    pub fn add_resource(&mut self, gvr: Gvr, object: Document) {
+        let of = |field: &str| {
+            let value = object.root().at(&["metadata", field]).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let place = (of("namespace"), of("name"));
+        self.resources.entry(gvr).or_default().insert(place, object);
+    }
+
+    /// Adds what is known of an image.
+    pub fn add_image(&mut self, reference: &str, metadata: Document) {
+        self.images.insert(reference.to_owned(), metadata);
+    }
+
+    /// Adds an entry of the global context.
+    pub fn add_global(&mut self, name: &str, value: Document) {
+        self.global.insert(name.to_owned(), value);
+    }
+
+    /// Adds the answer of an HTTP call, by address or by `METHOD:address`.
+    pub fn add_http(&mut self, call: &str, response: Document) {
+        self.http.insert(call.to_owned(), response);
+    }
+
+    /// Sets what the authorizer answers.
+    pub fn set_authorizer(&mut self, rules: AuthorizerRules) {
+        self.authorizer = Some(rules);
+    }
+
+    /// Sets the namespace of the policy.
+    pub fn set_namespace(&mut self, namespace: &str) {
+        namespace.clone_into(&mut self.namespace);
+    }
+
+    /// Sets the clock.
+    pub fn set_now(&mut self, now: Timestamp) {
+        self.now = Some(now);
+    }
+
+    /// Sets where random numbers start.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.random = Some(AtomicU64::new(seed));
+    }
+}
+
+/// The resource of an API version; an error for one with more than one slash.
+fn resource_of(api_version: &str, resource: &str) -> Result<Gvr, String> {
+    let (group, version) = match api_version.split_once('/') {
+        Some((_, version)) if version.contains('/') => {
+            return Err(format!("unexpected GroupVersion string: {api_version}"));
+        }
+        Some((group, version)) => (group, version),
+        None => ("", api_version),
+    };
+    Ok(Gvr {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        resource: resource.to_owned(),
+    })
+}
+
+impl Host for Mocks {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+        let objects = self.resources.get(&resource_of(api_version, resource)?);
+        let object = objects.and_then(|objects| objects.get(&(namespace.to_owned(), name.to_owned())));
+        Ok(object.cloned().unwrap_or_else(Document::null))
+    }
+
+    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, _: &[(String, String)]) -> Answer {
+        let gvr = resource_of(api_version, resource)?;
+        let Some(objects) = self.resources.get(&gvr) else {
+            let dot = if gvr.group.is_empty() { "" } else { "." };
+            return Err(format!("{resource}{dot}{} resource not found", gvr.group));
+        };
+        let mut list = Builder::new();
+        list.begin_map();
+        list.key("items");
+        list.begin_list();
+        for ((_, _), object) in objects.iter().filter(|((of, _), _)| of == namespace) {
+            list.value(object.root());
+        }
+        list.end();
+        list.end();
+        Ok(list.finish())
+    }
+
+    fn resource_post(&self, _: &str, _: &str, _: &str, _: Value<'_>) -> Answer {
+        Err("internal error: not implemented".to_owned())
+    }
+
+    fn policy_namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn resource_of_kind(&self, _: &str, _: &str) -> Result<Gvr, String> {
+        Err("internal error: not implemented".to_owned())
+    }
+
+    fn global_context(&self, name: &str, projection: &str) -> Answer {
+        let Some(entry) = self.global.get(name) else {
+            return Ok(Document::null());
+        };
+        if projection.is_empty() {
+            return Ok(entry.clone());
+        }
+        let missing = format!("projection {projection:?} not found in global context entry {name:?}");
+        match entry.root() {
+            Value::Map(map) => match map.get(projection) {
+                Some(value) => {
+                    let mut copy = Builder::new();
+                    copy.value(value);
+                    Ok(copy.finish())
+                }
+                None => Err(missing),
+            },
+            _ => Err(format!("{missing}: stored value is not an object")),
+        }
+    }
+
+    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+        let named = self.http.get(&format!("{}:{}", request.method, request.url));
+        match named.or_else(|| self.http.get(request.url)) {
+            Some(response) => Ok(response.clone()),
+            None => Err(format!("no mock for {} {}", request.method, request.url)),
+        }
+    }
+
+    fn image_metadata(&self, reference: &str) -> Answer {
+        let metadata = self.images.get(reference);
+        metadata
+            .cloned()
+            .ok_or_else(|| format!("image data for {reference} not found in the context"))
+    }
+
+    fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
+        self.authorizer.as_ref().and_then(|rules| rules.authorize(attributes))
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        self.now
+    }
+
+    fn random(&self) -> Option<u64> {
+        // Seeds that lie this far apart give streams that do not overlap.
+        let random = self.random.as_ref()?;
+        Some(random.fetch_add(0x5851_f42d_4c95_7f2d, Ordering::Relaxed))
+    }
+}

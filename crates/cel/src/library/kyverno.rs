@@ -1,0 +1,90 @@
+//! Kyverno's own libraries, as the environment of a ValidatingPolicy has them.
+//!
+//! Upstream counterpart: `github.com/kyverno/sdk/extensions/cel/libs` at the version that Kyverno 1.19 links, each at its
+//! latest revision, so that the older names (`resource.Get`) and the newer ones (`resource.get`) are both there.
+//!
+//! `resource`, `globalContext`, `http`, `image`, `json` and `yaml` are variables of a type of their own, bound for every
+//! evaluation; the functions are their methods. What reaches outside asks the [`Host`](crate::host::Host).
+//!
+//! Known deviations: JSON and YAML nested deeper than 1,000 levels are refused (upstream: 10,000), decompressed text is
+//! limited to 64 MiB, generated random text to 1 MiB, and bytes that are not UTF-8 become U+FFFD where upstream's strings
+//! keep them.
+
+mod certificate;
+mod deflate;
+mod exception;
+mod gzip;
+mod hash;
+mod image;
+mod inflate;
+mod json;
+mod math;
+mod native;
+mod or_value;
+mod outside;
+mod random;
+mod time;
+mod transform;
+mod user;
+mod x509;
+mod yaml;
+
+use super::super::{
+    decl::Library,
+    profile::PolicyScope,
+    types::Type,
+    val::{Opaque, Val},
+};
+
+/// Adds the libraries of a policy. One of a namespace has other functions under the names of `resource`: they lack the
+/// namespace parameter.
+pub fn declare(library: &mut Library, scope: PolicyScope) {
+    outside::declare(library, scope);
+    image::declare(library);
+    user::declare(library);
+    hash::declare(library);
+    math::declare(library);
+    json::declare(library);
+    yaml::declare(library);
+    random::declare(library);
+    x509::declare(library);
+    time::declare(library);
+    transform::declare(library);
+    gzip::declare(library);
+    exception::declare(library);
+}
+
+/// Adds `orValue` on anything.
+pub fn declare_or_value(library: &mut Library) {
+    or_value::declare(library);
+}
+
+pub use exception::{EXCEPTION, Exception};
+
+/// A value that is nothing but the receiver of a library's methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Receiver(&'static str);
+
+impl Opaque for Receiver {
+    fn type_name(&self) -> &'static str {
+        self.0
+    }
+
+    fn equals(&self, other: &dyn Opaque) -> Option<bool> {
+        Some(other.type_name() == self.0)
+    }
+
+    fn equals_plain(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    fn is_structure(&self) -> bool {
+        true
+    }
+}
+
+/// Declares a variable that is a receiver, and its type.
+fn declare_receiver(library: &mut Library, name: &'static str, receiver: &'static Receiver) {
+    library.add_constant(name, Type::opaque(receiver.0), Val::Opaque(receiver));
+    library.add_structure(receiver.0, &[], None);
+}

@@ -1,0 +1,53 @@
+//! Regular expressions that are known only at run time: the last few of an evaluation are kept, since such a pattern mostly
+//! comes back with the next element.
+
+use std::collections::VecDeque;
+
+use crate::context::Context;
+use kyvtest_go_compat::regex::{Error, Regex};
+
+/// How many patterns an evaluation keeps.
+const KEPT: usize = 16;
+
+/// The patterns that an evaluation used last, the latest first.
+#[derive(Debug, Default)]
+pub struct Recent(VecDeque<Regex>);
+
+impl Recent {
+    fn get(&mut self, pattern: &str) -> Option<Regex> {
+        let at = self.0.iter().position(|regex| regex.as_str() == pattern)?;
+        let regex = self.0.remove(at)?;
+        self.0.push_front(regex.clone());
+        Some(regex)
+    }
+
+    fn put(&mut self, regex: Regex) {
+        self.0.truncate(KEPT - 1);
+        self.0.push_front(regex);
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// What one state of an automaton counts towards the work of an evaluation: building it takes about a microsecond.
+const STATE: u64 = 256;
+
+/// Compiles a pattern within the limit of work; beyond it is too large.
+pub fn build(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
+    Regex::new_within(pattern, |states| {
+        context.spend(usize::try_from(states.saturating_mul(STATE)).unwrap_or(usize::MAX))
+    })
+}
+
+/// Compiles a pattern, or finds it among the recent ones of the evaluation.
+pub fn compile(context: &Context<'_>, pattern: &str) -> Result<Regex, Error> {
+    let recent = context.recent_patterns();
+    if let Some(regex) = recent.borrow_mut().get(pattern) {
+        return Ok(regex);
+    }
+    let regex = build(context, pattern)?;
+    recent.borrow_mut().put(regex.clone());
+    Ok(regex)
+}

@@ -1,0 +1,252 @@
+//! A planned expression: what the evaluator walks.
+//!
+//! Upstream counterpart: cel-go `interpreter/{interpretable,attributes}.go`. Names are gone: comprehension variables are
+//! slots, variables are numbers, functions are pointers, constant regular expressions and sets are made.
+
+use std::sync::Arc;
+
+use super::{
+    ast::{ExprId, Name},
+    cost::CallCost,
+    decl::{Binding, Function, Implementation},
+    profile::Profile,
+    types::Type,
+    val::Val,
+};
+use kyvtest_go_compat::{
+    regex::Regex,
+    value::{Document, Key},
+};
+
+/// A node of a [`Program`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeId(pub u32);
+
+/// A variable of a comprehension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot(pub u32);
+
+/// An expression that is ready to be evaluated any number of times, from any thread.
+#[derive(Debug)]
+pub struct Program {
+    pub profile: &'static Profile,
+    pub nodes: Vec<Node>,
+    /// The expression that each node stands for, where it stands for one; see `observe`.
+    pub origins: Vec<Option<ExprId>>,
+    /// The text, for stories.
+    pub source: Arc<str>,
+    pub root: NodeId,
+    pub slots: u32,
+    /// Names of the variables, by number, for the error of one that is not bound.
+    pub variables: Vec<Name>,
+    pub result: Type,
+    /// Whether there is a comprehension, see `eval`'s note on exact costs.
+    pub has_fold: bool,
+}
+
+impl Program {
+    /// The static type of the result.
+    pub fn result_type(&self) -> &Type {
+        &self.result
+    }
+
+    /// The environment it was made for.
+    pub fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+}
+
+/// A constant.
+#[derive(Debug)]
+pub enum Constant {
+    /// A value that owns nothing.
+    Plain(Val<'static>),
+    Text(Box<str>),
+    Bytes(Box<[u8]>),
+    /// A type, by name.
+    Type(Name),
+    /// A list or map of plain JSON values.
+    Document(Document),
+    /// A list with something that JSON does not have.
+    List(Box<[Constant]>),
+    /// A map with something that JSON does not have.
+    Map(Box<[(Constant, Constant)]>),
+}
+
+#[derive(Debug)]
+pub enum Node {
+    Constant(Constant),
+    Attribute(Attribute),
+    And(Box<[NodeId]>),
+    Or(Box<[NodeId]>),
+    Equal(NodeId, NodeId),
+    NotEqual(NodeId, NodeId),
+    Not(NodeId),
+    NotStrictlyFalse(NodeId),
+    Negate(NodeId),
+    Binary(Operator, NodeId, NodeId, CallCost),
+    /// `x in [constants]`
+    Member(NodeId, Box<[Constant]>),
+    Call(Box<Call>),
+    List {
+        elements: Box<[NodeId]>,
+        optional: Box<[bool]>,
+    },
+    Map {
+        entries: Box<[(NodeId, NodeId, bool)]>,
+    },
+    /// A message literal. Only wrapper messages can be made; of others only the fields are evaluated.
+    Struct {
+        name: Name,
+        fields: Box<[(Name, NodeId, bool)]>,
+    },
+    Fold(Box<Fold>),
+    /// `cel.bind` and its like: what is bound is evaluated when the slot is first read, if ever.
+    Bind {
+        slot: Slot,
+        body: NodeId,
+    },
+    /// `o.or(p)`
+    OptionalOr(NodeId, NodeId),
+    /// `o.orValue(v)`
+    OptionalOrValue(NodeId, NodeId),
+    /// A name of an unchecked expression that nobody declared: the error, with the names that it may be short for.
+    Unbound(Name),
+    /// A call of an unchecked expression whose function nobody declared: the error, after the arguments.
+    UnknownCall {
+        function: Name,
+        args: Box<[NodeId]>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Less,
+    LessEquals,
+    Greater,
+    GreaterEquals,
+    In,
+}
+
+/// A variable or other value with what is selected from it.
+#[derive(Debug)]
+pub struct Attribute {
+    /// The id under which the trace knows the value, see `trace`.
+    pub id: u32,
+    pub root: Root,
+    pub qualifiers: Vec<Qualifier>,
+    /// Whether the last qualifier is a presence test and the value its answer.
+    pub test_only: bool,
+}
+
+#[derive(Debug)]
+pub enum Root {
+    Slot(Slot),
+    /// An accumulator: evaluated when first read.
+    LazySlot(Slot, NodeId),
+    Variable(u32),
+    Value(NodeId),
+    Conditional(Box<(NodeId, Attribute, Attribute)>),
+}
+
+#[derive(Debug, Clone)]
+pub enum Qualifier {
+    /// `.name`, `['name']`
+    Field {
+        name: Name,
+        hash: u32,
+        optional: bool,
+        test_only: bool,
+    },
+    /// `[0]` and other constants that are no text.
+    Constant { key: Val<'static>, optional: bool },
+    /// `[e]`: the value of a node; an attribute's own root is free of cost there.
+    Computed { index: NodeId, optional: bool },
+}
+
+impl Qualifier {
+    pub fn field(name: Name, optional: bool, test_only: bool) -> Self {
+        let hash = Key::new(&name).hash();
+        Qualifier::Field {
+            name,
+            hash,
+            optional,
+            test_only,
+        }
+    }
+}
+
+/// A call of a library function.
+#[derive(Debug)]
+pub struct Call {
+    pub function: &'static Function,
+    pub args: Box<[NodeId]>,
+    pub binding: Binding,
+    pub non_strict: bool,
+    pub dispatch: Dispatch,
+    pub cost: CallCost,
+}
+
+#[derive(Debug)]
+pub enum Dispatch {
+    /// One overload, by its place in the function.
+    Overload(u16, Implementation),
+    /// The first overload that takes the arguments.
+    Function,
+    /// One implementation for all.
+    Singleton,
+    /// A constant regular expression.
+    Regex(RegexFunction, Regex),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegexFunction {
+    Matches,
+    Find,
+    FindAll,
+}
+
+/// A comprehension.
+#[derive(Debug)]
+pub struct Fold {
+    pub range: NodeId,
+    pub variable: Slot,
+    pub second: Option<Slot>,
+    pub kind: FoldKind,
+}
+
+#[derive(Debug)]
+pub enum FoldKind {
+    All(NodeId),
+    Exists(NodeId),
+    ExistsOne(NodeId),
+    /// `map` and `filter`: the element that is kept, the condition if there is one, and what making the one-element list
+    /// costs.
+    Map {
+        transform: NodeId,
+        filter: Option<NodeId>,
+        list_cost: u64,
+    },
+    General {
+        accumulator: Slot,
+        init: NodeId,
+        condition: NodeId,
+        step: NodeId,
+        result: NodeId,
+        insertion: Option<Insertion>,
+    },
+}
+
+/// The step of a fold that only adds entries to a map, such as `transformMap`: they are gathered in one place instead of
+/// copying the map each time.
+#[derive(Debug, Clone, Copy)]
+pub struct Insertion {
+    pub filter: Option<NodeId>,
+    /// The call of `cel.@mapInsert`, whose first argument is the accumulator.
+    pub call: NodeId,
+}

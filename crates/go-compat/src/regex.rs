@@ -1,0 +1,382 @@
+//! Go's `regexp` on linear-time automata.
+//!
+//! Patterns are read by an own parser of the dialect of Go's `regexp/syntax` (`parser`, errors with Go's texts), lowered to
+//! `regex-syntax`'s HIR and run by `regex-automata`, whose leftmost-first matches are Go's. The methods answer as their
+//! namesakes of Go's `regexp.Regexp` do, on texts that are valid UTF-8.
+//!
+//! Deviations: a pattern that Go accepts but whose byte automaton would take more than about 64 MiB (a large Unicode class
+//! repeated hundreds of times, thousands of groups) is refused with Go's `expression too large`.
+
+mod class;
+mod error;
+pub mod generate;
+mod parser;
+mod replace;
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use regex_automata::{Input, meta, nfa::thompson::WhichCaptures};
+use regex_syntax::hir::Hir;
+
+pub use error::{Error, ErrorCode};
+
+/// How much memory the automaton of one pattern may take.
+const AUTOMATON_LIMIT: usize = 64 << 20;
+/// How many states it may have, by a rough count beforehand that saves building what would be refused anyway.
+const STATE_LIMIT: u64 = 1 << 19;
+/// States times group slots: the scratch memory of a search that reports groups, in words.
+const SLOT_LIMIT: u64 = 16 << 20;
+/// Up to so many states the literals that every match begins with are looked for; in a large pattern that search takes longer
+/// than all others together.
+const PREFILTER_LIMIT: u64 = 4_096;
+/// From this height on the recursive compiler gets a stack of its own.
+const TALL: u32 = 100;
+/// The size of that stack.
+const TALL_STACK: usize = 64 << 20;
+
+/// A compiled pattern. Clones share the automaton and its scratch memory.
+#[derive(Clone)]
+pub struct Regex(Arc<Inner>);
+
+struct Inner {
+    pattern: Box<str>,
+    names: Vec<Option<Box<str>>>,
+    height: u32,
+    states: u64,
+    hir: Hir,
+    /// Finds matches without their groups.
+    plain: meta::Regex,
+    /// Finds groups too; built when first asked for, since most patterns are only ever matched.
+    full: OnceLock<meta::Regex>,
+}
+
+/// A match: its place in the text.
+pub type Span = std::ops::Range<usize>;
+
+/// The places of a match and its groups; a group that took no part has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Captures<'t> {
+    text: &'t str,
+    spans: Vec<Option<Span>>,
+}
+
+impl<'t> Captures<'t> {
+    /// The place of group `index`; 0 is the whole match.
+    pub fn span(&self, index: usize) -> Option<Span> {
+        self.spans.get(index).cloned().flatten()
+    }
+
+    /// The text of group `index`; 0 is the whole match.
+    pub fn get(&self, index: usize) -> Option<&'t str> {
+        self.text.get(self.span(index)?)
+    }
+
+    /// The places of all groups, the whole match first.
+    pub fn spans(&self) -> &[Option<Span>] {
+        &self.spans
+    }
+}
+
+impl Regex {
+    /// Compiles a pattern, as Go's `regexp.Compile`.
+    pub fn new(pattern: &str) -> Result<Self, Error> {
+        Self::new_within(pattern, |_| true)
+    }
+
+    /// Whether the text is a pattern, large or not.
+    pub fn check(pattern: &str) -> Result<(), Error> {
+        parser::parse(pattern).map(|_| ())
+    }
+
+    /// Compiles a pattern if `allow` takes the number of states that its automaton will have, about.
+    pub fn new_within(pattern: &str, allow: impl FnOnce(u64) -> bool) -> Result<Self, Error> {
+        let parsed = parser::parse(pattern)?;
+        let large = || Error::new(ErrorCode::Large, pattern);
+        if !allow(parsed.states) {
+            return Err(large());
+        }
+        let slots = 2 * parsed.names.len() as u64;
+        if parsed.states > STATE_LIMIT || parsed.names.len() > 1 && parsed.states.saturating_mul(slots) > SLOT_LIMIT {
+            return Err(large());
+        }
+        let shape = (&parsed.hir, parsed.height, parsed.states);
+        let plain = build(shape, WhichCaptures::Implicit, Some(AUTOMATON_LIMIT)).ok_or_else(large)?;
+        Ok(Self(Arc::new(Inner {
+            pattern: pattern.into(),
+            names: parsed.names,
+            height: parsed.height,
+            states: parsed.states,
+            hir: parsed.hir,
+            plain,
+            full: OnceLock::new(),
+        })))
+    }
+
+    /// The pattern's structure, for those that make matching text instead of finding it.
+    pub fn hir(&self) -> &Hir {
+        &self.0.hir
+    }
+
+    /// About how many states the automaton has.
+    pub fn states(&self) -> u64 {
+        self.0.states
+    }
+
+    /// The pattern as given.
+    pub fn as_str(&self) -> &str {
+        &self.0.pattern
+    }
+
+    /// The number of groups, the whole match not counted.
+    pub fn group_count(&self) -> usize {
+        self.0.names.len() - 1
+    }
+
+    /// The names of the groups by number; the first entry stands for the whole match.
+    pub fn group_names(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
+        self.0.names.iter().map(Option::as_deref)
+    }
+
+    /// Whether the pattern matches somewhere in the text.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.0.plain.is_match(text)
+    }
+
+    /// The leftmost match.
+    pub fn find(&self, text: &str) -> Option<Span> {
+        self.find_at(text, 0)
+    }
+
+    /// All matches that do not overlap, at most `limit` of them. An empty match right after another match does not count.
+    pub fn find_all(&self, text: &str, limit: Option<usize>) -> Vec<Span> {
+        self.find_all_within(text, limit, |_| true)
+    }
+
+    /// The same, as long as `allow` takes the number of bytes that the next search may read: a search that always reads to
+    /// the end makes the whole quadratic.
+    pub fn find_all_within(&self, text: &str, limit: Option<usize>, allow: impl Fn(usize) -> bool) -> Vec<Span> {
+        let mut found = Vec::new();
+        each(
+            text,
+            limit,
+            |at| self.find_at(text, at).filter(|_| allow(text.len() - at)),
+            Span::clone,
+            |span| {
+                found.push(span);
+            },
+        );
+        found
+    }
+
+    /// The leftmost match and its groups.
+    pub fn captures<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
+        self.captures_at(text, 0)
+    }
+
+    /// All matches that do not overlap with their groups, by the rule of [`Regex::find_all`].
+    pub fn captures_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<Captures<'t>> {
+        self.captures_all_within(text, limit, |_| true)
+    }
+
+    /// The same, as long as `allow` takes what the next search may read.
+    pub fn captures_all_within<'t>(
+        &self,
+        text: &'t str,
+        limit: Option<usize>,
+        allow: impl Fn(usize) -> bool,
+    ) -> Vec<Captures<'t>> {
+        let mut found = Vec::new();
+        let whole = |captures: &Captures<'t>| captures.span(0).unwrap_or(0..0);
+        each(
+            text,
+            limit,
+            |at| self.captures_at(text, at).filter(|_| allow(text.len() - at)),
+            whole,
+            |captures| {
+                found.push(captures);
+            },
+        );
+        found
+    }
+
+    /// Replaces all matches by a template, in which `$1`, `$name` and `${name}` stand for groups and `$$` for a dollar sign.
+    pub fn replace_all<'t>(&self, text: &'t str, template: &str) -> Cow<'t, str> {
+        if !template.contains('$') {
+            return self.replace_all_literal(text, template);
+        }
+        let captures = |at| self.captures_at(text, at);
+        let whole = |captures: &Captures<'t>| captures.span(0).unwrap_or(0..0);
+        replace::all(text, captures, whole, |out, captures| {
+            replace::expand(out, template, &self.0.names, captures);
+        })
+    }
+
+    /// Replaces all matches by a text that is taken literally.
+    pub fn replace_all_literal<'t>(&self, text: &'t str, replacement: &str) -> Cow<'t, str> {
+        self.replace_all_func(text, |_, out| out.push_str(replacement))
+    }
+
+    /// Replaces all matches by what a function makes of the matched text; the function appends to the string it is given.
+    pub fn replace_all_func<'t>(&self, text: &'t str, mut replace: impl FnMut(&'t str, &mut String)) -> Cow<'t, str> {
+        replace::all(
+            text,
+            |at| self.find_at(text, at),
+            Span::clone,
+            |out, span| replace(text.get(span.clone()).unwrap_or(""), out),
+        )
+    }
+
+    /// Cuts the text at the matches into at most `limit` pieces; the last one has what is left.
+    pub fn split<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
+        if limit == Some(0) {
+            return Vec::new();
+        }
+        if !self.0.pattern.is_empty() && text.is_empty() {
+            return vec![""];
+        }
+        let mut pieces = Vec::new();
+        let (mut begin, mut end) = (0, 0);
+        for span in self.find_all(text, limit) {
+            if limit.is_some_and(|limit| pieces.len() + 1 >= limit) {
+                break;
+            }
+            end = span.start;
+            if span.end != 0 {
+                pieces.push(text.get(begin..end).unwrap_or(""));
+            }
+            begin = span.end;
+        }
+        if end != text.len() {
+            pieces.push(text.get(begin..).unwrap_or(""));
+        }
+        pieces
+    }
+
+    fn find_at(&self, text: &str, at: usize) -> Option<Span> {
+        let input = Input::new(text).span(at..text.len());
+        self.0.plain.search(&input).map(|found| found.range())
+    }
+
+    fn captures_at<'t>(&self, text: &'t str, at: usize) -> Option<Captures<'t>> {
+        let inner = &*self.0;
+        let groups = inner.names.len();
+        if groups == 1 {
+            let span = self.find_at(text, at)?;
+            return Some(Captures {
+                text,
+                spans: vec![Some(span)],
+            });
+        }
+        let full = inner.full.get_or_init(|| {
+            // The size was checked with the plain automaton; groups add less than its own size again.
+            build((&inner.hir, inner.height, inner.states), WhichCaptures::All, None)
+                .unwrap_or_else(|| inner.plain.clone())
+        });
+        let mut slots = vec![None; 2 * groups];
+        let input = Input::new(text).span(at..text.len());
+        full.search_slots(&input, &mut slots)?;
+        let spans = slots
+            .chunks_exact(2)
+            .map(|pair| Some(pair[0]?.get()..pair[1]?.get()))
+            .collect();
+        Some(Captures { text, spans })
+    }
+}
+
+impl fmt::Debug for Regex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Regex").field(&self.0.pattern).finish()
+    }
+}
+
+impl fmt::Display for Regex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.pattern)
+    }
+}
+
+/// Escapes the characters that mean something in a pattern.
+pub fn quote_meta(text: &str) -> Cow<'_, str> {
+    let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
+    if !text.contains(special) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if special(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    Cow::Owned(out)
+}
+
+/// Everything that a pattern and a text can reach, for fuzzing: neither may panic nor hang. Says whether the pattern was taken.
+pub fn exercise(pattern: &str, text: &str) -> bool {
+    let Ok(regex) = Regex::new(pattern) else { return false };
+    let found = regex.find(text);
+    assert_eq!(found.is_some(), regex.is_match(text), "find and is_match differ");
+    let captures = regex.captures(text);
+    assert_eq!(found, captures.and_then(|c| c.span(0)), "find and captures differ");
+    regex.replace_all(text, "<$0:$1>");
+    regex.split(text, None);
+    true
+}
+
+/// Go's walk over all matches.
+fn each<M>(
+    text: &str,
+    limit: Option<usize>,
+    search: impl Fn(usize) -> Option<M>,
+    whole: impl Fn(&M) -> Span,
+    mut deliver: impl FnMut(M),
+) {
+    let mut at = 0;
+    let mut delivered = 0;
+    let mut previous_end = None;
+    while limit.is_none_or(|limit| delivered < limit) && at <= text.len() {
+        let Some(found) = search(at) else { break };
+        let span = whole(&found);
+        let mut accept = true;
+        if span.end == at {
+            accept = previous_end != Some(span.start);
+            at += width(text, at).max(1);
+        } else {
+            at = span.end;
+        }
+        previous_end = Some(span.end);
+        if accept {
+            deliver(found);
+            delivered += 1;
+        }
+    }
+}
+
+/// The width of the character at a byte position, 0 at the end.
+fn width(text: &str, at: usize) -> usize {
+    text.get(at..)
+        .and_then(|rest| rest.chars().next())
+        .map_or(0, char::len_utf8)
+}
+
+/// Builds an automaton; `None` if it would be too large.
+fn build(parsed: (&Hir, u32, u64), captures: WhichCaptures, limit: Option<usize>) -> Option<meta::Regex> {
+    let (hir, height, states) = parsed;
+    let config = meta::Config::new()
+        .which_captures(captures)
+        .nfa_size_limit(limit)
+        .auto_prefilter(states <= PREFILTER_LIMIT);
+    let build = || meta::Builder::new().configure(config).build_from_hir(hir).ok();
+    if height < TALL {
+        return build();
+    }
+    // The compiler walks the tree recursively, 1000 levels do not fit into the stack of a worker thread.
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().stack_size(TALL_STACK);
+        worker.spawn_scoped(scope, build).ok()?.join().ok()?
+    })
+}

@@ -1,0 +1,449 @@
+//! The JSON value that all engines read.
+//!
+//! A [`Document`] is an arena: built once per resource, never changed, read through small copyable references
+//! ([`Value`], [`List`], [`Map`]). Maps keep the order in which their entries were written. Keys carry a hash, so that a
+//! compiled expression looks a field up by comparing numbers and confirms the one hit by its text; no interner has to be
+//! shared between documents and programs. Integers, unsigned integers and doubles are kept apart as Kubernetes' JSON
+//! decoder keeps them (`k8s.io/apimachinery/pkg/util/json`).
+
+mod build;
+mod data;
+mod diff;
+mod go;
+pub mod go_json;
+mod json;
+mod yaml;
+
+pub use build::Builder;
+pub use data::Data;
+pub use diff::{Change, diff};
+
+use std::{fmt, hash::Hasher};
+
+use rustc_hash::FxHasher;
+
+/// A map key together with its hash, computed once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key<'a> {
+    text: &'a str,
+    hash: u32,
+}
+
+impl<'a> Key<'a> {
+    /// Hashes a key.
+    pub fn new(text: &'a str) -> Self {
+        Self { text, hash: hash(text) }
+    }
+
+    /// A key whose hash is already known, from [`Key::hash`].
+    pub fn with_hash(text: &'a str, hash: u32) -> Self {
+        Self { text, hash }
+    }
+
+    /// The key's text.
+    pub fn text(self) -> &'a str {
+        self.text
+    }
+
+    /// The key's hash; the same for equal keys within one process.
+    pub fn hash(self) -> u32 {
+        self.hash
+    }
+}
+
+fn hash(text: &str) -> u32 {
+    let mut hasher = FxHasher::default();
+    hasher.write(text.as_bytes());
+    let h = hasher.finish();
+    (h ^ (h >> 32)) as u32
+}
+
+/// One node of the arena: a scalar, or where its children lie.
+#[derive(Debug, Clone, Copy)]
+enum Node {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text { start: u32, len: u32 },
+    List { start: u32, len: u32 },
+    Map { start: u32, len: u32 },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    key_start: u32,
+    key_len: u32,
+    hash: u32,
+    value: Node,
+}
+
+/// Maps with more entries than this have an index sorted by hash.
+const SCAN_LIMIT: u32 = 24;
+
+/// A JSON value with everything below it.
+#[derive(Clone)]
+pub struct Document {
+    text: String,
+    nodes: Vec<Node>,
+    entries: Vec<Entry>,
+    /// For each large map its first entry and the positions of its entries, sorted by hash; sorted by first entry.
+    large: Vec<(u32, Box<[u32]>)>,
+    root: Node,
+    /// Whether an expression wrote it, see [`Document::into_literal`].
+    literal: bool,
+}
+
+impl Document {
+    /// The value at the top.
+    pub fn root(&self) -> Value<'_> {
+        self.view(self.root)
+    }
+
+    /// A document that is just `null`.
+    pub fn null() -> Self {
+        Builder::new().finish()
+    }
+
+    /// Marks a document that stands for a literal of an expression, for the few functions of Go that treat those
+    /// otherwise than what came from outside.
+    pub fn into_literal(mut self) -> Self {
+        self.literal = true;
+        self
+    }
+
+    fn view(&self, node: Node) -> Value<'_> {
+        match node {
+            Node::Null => Value::Null,
+            Node::Bool(b) => Value::Bool(b),
+            Node::Int(i) => Value::Int(i),
+            Node::Uint(u) => Value::Uint(u),
+            Node::Double(d) => Value::Double(d),
+            Node::Text { start, len } => Value::String(self.slice(start, len)),
+            Node::List { start, len } => Value::List(List {
+                document: self,
+                start,
+                len,
+            }),
+            Node::Map { start, len } => Value::Map(Map {
+                document: self,
+                start,
+                len,
+            }),
+        }
+    }
+
+    fn slice(&self, start: u32, len: u32) -> &str {
+        &self.text[start as usize..start as usize + len as usize]
+    }
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.root().fmt(f)
+    }
+}
+
+impl PartialEq for Document {
+    fn eq(&self, other: &Self) -> bool {
+        self.root() == other.root()
+    }
+}
+
+/// A reference to a value inside a [`Document`]: 24 bytes, freely copied.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A whole number that fits 64 bits with sign.
+    Int(i64),
+    /// A whole number beyond that which fits 64 bits without sign.
+    Uint(u64),
+    /// Any other number.
+    Double(f64),
+    /// Text.
+    String(&'a str),
+    /// A list.
+    List(List<'a>),
+    /// A map.
+    Map(Map<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// The text, if this is one.
+    pub fn as_str(self) -> Option<&'a str> {
+        match self {
+            Value::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The truth value, if this is one.
+    pub fn as_bool(self) -> Option<bool> {
+        match self {
+            Value::Bool(b) => Some(b),
+            _ => None,
+        }
+    }
+
+    /// The list, if this is one.
+    pub fn as_list(self) -> Option<List<'a>> {
+        match self {
+            Value::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The map, if this is one.
+    pub fn as_map(self) -> Option<Map<'a>> {
+        match self {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The value of a field, if this is a map that has it.
+    pub fn get(self, key: &str) -> Option<Value<'a>> {
+        self.as_map()?.get(key)
+    }
+
+    /// The value at the end of a chain of fields.
+    pub fn at(self, path: &[&str]) -> Option<Value<'a>> {
+        path.iter().try_fold(self, |value, key| value.get(key))
+    }
+
+    /// What kind of JSON value this is, in a user's words.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Int(_) | Value::Uint(_) => "integer",
+            Value::Double(_) => "number",
+            Value::String(_) => "string",
+            Value::List(_) => "list",
+            Value::Map(_) => "map",
+        }
+    }
+
+    /// A document of its own with a copy of this value.
+    pub fn to_document(self) -> Document {
+        let mut builder = Builder::new();
+        builder.value(self);
+        builder.finish()
+    }
+}
+
+impl PartialEq for Value<'_> {
+    /// Structural equality; the order of map entries does not matter, the kind of a number does.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Value::Null, Value::Null) => true,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            (Value::Int(a), Value::Int(b)) => a == b,
+            (Value::Uint(a), Value::Uint(b)) => a == b,
+            (Value::Double(a), Value::Double(b)) => a == b,
+            (Value::String(a), Value::String(b)) => a == b,
+            (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a == b),
+            (Value::Map(a), Value::Map(b)) => {
+                a.len() == b.len() && a.iter().all(|(key, value)| b.get_key(key) == Some(value))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_json())
+    }
+}
+
+/// A list inside a [`Document`].
+#[derive(Clone, Copy)]
+pub struct List<'a> {
+    document: &'a Document,
+    start: u32,
+    len: u32,
+}
+
+impl<'a> List<'a> {
+    /// Whether it is part of a literal of an expression.
+    pub fn is_literal(self) -> bool {
+        self.document.literal
+    }
+
+    /// How many elements.
+    pub fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The element at a position.
+    pub fn get(self, index: usize) -> Option<Value<'a>> {
+        if index >= self.len as usize {
+            return None;
+        }
+        Some(self.document.view(self.document.nodes[self.start as usize + index]))
+    }
+
+    /// All elements in order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = Value<'a>> + Clone {
+        let document = self.document;
+        let start = self.start as usize;
+        document.nodes[start..start + self.len as usize]
+            .iter()
+            .map(move |node| document.view(*node))
+    }
+}
+
+/// A map inside a [`Document`], in written order.
+#[derive(Clone, Copy)]
+pub struct Map<'a> {
+    document: &'a Document,
+    start: u32,
+    len: u32,
+}
+
+impl<'a> Map<'a> {
+    /// Whether it is part of a literal of an expression.
+    pub fn is_literal(self) -> bool {
+        self.document.literal
+    }
+
+    /// How many entries.
+    pub fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    fn entries(self) -> &'a [Entry] {
+        let start = self.start as usize;
+        &self.document.entries[start..start + self.len as usize]
+    }
+
+    /// The value of a key.
+    pub fn get(self, key: &str) -> Option<Value<'a>> {
+        self.get_key(Key::new(key))
+    }
+
+    /// The value of a key that was hashed before.
+    #[inline]
+    pub fn get_key(self, key: Key<'_>) -> Option<Value<'a>> {
+        self.find(key).map(|entry| self.document.view(entry.value))
+    }
+
+    /// Whether the key is there.
+    pub fn contains(self, key: Key<'_>) -> bool {
+        self.find(key).is_some()
+    }
+
+    #[inline]
+    fn find(self, key: Key<'_>) -> Option<&'a Entry> {
+        let entries = self.entries();
+        if self.len > SCAN_LIMIT {
+            return self.find_indexed(entries, key);
+        }
+        entries
+            .iter()
+            .find(|entry| entry.hash == key.hash && self.is_key(entry, key))
+    }
+
+    #[cold]
+    fn find_indexed(self, entries: &'a [Entry], key: Key<'_>) -> Option<&'a Entry> {
+        let large = &self.document.large;
+        let slot = large.binary_search_by_key(&self.start, |(start, _)| *start).ok()?;
+        let index = &large[slot].1;
+        let from = index.partition_point(|&i| entries[i as usize].hash < key.hash);
+        index[from..]
+            .iter()
+            .map(|&i| &entries[i as usize])
+            .take_while(|entry| entry.hash == key.hash)
+            .find(|entry| self.text_of(entry) == key.text)
+    }
+
+    /// Whether an entry has the key; compares bytes, which need not be looked at as text.
+    #[inline]
+    fn is_key(self, entry: &Entry, key: Key<'_>) -> bool {
+        let start = entry.key_start as usize;
+        let bytes = &self.document.text.as_bytes()[start..start + entry.key_len as usize];
+        bytes == key.text.as_bytes()
+    }
+
+    fn text_of(self, entry: &Entry) -> &'a str {
+        self.document.slice(entry.key_start, entry.key_len)
+    }
+
+    /// The entry at a position.
+    pub fn entry(self, index: usize) -> Option<(Key<'a>, Value<'a>)> {
+        let entry = self.entries().get(index)?;
+        Some((
+            Key::with_hash(self.text_of(entry), entry.hash),
+            self.document.view(entry.value),
+        ))
+    }
+
+    /// All entries in written order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = (Key<'a>, Value<'a>)> + Clone {
+        self.entries().iter().map(move |entry| {
+            (
+                Key::with_hash(self.text_of(entry), entry.hash),
+                self.document.view(entry.value),
+            )
+        })
+    }
+
+    /// All keys in written order.
+    pub fn keys(self) -> impl ExactSizeIterator<Item = &'a str> + Clone {
+        self.iter().map(|(key, _)| key.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_small() {
+        assert_eq!(size_of::<Value<'_>>(), 24);
+        assert_eq!(size_of::<Node>(), 16);
+    }
+
+    #[test]
+    fn large_maps_are_indexed() {
+        let mut builder = Builder::new();
+        builder.begin_map();
+        for i in 0..1000 {
+            builder.key(&format!("k{i}"));
+            builder.int(i);
+        }
+        builder.end();
+        let document = builder.finish();
+        let map = document.root().as_map().expect("a map");
+        for i in 0..1000 {
+            assert_eq!(map.get(&format!("k{i}")), Some(Value::Int(i)));
+        }
+        assert_eq!(map.get("k1000"), None);
+    }
+
+    #[test]
+    fn a_later_entry_replaces_an_earlier_one() {
+        let document = Document::from_json(r#"{"a":1,"b":{"c":[1,2]},"a":{"x":null}}"#).expect("valid");
+        assert_eq!(document.root().to_json(), r#"{"a":{"x":null},"b":{"c":[1,2]}}"#);
+    }
+}

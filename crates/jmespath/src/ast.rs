@@ -1,0 +1,133 @@
+//! The tree of an expression.
+//!
+//! Upstream counterpart: `ASTNode` of go-jmespath's `parser.go`. The numbers of the kinds show in the texts of type errors.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use kyvtest_go_compat::value::Data;
+
+/// How two values are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comparator {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    NotEqual,
+}
+
+impl Comparator {
+    /// The number of upstream's token.
+    fn number(self) -> u8 {
+        match self {
+            Self::Less => 18,
+            Self::LessOrEqual => 19,
+            Self::Greater => 20,
+            Self::GreaterOrEqual => 21,
+            Self::Equal => 22,
+            Self::NotEqual => 23,
+        }
+    }
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Node {
+    /// What is left of an index that could not be read; an error when it is evaluated.
+    Empty,
+    Comparator(Comparator, Box<(Node, Node)>),
+    Current,
+    Expref(Box<Node>),
+    /// A call; without a name where something stands before the parenthesis that is none.
+    Function(Option<Arc<str>>, Vec<Node>),
+    Field(Arc<str>),
+    /// What is filtered, what is made of the elements, the condition.
+    FilterProjection(Box<(Node, Node, Node)>),
+    Flatten(Box<Node>),
+    Identity,
+    Index(i64),
+    IndexExpression(Box<(Node, Node)>),
+    Literal(Data),
+    MultiSelectHash(Vec<(Arc<str>, Node)>),
+    MultiSelectList(Vec<Node>),
+    Or(Box<(Node, Node)>),
+    And(Box<(Node, Node)>),
+    Not(Box<Node>),
+    Pipe(Box<(Node, Node)>),
+    Projection(Box<(Node, Node)>),
+    Subexpression(Box<(Node, Node)>),
+    Slice([Option<i64>; 3]),
+    ValueProjection(Box<(Node, Node)>),
+}
+
+impl Node {
+    /// The name under which a function is called if this stands before the parenthesis: upstream takes the value of any
+    /// node that is a string.
+    pub(super) fn callee(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Field(name) => Some(name.clone()),
+            Self::Function(name, _) => name.clone(),
+            Self::Literal(Data::String(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    /// Writes the node as Go's `%v` prints upstream's: number of the kind, value, children. Slices print addresses
+    /// upstream, here their numbers.
+    pub(super) fn write_go(&self, out: &mut String) {
+        let (number, value, children): (u8, String, Vec<&Node>) = match self {
+            Self::Empty => (0, nil(), vec![]),
+            Self::Comparator(comparator, sides) => (1, comparator.number().to_string(), vec![&sides.0, &sides.1]),
+            Self::Current => (2, nil(), vec![]),
+            Self::Expref(node) => (3, nil(), vec![node]),
+            Self::Function(name, args) => (
+                4,
+                name.as_deref().map_or_else(nil, str::to_owned),
+                args.iter().collect(),
+            ),
+            Self::Field(name) => (5, name.to_string(), vec![]),
+            Self::FilterProjection(parts) => (6, nil(), vec![&parts.0, &parts.1, &parts.2]),
+            Self::Flatten(node) => (7, nil(), vec![node]),
+            Self::Identity => (8, nil(), vec![]),
+            Self::Index(index) => (9, index.to_string(), vec![]),
+            Self::IndexExpression(sides) => (10, nil(), vec![&sides.0, &sides.1]),
+            Self::Literal(data) => (12, data.to_go(), vec![]),
+            Self::MultiSelectHash(entries) => {
+                out.push_str("{13 <nil> [");
+                for (i, (key, node)) in entries.iter().enumerate() {
+                    let gap = if i > 0 { " " } else { "" };
+                    let _ = write!(out, "{gap}{{11 {key} [");
+                    node.write_go(out);
+                    out.push_str("]}");
+                }
+                out.push_str("]}");
+                return;
+            }
+            Self::MultiSelectList(nodes) => (14, nil(), nodes.iter().collect()),
+            Self::Or(sides) => (15, nil(), vec![&sides.0, &sides.1]),
+            Self::And(sides) => (16, nil(), vec![&sides.0, &sides.1]),
+            Self::Not(node) => (17, nil(), vec![node]),
+            Self::Pipe(sides) => (18, nil(), vec![&sides.0, &sides.1]),
+            Self::Projection(sides) => (19, nil(), vec![&sides.0, &sides.1]),
+            Self::Subexpression(sides) => (20, nil(), vec![&sides.0, &sides.1]),
+            Self::Slice(parts) => {
+                let parts = parts.map(|part| part.map_or_else(nil, |part| part.to_string()));
+                (21, format!("[{}]", parts.join(" ")), vec![])
+            }
+            Self::ValueProjection(sides) => (22, nil(), vec![&sides.0, &sides.1]),
+        };
+        let _ = write!(out, "{{{number} {value} [");
+        for (i, child) in children.into_iter().enumerate() {
+            if i > 0 {
+                out.push(' ');
+            }
+            child.write_go(out);
+        }
+        out.push_str("]}");
+    }
+}
+
+fn nil() -> String {
+    "<nil>".to_owned()
+}
