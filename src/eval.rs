@@ -8,29 +8,29 @@ pub mod line;
 
 use std::sync::Arc;
 
-use crate::{
-    compare::{Divergence, compare},
-    convert::{Exceptions, Generated},
-    kube::{Discovery, GroupVersionKind, Request, World},
-    kyverno::{
-        admission::{Controller, Installed, Review},
-        autogen,
-        config::Config,
-    },
-    pair::{NativeVerdict, Original, Pair},
-    policy::{self, Loaded, Purpose, validate_admission, validate_exception, validate_in_cluster},
-    vap,
-    verdict::{DivergenceClass, Effect, Status, Verdict},
-};
+use kyvtest_apiserver as vap;
 use kyvtest_cel::{
     host::{Gvr, Mocks},
     time::Timestamp,
 };
+use kyvtest_convert::{Exceptions, Generated};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Sources, nearest},
     value::{Document, Value},
     yaml,
 };
+use kyvtest_kyverno::{
+    admission::{Controller, Installed, Review},
+    autogen,
+    config::Config,
+};
+use kyvtest_model::{
+    compare::{Divergence, compare},
+    kube::{Discovery, GroupVersionKind, Request, World},
+    policy::{self, Loaded, Purpose, validate_admission, validate_exception, validate_in_cluster},
+    verdict::{DivergenceClass, Effect, Status, Verdict},
+};
+use kyvtest_prove::pair::{NativeVerdict, Original, Pair};
 
 /// What surrounds a request.
 #[derive(Debug)]

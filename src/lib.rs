@@ -5,20 +5,17 @@
 //! against the expectation and diffs them. The crate is a library first; the binary is a thin shell over [`cli`].
 
 pub mod cli;
-pub mod compare;
-pub mod convert;
 pub mod eval;
-pub mod kube;
-pub mod kyverno;
-pub mod pair;
-pub mod policy;
-pub mod prove;
 pub mod report;
 pub mod run;
 pub mod suite;
-pub mod vap;
-pub mod verdict;
 
+pub use kyvtest_apiserver as vap;
 pub use kyvtest_cel as cel;
+pub use kyvtest_convert as convert;
 pub use kyvtest_go_compat::{diagnostic, regex, text, value, yaml};
 pub use kyvtest_jmespath as jmespath;
+pub use kyvtest_kyverno as kyverno;
+pub use kyvtest_model::{compare, kube, policy, verdict};
+pub use kyvtest_prove as prove;
+pub use kyvtest_prove::pair;

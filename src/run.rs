@@ -29,19 +29,20 @@ pub mod written;
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
-use crate::{
-    kube::{Discovery, Operation},
-    kyverno::config::Config,
-    prove::behaviour::Behaviours,
-    suite::{ExpectedDivergence, Suite, Upstream},
-    verdict::{Effect, Status},
-};
+use crate::suite::{ExpectedDivergence, Suite, Upstream};
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Span};
+use kyvtest_kyverno::config::Config;
+use kyvtest_model::{
+    kube::{Discovery, Operation},
+    verdict::{Effect, Status},
+};
+use kyvtest_prove::behaviour::Behaviours;
 
-pub use crate::{compare::Divergence, pair::Note, verdict::DivergenceClass};
 pub use coverage::Coverage;
 pub use found::{Found, Proof};
+pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
+pub use kyvtest_prove::pair::Note;
 pub use places::Places;
 pub use question::Asker;
 pub use respond::{Key, Response, Responses};

@@ -34,11 +34,11 @@ pub use values::{
     Subresource, UserInfo, Values,
 };
 
-use crate::policy::{Loaded, Spanned, Text};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::Document,
 };
+use kyvtest_model::policy::{Loaded, Spanned, Text};
 
 /// How suites are found and read.
 #[derive(Clone, Copy)]

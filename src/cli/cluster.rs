@@ -3,9 +3,10 @@
 use std::{fmt::Write as _, path::PathBuf};
 
 use super::{Failure, input};
-use crate::{kube::Discovery, kyverno::config::Config};
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::text::shell::quoted;
+use kyvtest_kyverno::config::Config;
+use kyvtest_model::kube::Discovery;
 
 /// What the cluster serves, and its clock.
 #[derive(Debug, clap::Args)]

@@ -8,20 +8,19 @@ use std::{io::Write as _, path::PathBuf, sync::Arc};
 use clap::ValueEnum;
 
 use super::{Exit, Failure, cluster::Cluster, input, interrupt, output::Output, prove::LayerWord};
-use crate::{
-    convert::{Conversion, Exceptions, Options, Outcome, Refusal, Source, convert},
-    kube::Discovery,
-    kyverno::webhook,
-    pair::Original,
-    policy::{self, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
-    prove,
-};
 use kyvtest_cel::time::Timestamp;
+use kyvtest_convert::{Conversion, Exceptions, Options, Outcome, Refusal, Source, convert};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Builder, Document, Map, Value},
     yaml::{self, Limits, Mode, emit::Emitter},
 };
+use kyvtest_kyverno::webhook;
+use kyvtest_model::{
+    kube::Discovery,
+    policy::{self, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
+};
+use kyvtest_prove::pair::Original;
 
 /// Convert policies to ValidatingAdmissionPolicies
 ///
@@ -121,11 +120,11 @@ impl Args {
             return Ok(exit);
         }
         if self.repair {
-            let options = prove::Options {
+            let options = kyvtest_prove::Options {
                 layer: self.layer.layer(),
                 now: options.now,
                 stop: Some(interrupt::flag()),
-                ..prove::Options::default()
+                ..kyvtest_prove::Options::default()
             };
             let policies = originals(&loaded);
             if policies.is_empty() && exit == Exit::Success {

@@ -12,9 +12,9 @@ use crate::{
         diff::{Diff, DiffCase, diff},
     },
     suite::{self, Disk, Files, Options, Suite},
-    verdict::DivergenceClass,
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
+use kyvtest_model::verdict::DivergenceClass;
 
 /// Compare two sets of policies
 ///

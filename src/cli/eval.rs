@@ -16,15 +16,15 @@ use super::{
     input,
     output::Output,
 };
-use crate::{
-    compare::Divergence,
-    eval::{Answers, Cluster, Settings, line},
-    kube::NAME_LABEL,
-    verdict::{Effect, Status},
-};
+use crate::eval::{Answers, Cluster, Settings, line};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::Document,
+};
+use kyvtest_model::{
+    compare::Divergence,
+    kube::NAME_LABEL,
+    verdict::{Effect, Status},
 };
 
 /// Ask both engines about one request

@@ -7,13 +7,14 @@ use std::{
 };
 
 use super::Failure;
-use crate::{kube::Discovery, kyverno::config::Config};
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Sources},
     value::Document,
     yaml::{self, Limits, Mode},
 };
+use kyvtest_kyverno::config::Config;
+use kyvtest_model::kube::Discovery;
 
 /// The name under which standard input appears in diagnostics.
 pub const STDIN: &str = "<stdin>";

@@ -21,25 +21,26 @@ use super::{
     output::Output,
     progress::Progress,
 };
-use crate::{
-    convert::Exceptions,
-    kube::Discovery,
-    kyverno::config::Config,
-    pair::Original,
-    policy::{self, Loaded, Metadata, Origin, Purpose},
-    prove::{
-        Label, Layer, Options, Proof, Region, Target, prove,
-        repair::{Repair, Repaired, repair},
-        witness::Situation,
-    },
-    run::{Settings, counterexample},
-    verdict::Verdict,
-};
+use crate::run::{Settings, counterexample};
 use kyvtest_cel::profile::Profile;
+use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::Value,
     yaml::{self, Limits, Mode},
+};
+use kyvtest_kyverno::config::Config;
+use kyvtest_model::{
+    kube::Discovery,
+    policy::{self, Loaded, Metadata, Origin, Purpose},
+    verdict::Verdict,
+};
+use kyvtest_prove::{
+    Label, Layer, Options, Proof, Region, Target,
+    pair::Original,
+    prove,
+    repair::{Repair, Repaired, repair},
+    witness::Situation,
 };
 
 /// Prove that a native policy is the same policy, or show a request that tells them apart
@@ -611,7 +612,7 @@ fn markdown(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prove::{Stats, World};
+    use kyvtest_prove::{Stats, World};
 
     #[test]
     fn a_contradiction_is_an_internal_error() {

@@ -3,8 +3,8 @@
 use serde_json::{Value as Json, json};
 
 use super::{Answers, Cluster, Settings};
-use crate::kyverno::config::Config;
 use kyvtest_go_compat::value::Document;
+use kyvtest_kyverno::config::Config;
 
 /// A line that was answered, or why it cannot be.
 #[derive(Debug, Clone, PartialEq)]

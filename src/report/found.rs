@@ -5,15 +5,13 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{Run, markdown::escaped};
-use crate::{
-    run::{
-        SuiteRun,
-        coverage::Score,
-        found::{Behaviour, Label, Proof, Shown},
-    },
-    verdict::Verdict,
+use crate::run::{
+    SuiteRun,
+    coverage::Score,
+    found::{Behaviour, Label, Proof, Shown},
 };
 use kyvtest_go_compat::diagnostic::Sources;
+use kyvtest_model::verdict::Verdict;
 
 /// The kind of difference, the code of a refusal.
 fn details(label: &Label) -> (Option<&str>, Option<&str>) {

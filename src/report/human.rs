@@ -6,14 +6,12 @@ use std::{fmt::Write as _, time::Duration};
 use anstyle::{AnsiColor, Style};
 
 use super::{Level, Standing};
-use crate::{
-    run::{Answer, Case, Outcome, SuiteRun, places},
-    verdict::DivergenceClass,
-};
+use crate::run::{Answer, Case, Outcome, SuiteRun, places};
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, Sources, render},
     text::shell::quoted,
 };
+use kyvtest_model::verdict::DivergenceClass;
 
 /// How cases are shown.
 #[derive(Debug, Clone, Copy)]

@@ -10,21 +10,21 @@ use super::{
     told,
     values::SuiteValues,
 };
-use crate::{
-    kube::{LabelSelector, Request},
-    kyverno::{
-        classic_policy::CompiledPolicy,
-        constraints,
-        input::Input,
-        lens::Lens,
-        response::RuleResponse,
-        validating_policy::Answer,
-        webhook::{Call, Delivery, Webhook},
-    },
-    policy::{MatchConstraints, Mode, Rule, Spanned},
-    suite::{Resource, Suite},
-};
+use crate::suite::{Resource, Suite};
 use kyvtest_cel::{host::Host, observe::Observer};
+use kyvtest_kyverno::{
+    classic_policy::CompiledPolicy,
+    constraints,
+    input::Input,
+    lens::Lens,
+    response::RuleResponse,
+    validating_policy::Answer,
+    webhook::{Call, Delivery, Webhook},
+};
+use kyvtest_model::{
+    kube::{LabelSelector, Request},
+    policy::{MatchConstraints, Mode, Rule, Spanned},
+};
 
 /// What is told of a request that Kyverno never sees.
 const UNDELIVERED: &str = "no webhook hands the request to Kyverno";

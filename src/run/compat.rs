@@ -3,14 +3,14 @@
 //! Upstream counterpart: `commands/test/output.go` (`printTestResult`), `commands/test/command.go` (`checkResult`).
 
 use super::{Answer, Asker, Case, Key, Outcome, Response, Responses, Told};
-use crate::{
-    kube::{Discovery, Operation},
-    policy::{PolicyKind, Spanned, Text},
-    suite::{Resource, ResourceSpec, Row, Suite, Upstream},
-};
+use crate::suite::{Resource, ResourceSpec, Row, Suite, Upstream};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Span},
     value::{Document, Value},
+};
+use kyvtest_model::{
+    kube::{Discovery, Operation},
+    policy::{PolicyKind, Spanned, Text},
 };
 
 /// The reason of a row that passes because no rule answered.
@@ -252,7 +252,7 @@ fn judge_key(
             let verdict = answer.verdict(response.scored);
             let expected = row.result.value.as_str();
             let got = verdict.status.as_str();
-            let (outcome, reason) = if verdict.status == crate::verdict::Status::Unsupported {
+            let (outcome, reason) = if verdict.status == kyvtest_model::verdict::Status::Unsupported {
                 (Outcome::Unsupported, "Unsupported".to_owned())
             } else if got == expected {
                 (Outcome::Pass, "Ok".to_owned())

@@ -10,15 +10,14 @@ use super::{
     Case, Outcome, Settings, run,
     written::{File, TEST, labels, reference, result, sidecar, test, user_info, values, yaml},
 };
-use crate::{
+use crate::suite::{self, Memory, Options, SIDECAR};
+use kyvtest_go_compat::value::Document;
+use kyvtest_model::{
     kube::{NAME_LABEL, Operation, Request},
-    pair::Original,
     policy::{Loaded, Metadata, Subtree},
-    prove::{Region, witness::Situation},
-    suite::{self, Memory, Options, SIDECAR},
     verdict::Status,
 };
-use kyvtest_go_compat::value::Document;
+use kyvtest_prove::{Region, pair::Original, witness::Situation};
 
 /// The suite of a region, or why there is none.
 ///
@@ -210,7 +209,7 @@ fn rows(original: &Original, request: &Request) -> Vec<Json> {
     match original {
         Original::Policy(policy) => {
             let rules = policy.spec.rules.iter();
-            let row_of = |rule: &crate::policy::Rule| {
+            let row_of = |rule: &kyvtest_model::policy::Rule| {
                 let mut row = row(&policy.key());
                 row["rule"] = json!(rule.name.value);
                 row

@@ -5,10 +5,10 @@
 //! resources that nobody wrote a row for are where conversions go wrong.
 
 use super::{Answer, Key, Response, Settings, respond};
-use crate::{
+use crate::suite::{Resource, Suite};
+use kyvtest_model::{
     compare::{self, Divergence},
     kube::Operation,
-    suite::{Resource, Suite},
     verdict::{Status, Verdict},
 };
 

@@ -5,11 +5,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::{
-    kube::{Operation, Request},
-    suite::{Named, Resource, Suite},
-};
+use crate::suite::{Named, Resource, Suite};
 use kyvtest_go_compat::value::Document;
+use kyvtest_model::kube::{Operation, Request};
 
 /// The request as a classic policy sees it; `None` where no value edits it.
 pub(super) fn edited(suite: &Suite, policy: &str, resource: &Resource, request: &Request) -> Option<Request> {

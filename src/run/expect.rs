@@ -5,12 +5,9 @@
 use std::time::Duration;
 
 use super::{Case, Outcome};
-use crate::{
-    policy::Spanned,
-    suite::{Expectation, ExpectedDivergence, ExpectedMessage, OldObject},
-    verdict::Effect,
-};
+use crate::suite::{Expectation, ExpectedDivergence, ExpectedMessage, OldObject};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
+use kyvtest_model::{policy::Spanned, verdict::Effect};
 
 /// What is expected of one resource, all words about it put together.
 #[derive(Debug, Clone, Copy, Default)]

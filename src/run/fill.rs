@@ -13,10 +13,10 @@ use super::{
     found::Shown,
     written::{self, File, TEST, reference, result, sidecar, test, user_info, values, yaml},
 };
-use crate::{
+use crate::suite::{SIDECAR, Test};
+use kyvtest_model::{
     kube::{NAME_LABEL, Operation},
     policy::Text,
-    suite::{SIDECAR, Test},
     verdict::Status,
 };
 

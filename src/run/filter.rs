@@ -7,12 +7,12 @@
 mod parse;
 
 use super::{Case, SuiteRun, places};
-use crate::{kube::Operation, verdict::DivergenceClass};
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId},
     regex::Regex,
     text::wildcard,
 };
+use kyvtest_model::{kube::Operation, verdict::DivergenceClass};
 
 /// A filter expression.
 #[derive(Debug, Clone)]

@@ -6,21 +6,21 @@ use super::{
     edit::edited,
     respond::{default_operation, requests},
 };
-use crate::{
-    convert::Exceptions,
+use crate::suite::Resource;
+use kyvtest_convert::Exceptions;
+use kyvtest_go_compat::diagnostic::FileId;
+use kyvtest_model::{
     kube::Request,
-    pair::Original,
     policy::{Mode, Origin},
-    prove::{
-        self, Options,
-        behaviour::{Behaviours, Tried, behaviours},
-    },
-    suite::Resource,
     verdict::Verdict,
 };
-use kyvtest_go_compat::diagnostic::FileId;
+use kyvtest_prove::{
+    self, Options,
+    behaviour::{Behaviours, Tried, behaviours},
+    pair::Original,
+};
 
-pub use crate::prove::{
+pub use kyvtest_prove::{
     Label, Proof,
     behaviour::{Behaviour, Fate, Shown},
 };
@@ -79,7 +79,7 @@ fn each<T>(asking: Asking<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options
 /// The label of each policy.
 pub(super) fn proofs(asking: Asking<'_>) -> Vec<Found<Proof>> {
     each(asking, |original, exceptions, options| {
-        prove::prove(original, exceptions, None, &asking.surroundings.discovery, options)
+        kyvtest_prove::prove(original, exceptions, None, &asking.surroundings.discovery, options)
     })
 }
 

@@ -1,16 +1,16 @@
 //! The native policies of a suite: through the API server's engine, or as `kyverno test` decides them.
 
 use super::{Settings, respond::Responses, surroundings::Surroundings};
-use crate::{
-    kube::{Operation, Request},
-    kyverno::response::RuleResponse,
-    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
-    suite::{Resource, Suite},
-    vap::{self, offline},
-    verdict::{Status, Verdict},
-};
+use crate::suite::{Resource, Suite};
+use kyvtest_apiserver::{self as vap, offline};
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::diagnostic::Code;
+use kyvtest_kyverno::response::RuleResponse;
+use kyvtest_model::{
+    kube::{Operation, Request},
+    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    verdict::{Status, Verdict},
+};
 
 /// The kind of native policies.
 pub(super) const KIND: &str = "ValidatingAdmissionPolicy";

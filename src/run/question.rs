@@ -1,12 +1,12 @@
 //! What a suite asks: its rows, and the cases of the sidecar, in one form.
 
 use super::{Key, compat, expect::Wanted};
-use crate::{
+use crate::suite::{Expected, ResourceSpec, Suite};
+use kyvtest_go_compat::diagnostic::Span;
+use kyvtest_model::{
     kube::Operation,
     policy::{Spanned, Text},
-    suite::{Expected, ResourceSpec, Suite},
 };
-use kyvtest_go_compat::diagnostic::Span;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

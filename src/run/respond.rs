@@ -12,21 +12,21 @@ use super::{
     surroundings::Surroundings,
     twins::{Twin, Twins},
 };
-use crate::{
-    kube::Operation,
-    kyverno::{
-        autogen, classic_policy::CompiledPolicy, exception::CompiledException, lens::Lens, response::RuleResponse,
-        validating_policy::CompiledValidatingPolicy, webhook::Webhook,
-    },
-    policy::{Mode, validate, validate_exception, validate_in_cluster},
-    prove::behaviour::Behaviours,
-    suite::{Named, OldObject, Resource, Suite},
-};
+use crate::suite::{Named, OldObject, Resource, Suite};
 use kyvtest_cel::{host::Wrapped, observe::Observer};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity},
     value::Document,
 };
+use kyvtest_kyverno::{
+    autogen, classic_policy::CompiledPolicy, exception::CompiledException, lens::Lens, response::RuleResponse,
+    validating_policy::CompiledValidatingPolicy, webhook::Webhook,
+};
+use kyvtest_model::{
+    kube::Operation,
+    policy::{Mode, validate, validate_exception, validate_in_cluster},
+};
+use kyvtest_prove::behaviour::Behaviours;
 
 /// Which resource an answer is about; of a payload only the name is set, to its path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

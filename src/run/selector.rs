@@ -4,11 +4,12 @@
 //! selected rows.
 
 use super::{Case, places};
-use crate::{policy::Spanned, suite::Suite};
+use crate::suite::Suite;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
     text::wildcard,
 };
+use kyvtest_model::policy::Spanned;
 
 /// Which rows are asked for. All patterns must fit.
 #[derive(Debug, Clone, Default)]

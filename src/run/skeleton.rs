@@ -14,24 +14,24 @@ use super::{
     run,
     written::File,
 };
-use crate::{
-    convert::Exceptions,
-    kube::{Discovery, Operation},
-    pair::Original,
-    policy::{ValidatingAdmissionPolicy, Validation},
-    prove::{
-        self, Layer,
-        behaviour::{Behaviours, examples},
-        seeds::{merge, seeds},
-    },
-    suite::{self, Files, Memory, Options, Overlay, Suite},
-    verdict::Status,
-};
+use crate::suite::{self, Files, Memory, Options, Overlay, Suite};
+use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources},
     text::path::join,
     value::Document,
     yaml,
+};
+use kyvtest_model::{
+    kube::{Discovery, Operation},
+    policy::{ValidatingAdmissionPolicy, Validation},
+    verdict::Status,
+};
+use kyvtest_prove::{
+    self, Layer,
+    behaviour::{Behaviours, examples},
+    pair::Original,
+    seeds::{merge, seeds},
 };
 
 /// How many paths are followed for one rule.
@@ -320,11 +320,11 @@ fn found(
         classic: &probe.exceptions.exceptions,
         cel: &probe.exceptions.cel_exceptions,
     };
-    let options = prove::Options {
+    let options = kyvtest_prove::Options {
         now: settings.now,
         paths: PATHS,
         layer: Layer::Policy,
-        ..prove::Options::default()
+        ..kyvtest_prove::Options::default()
     };
     let parts = match original {
         Original::Policy(policy) => policy.spec.rules.iter().flat_map(seeds).collect(),

@@ -7,12 +7,9 @@ use super::{
     expect::{Wanted, settle},
     question::Question,
 };
-use crate::{
-    kube::Operation,
-    suite::{Expected, Suite},
-    verdict::Status,
-};
+use crate::suite::{Expected, Suite};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Span, nearest};
+use kyvtest_model::{kube::Operation, verdict::Status};
 
 /// Judges all rows, and the cases of the sidecar.
 pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::Settings;
-use crate::{
-    kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo, World},
-    policy::Spanned,
-    suite::{GlobalContextEntry, GlobalContextSource, Resource, Suite},
-};
+use crate::suite::{GlobalContextEntry, GlobalContextSource, Resource, Suite};
 use kyvtest_cel::host::{Gvr, Mocks};
 use kyvtest_go_compat::value::{Builder, Data, Document, Value};
 use kyvtest_jmespath as jmespath;
+use kyvtest_model::{
+    kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo, World},
+    policy::Spanned,
+};
 
 /// Everything that is the same for all requests of a suite.
 pub(super) struct Surroundings {

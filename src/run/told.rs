@@ -1,11 +1,9 @@
 //! How the engines came to their answers, in lines for people (`kyvtest run -v`).
 
-use crate::{
-    kyverno::response::RuleResponse,
-    vap::{Answer, PolicyVerdict},
-    verdict::Trace,
-};
+use kyvtest_apiserver::{Answer, PolicyVerdict};
 use kyvtest_cel::story::Evaluation;
+use kyvtest_kyverno::response::RuleResponse;
+use kyvtest_model::verdict::Trace;
 
 /// What is told about a case, by engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

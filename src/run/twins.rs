@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, surroundings::Surroundings, told};
-use crate::{
-    convert::Exceptions,
+use crate::suite::Suite;
+use kyvtest_cel::{host::Host, observe::Observer};
+use kyvtest_convert::Exceptions;
+use kyvtest_model::{
     kube::Request,
-    pair::{Original, Pair},
-    suite::Suite,
     verdict::{Status, Verdict},
 };
-use kyvtest_cel::{host::Host, observe::Observer};
+use kyvtest_prove::pair::{Original, Pair};
 
 /// What the native policy says that stands for a policy, and how that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]

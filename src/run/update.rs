@@ -9,14 +9,12 @@ mod sidecar;
 use std::collections::BTreeMap;
 
 use super::{Case, Outcome, SuiteRun, compat};
-use crate::{
-    suite::Suite,
-    verdict::{DivergenceClass, Effect, Status},
-};
+use crate::suite::Suite;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources, Span},
     yaml::{self, Edits, emit::quote},
 };
+use kyvtest_model::verdict::{DivergenceClass, Effect, Status};
 
 pub use sidecar::Addition;
 

@@ -5,13 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    kube::Operation,
-    kyverno::classic::{context::Outside, values::Values},
-    suite::{Named, RuleValues, Suite},
-};
+use crate::suite::{Named, RuleValues, Suite};
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::Data;
+use kyvtest_kyverno::classic::{context::Outside, values::Values};
+use kyvtest_model::kube::Operation;
 
 /// The values for one resource.
 #[derive(Debug)]

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::{
+use kyvtest_go_compat::value::Document;
+use kyvtest_model::{
     kube::{Request, Resource},
     verdict::Status,
 };
-use kyvtest_go_compat::value::Document;
 
 /// The name of a test file that is written.
 pub(super) const TEST: &str = "kyverno-test.yaml";

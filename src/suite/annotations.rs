@@ -10,8 +10,8 @@ use super::{
     },
     test::Test,
 };
-use crate::policy::{Spanned, Text, decode::choice};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Span, nearest};
+use kyvtest_model::policy::{Spanned, Text, decode::choice};
 
 /// What stands before our annotations.
 const PREFIX: &str = "kyvtest.dev/";

@@ -12,13 +12,13 @@ use super::{
     files::{parent, resolve},
     load::unreadable,
 };
-use crate::policy::{
-    Text,
-    decode::{Decoder, Style},
-};
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, Sources, Span},
     yaml::{self, Edits, Entries, Entry, Limits, Mode, Node, Stream},
+};
+use kyvtest_model::policy::{
+    Text,
+    decode::{Decoder, Style},
 };
 
 /// The API version of all files of a suite.

@@ -11,18 +11,18 @@ use super::{
     files::{base, clean, join, parent, reason, resolve},
     values::ClusterResource,
 };
-use crate::{
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
+    value::{Document, Value},
+    yaml::{self, Limits, Mode, Node, Stream, Tree},
+};
+use kyvtest_model::{
     kube::Discovery,
     policy::{
         self, Loaded, Purpose, Spanned, Text,
         decode::{Decoder, Findings, Style},
         place,
     },
-};
-use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
-    value::{Document, Value},
-    yaml::{self, Limits, Mode, Node, Stream, Tree},
 };
 
 /// Whether a path is an address of a network.

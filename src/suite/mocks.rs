@@ -3,12 +3,12 @@
 //! Counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/test.go` (1.19), `ValidateAPICallResponses` and
 //! `ValidateGlobalContextEntries`, whose refusals end the run there.
 
-use crate::policy::{Spanned, Text, decode::Decoder};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     value::Document,
     yaml::Node,
 };
+use kyvtest_model::policy::{Spanned, Text, decode::Decoder};
 
 /// The answer to an HTTP call.
 #[derive(Debug, Clone)]

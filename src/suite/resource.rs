@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::{kube::Discovery, policy::Origin};
 use kyvtest_go_compat::{
     value::{Builder, Document},
     yaml::{Kind, Node},
 };
+use kyvtest_model::{kube::Discovery, policy::Origin};
 
 /// An object of the API as a suite gives it.
 #[derive(Debug, Clone)]

@@ -4,17 +4,17 @@
 //! described in `docs/sidecar.md`. The same things can be said in annotations of the suite ([`super::annotations`]).
 
 use super::test::{Expected, OPERATIONS, Test};
-use crate::{
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span, nearest},
+    yaml::Node,
+};
+use kyvtest_model::{
     kube::Operation,
     policy::{
         Spanned, Subtree, Text,
         decode::{Decoder, Fields},
     },
     verdict::{DivergenceClass, Effect},
-};
-use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Span, nearest},
-    yaml::Node,
 };
 
 /// The file's name.

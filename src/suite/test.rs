@@ -6,16 +6,16 @@ use super::{
     mocks::{ApiCallResponse, GlobalContextEntry},
     values::Values,
 };
-use crate::{
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span, nearest},
+    yaml::Node,
+};
+use kyvtest_model::{
     kube::Operation,
     policy::{
         Metadata, Spanned, Text,
         decode::{Decoder, Fields},
     },
-};
-use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Span, nearest},
-    yaml::Node,
 };
 
 /// A `Test` document.

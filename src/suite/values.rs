@@ -3,14 +3,14 @@
 //! Counterpart: `cmd/cli/kubectl-kyverno/apis/v1alpha1/{values_spec,user_info,context,clusterresource}.go` (1.19).
 
 use super::test::header;
-use crate::policy::{
-    Metadata, Spanned, Text,
-    decode::{Decoder, Fields},
-};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     value::{Builder, Document},
     yaml::Node,
+};
+use kyvtest_model::policy::{
+    Metadata, Spanned, Text,
+    decode::{Decoder, Fields},
 };
 
 /// A value with a name.

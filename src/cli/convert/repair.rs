@@ -5,25 +5,23 @@ use std::{fmt::Write as _, io::Write as _};
 use serde_json::{Value as Json, json};
 
 use super::{Format, Head, show::title};
-use crate::{
-    cli::{
-        Exit, Failure,
-        color::{HEADING, LITERAL},
-        output::Output,
-        prove::{region_json, witness},
-    },
-    convert::Exceptions,
-    kube::Discovery,
-    pair::Original,
-    prove::{
-        Options,
-        repair::{Refused, Repair, Repaired, repair},
-    },
+use crate::cli::{
+    Exit, Failure,
+    color::{HEADING, LITERAL},
+    output::Output,
+    prove::{region_json, witness},
 };
+use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources},
     value::Document,
     yaml::emit::Emitter,
+};
+use kyvtest_model::kube::Discovery;
+use kyvtest_prove::{
+    Options,
+    pair::Original,
+    repair::{Refused, Repair, Repaired, repair},
 };
 
 /// Repairs policies and prints what came of them.

@@ -5,10 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{Head, Row};
-use crate::{
-    cli::color::{HEADING, LITERAL},
-    convert::{Action, Item, Outcome, Refusal, RefusalCode, hazard::Direction},
-};
+use crate::cli::color::{HEADING, LITERAL};
+use kyvtest_convert::{Action, Item, Outcome, Refusal, RefusalCode, hazard::Direction};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources, render};
 
 impl Head {

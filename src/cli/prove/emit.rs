@@ -5,12 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::super::{Failure, new_files};
-use crate::{
-    pair::Original,
-    prove::Region,
-    run::{Settings, counterexample::suite_of},
-};
+use crate::run::{Settings, counterexample::suite_of};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
+use kyvtest_prove::{Region, pair::Original};
 
 /// Writes the suites of a policy's regions into a folder; the answer is what could not be written.
 ///

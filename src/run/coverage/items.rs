@@ -4,24 +4,21 @@ use super::{
     Coverage, Item, ItemKind, Outcome, PolicyCoverage, unreferenced,
     watch::{Watch, constraints_apart},
 };
-use crate::{
-    kyverno::{
-        classic_policy::CompiledPolicy,
-        observe::{PartKind, WatchedRule, filters},
-        webhook::Webhook,
-    },
-    policy::{
-        AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Policy, Rule, Subtree,
-        ValidatingAdmissionPolicy, ValidatingPolicy, Validation, Variable,
-    },
-    run::places::written,
-    suite::Suite,
-};
+use crate::{run::places::written, suite::Suite};
 use kyvtest_cel::{
     observe::{Fork, Observer, Place, Point, Ways, points},
     program::Program,
 };
 use kyvtest_go_compat::diagnostic::Span;
+use kyvtest_kyverno::{
+    classic_policy::CompiledPolicy,
+    observe::{PartKind, WatchedRule, filters},
+    webhook::Webhook,
+};
+use kyvtest_model::policy::{
+    AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Policy, Rule, Subtree,
+    ValidatingAdmissionPolicy, ValidatingPolicy, Validation, Variable,
+};
 
 /// The programs of a policy or of what autogen made of it.
 pub(super) type Programs<'p> = Vec<(Place, &'p Program)>;

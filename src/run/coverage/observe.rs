@@ -7,20 +7,20 @@ use super::{
     items::{Programs, all},
     watch::{Watch, constraints_select},
 };
-use crate::{
-    kube::Request,
-    kyverno::{constraints, observe::Selected},
-    policy::{MatchConstraints, Mode},
-    run::{
-        Key,
-        asking::Asking,
-        edit::edited,
-        native,
-        respond::{Asked, default_operation, requests},
-    },
-    vap::matching::{Match, matches},
+use crate::run::{
+    Key,
+    asking::Asking,
+    edit::edited,
+    native,
+    respond::{Asked, default_operation, requests},
 };
+use kyvtest_apiserver::matching::{Match, matches};
 use kyvtest_cel::host::Wrapped;
+use kyvtest_kyverno::{constraints, observe::Selected};
+use kyvtest_model::{
+    kube::Request,
+    policy::{MatchConstraints, Mode},
+};
 
 /// What a suite tries of its policies.
 pub(in crate::run) fn observe(plain: Asking<'_>) -> Coverage {

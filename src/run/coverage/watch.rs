@@ -3,13 +3,10 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use super::super::{Key, places::written, question::Question, respond::Asked};
-use crate::{
-    kyverno::{observe::Selected, response::RuleResponse},
-    policy::MatchConstraints,
-    suite::Suite,
-    verdict::Status,
-};
+use crate::suite::Suite;
 use kyvtest_cel::observe::Observer;
+use kyvtest_kyverno::{observe::Selected, response::RuleResponse};
+use kyvtest_model::{policy::MatchConstraints, verdict::Status};
 
 /// How often a rule answered what.
 #[derive(Debug, Clone, Copy, Default)]

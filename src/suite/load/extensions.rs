@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use super::{Loader, Missing};
-use crate::{
-    policy::{
-        Text,
-        decode::{Decoder, Style},
-    },
-    suite::{
-        OldObject, SIDECAR, Sidecar, Test, annotations,
-        files::{join, resolve},
-    },
+use crate::suite::{
+    OldObject, SIDECAR, Sidecar, Test, annotations,
+    files::{join, resolve},
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     yaml::{Mode, Node},
+};
+use kyvtest_model::policy::{
+    Text,
+    decode::{Decoder, Style},
 };
 
 impl Loader<'_> {

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use super::{Loader, extension, is_yaml};
-use crate::{
-    policy::{Text, place},
-    suite::{Payload, Test, Upstream, files::resolve},
-};
+use crate::suite::{Payload, Test, Upstream, files::resolve};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     value::{Builder, Document, Value},
     yaml::Mode,
 };
+use kyvtest_model::policy::{Text, place};
 
 impl Loader<'_> {
     pub(super) fn payloads(&mut self, test: &Test) {

@@ -1,18 +1,16 @@
 //! Files of resources.
 
 use super::{Loader, Missing, is_yaml};
-use crate::{
-    policy::{Origin, Text, decode::name_of, place},
-    suite::{
-        Resource, Upstream,
-        files::{join, resolve},
-        resource::{Fallback, list_items, resource},
-    },
+use crate::suite::{
+    Resource, Upstream,
+    files::{join, resolve},
+    resource::{Fallback, list_items, resource},
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Span},
     yaml::{Mode, Node},
 };
+use kyvtest_model::policy::{Origin, Text, decode::name_of, place};
 
 impl Loader<'_> {
     /// Reads files of resources. The first path decides: if it is a folder, its files are read and the others are not.

@@ -1,0 +1,407 @@
+//! The decision on one request: every policy with every binding and every parameter.
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go`. Nothing ends early: what comes
+//! after a refusal still warns and writes annotations.
+
+use super::{
+    answer::{Answer, Denial, PolicyVerdict},
+    audit::{Audit, OfPolicy},
+    input::{Documents, Input},
+    matching::{Match, is_exempt, matches},
+    params::{self, Served},
+    policy::{Binding, CompiledPolicy, Failure},
+    warning::Warnings,
+};
+use kyvtest_cel::{
+    admission::{Annotation, Cause, Decision as Decided, Inputs, Outcome},
+    context::Scratch,
+    host::{self, Attributes, Authorizing, Host},
+};
+use kyvtest_go_compat::value::{Document, Value};
+use kyvtest_model::{
+    kube::{Access, Discovery, Request, Resource, World},
+    policy::{MatchConstraints, ValidationAction},
+    verdict::{Effect, Part, Status, Trace, Verdict},
+};
+
+/// What an API server with these policies and bindings answers to a request.
+///
+/// `world` holds namespaces, parameters and RBAC objects, `discovery` says what the server serves, and `host` answers for the
+/// authorizer where it has something to say; the rest is up to the RBAC objects. A binding whose policy is missing does
+/// nothing.
+pub fn decide(
+    policies: &[CompiledPolicy],
+    bindings: &[Binding],
+    request: &Request,
+    world: &World,
+    discovery: &Discovery,
+    host: &dyn Host,
+) -> Answer {
+    let mut answer = Answer::admitted(request);
+    if is_exempt(&request.resource) {
+        return answer;
+    }
+    let input = Input::new(request, world, discovery);
+    let authorize = |asked: &Attributes| authorize(asked, &input);
+    let host = Authorizing {
+        host,
+        authorize: &authorize,
+        user: &request.user.username,
+    };
+    let mut dispatch = Dispatch {
+        input: &input,
+        host: &host,
+        equivalents: input.equivalents(),
+        denials: Vec::new(),
+        warnings: Warnings::default(),
+        audit: Audit::default(),
+        verdicts: Vec::new(),
+    };
+    let bindings = by_name(bindings, Binding::name);
+    for policy in by_name(policies, CompiledPolicy::name) {
+        let own = bindings.iter().copied().filter(|binding| binding.policy == policy.name);
+        dispatch.policy(policy, &own.collect::<Vec<_>>());
+    }
+    let Dispatch {
+        denials,
+        warnings,
+        audit,
+        verdicts,
+        ..
+    } = dispatch;
+    (answer.warnings, answer.lost_warnings) = warnings.finish();
+    answer.audit = audit.finish();
+    answer.verdicts = verdicts;
+    answer.summarise();
+    if let Some(first) = denials.first() {
+        answer.refuse(&input.request, first);
+    }
+    answer
+}
+
+/// In the order of names; a server has no order.
+fn by_name<T>(items: &[T], name: impl Fn(&T) -> &str) -> Vec<&T> {
+    let mut items: Vec<&T> = items.iter().collect();
+    items.sort_by(|a, b| name(a).cmp(name(b)));
+    items
+}
+
+/// What the RBAC objects of the cluster say. A service account has none of the groups that a login would give it.
+fn authorize(asked: &Attributes, input: &Input<'_>) -> host::Decision {
+    let user = &input.request.user;
+    let groups = match &asked.service_account {
+        Some((namespace, _)) => vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+        ],
+        None => user.groups().to_vec(),
+    };
+    let authorized = input.world.authorize(&Access {
+        user: &asked.user,
+        groups: &groups,
+        verb: &asked.verb,
+        path: asked.path.as_deref(),
+        group: &asked.group,
+        resource: &asked.resource,
+        subresource: &asked.subresource,
+        namespace: &asked.namespace,
+        name: &asked.name,
+    });
+    host::Decision {
+        allowed: authorized.allowed,
+        reason: authorized.reason,
+        error: None,
+    }
+}
+
+/// One decision on its way into a verdict.
+struct Step {
+    status: Status,
+    effect: Effect,
+    message: String,
+    part: Part,
+}
+
+struct Dispatch<'i> {
+    input: &'i Input<'i>,
+    host: &'i dyn Host,
+    equivalents: Vec<&'i Resource>,
+    denials: Vec<Denial>,
+    warnings: Warnings,
+    audit: Audit,
+    verdicts: Vec<PolicyVerdict>,
+}
+
+impl<'i> Dispatch<'i> {
+    fn policy(&mut self, policy: &CompiledPolicy, bindings: &[&Binding]) {
+        if bindings.is_empty() {
+            return self.silent(policy, None, Status::NoMatch, Part::Binding);
+        }
+        let params = params::served(policy.param_kind.as_ref(), self.input.discovery);
+        if params == Served::Unreadable {
+            return self.silent(policy, None, Status::NoMatch, Part::Params);
+        }
+        let Some(constraints) = &policy.constraints else {
+            let error = "policy contained no match constraints, a required field";
+            return self.misconfigured(policy, None, error, Part::Match);
+        };
+        let matched = match self.select(constraints) {
+            Ok(Match::Yes(resource)) => resource,
+            Ok(Match::No(part)) => return self.silent(policy, None, Status::NoMatch, part),
+            Err(error) => return self.misconfigured(policy, None, &error, Part::Match),
+        };
+        let param_resource = match params {
+            Served::As(resource) => Some(resource),
+            Served::Unknown(error) => return self.misconfigured(policy, None, &error, Part::Params),
+            Served::None | Served::Unreadable => None,
+        };
+        let converted;
+        let documents = if *matched == *self.input.request.resource {
+            self.input.own()
+        } else {
+            converted = self.input.documents(matched);
+            &converted
+        };
+        let mut annotations = OfPolicy::default();
+        for binding in bindings {
+            match binding.match_resources.as_ref().map(|block| self.select(block)) {
+                None | Some(Ok(Match::Yes(_))) => {}
+                Some(Ok(Match::No(_))) => {
+                    self.silent(policy, Some(binding), Status::NoMatch, Part::Binding);
+                    continue;
+                }
+                Some(Err(error)) => {
+                    self.misconfigured(policy, Some(binding), &error, Part::Binding);
+                    continue;
+                }
+            }
+            let params = match param_resource {
+                Some(resource) => params::collect(resource, binding.params.as_ref(), self.input),
+                None => Ok(vec![None]),
+            };
+            match params {
+                Ok(params) if params.is_empty() => self.silent(policy, Some(binding), Status::Skip, Part::Params),
+                Ok(params) => {
+                    for param in params {
+                        self.evaluate(policy, binding, param.as_ref(), (documents, matched), &mut annotations);
+                    }
+                }
+                Err(error) => self.misconfigured(policy, Some(binding), &error, Part::Params),
+            }
+        }
+        self.audit.publish(&policy.name, annotations);
+    }
+
+    fn select(&self, constraints: &MatchConstraints) -> Result<Match<'i>, String> {
+        let cell = self.input.request.cell();
+        matches(constraints, &cell, &self.equivalents, &mut self.input.facts()).map_err(|error| error.to_string())
+    }
+
+    /// Nothing is said.
+    fn silent(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, status: Status, part: Part) {
+        let verdict = Verdict {
+            status,
+            effect: Effect::Admit,
+            message: String::new(),
+            trace: Trace::of(part),
+        };
+        self.say(policy, binding, None, verdict);
+    }
+
+    fn say(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, param: Option<&Document>, verdict: Verdict) {
+        let param = param.map(|param| {
+            let (namespace, name) = (params::metadata(param, "namespace"), params::metadata(param, "name"));
+            if namespace.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{namespace}/{name}")
+            }
+        });
+        self.verdicts.push(PolicyVerdict {
+            policy: policy.name.clone(),
+            binding: binding.map(|binding| binding.name.clone()),
+            param,
+            verdict,
+        });
+    }
+
+    /// Policy or binding cannot be used: a refusal whatever the binding's actions are, unless errors are ignored.
+    fn misconfigured(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, error: &str, part: Part) {
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        let message = match &policy.failure_policy {
+            Failure::Unknown(word) => format!("unrecognized failure policy: '{word}'"),
+            Failure::Fail | Failure::Ignore => format!("failed to configure {what}: {error}"),
+        };
+        let effect = if policy.failure_policy == Failure::Ignore {
+            Effect::Admit
+        } else {
+            self.deny(policy, binding, None, &message);
+            Effect::Deny
+        };
+        let verdict = Verdict {
+            status: Status::Error,
+            effect,
+            message,
+            trace: Trace::error(part),
+        };
+        self.say(policy, binding, None, verdict);
+    }
+
+    fn deny(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, reason: Option<&str>, message: &str) {
+        self.denials.push(Denial {
+            policy: policy.name.clone(),
+            binding: binding.map(|binding| binding.name.clone()),
+            reason: reason.map(str::to_owned),
+            message: message.to_owned(),
+        });
+    }
+
+    fn evaluate(
+        &mut self,
+        policy: &CompiledPolicy,
+        binding: &Binding,
+        param: Option<&Document>,
+        (documents, matched): (&Documents, &Resource),
+        collected: &mut OfPolicy,
+    ) {
+        let (request, condition_request) = if policy.validator.reads_request() {
+            documents.requests(self.input, matched)
+        } else {
+            (Value::Null, Value::Null)
+        };
+        let inputs = Inputs {
+            object: documents.object.root(),
+            old_object: documents.old_object.root(),
+            request,
+            condition_request,
+            namespace: documents.namespace.root(),
+            params: param.map_or(Value::Null, Document::root),
+        };
+        let attributes = self.input.attributes();
+        let outcome = policy
+            .validator
+            .validate(&inputs, &attributes, self.host, &Scratch::new());
+        let (decisions, annotations) = match outcome {
+            Outcome::Unmatched(condition) => {
+                let verdict = Verdict {
+                    status: Status::Skip,
+                    effect: Effect::Admit,
+                    message: String::new(),
+                    trace: Trace::of(Part::Precondition(condition.index)),
+                };
+                return self.say(policy, Some(binding), param, verdict);
+            }
+            Outcome::Decided { decisions, annotations } => (decisions, annotations),
+        };
+        let decisions = decisions.into_iter().enumerate();
+        let mut steps: Vec<Step> = decisions
+            .map(|(index, decision)| self.act(policy, binding, index, decision))
+            .collect();
+        for (index, annotation) in annotations.into_iter().enumerate() {
+            let Annotation { key, value } = annotation;
+            match value {
+                Ok(None) => {}
+                Ok(Some(value)) => collected.add(&key, &value),
+                Err(message) => {
+                    let ignored = policy.failure_policy == Failure::Ignore;
+                    if !ignored {
+                        self.deny(policy, Some(binding), None, &message);
+                    }
+                    steps.push(Step {
+                        status: Status::Error,
+                        effect: if ignored { Effect::Admit } else { Effect::Deny },
+                        message,
+                        part: Part::AuditAnnotation(index),
+                    });
+                }
+            }
+        }
+        let verdict = summary(steps);
+        self.say(policy, Some(binding), param, verdict);
+    }
+
+    /// Does what the binding says about a decision.
+    fn act(&mut self, policy: &CompiledPolicy, binding: &Binding, index: usize, decision: Decided) -> Step {
+        let (status, reason, message, part) = match decision {
+            Decided::Admit => {
+                return Step {
+                    status: Status::Pass,
+                    effect: Effect::Admit,
+                    message: String::new(),
+                    part: Part::All,
+                };
+            }
+            Decided::Deny { index, message } => {
+                let reason = policy.reasons.get(index).and_then(Option::as_deref);
+                (Status::Fail, reason, message, Part::Validation(index))
+            }
+            Decided::Error { cause, message } => {
+                let part = match cause {
+                    Cause::MatchCondition(index) => Part::Precondition(index),
+                    Cause::Validation(index) => Part::Validation(index),
+                    Cause::Budget => Part::Budget,
+                };
+                if policy.failure_policy == Failure::Ignore {
+                    return Step {
+                        status: Status::Error,
+                        effect: Effect::Admit,
+                        message,
+                        part,
+                    };
+                }
+                (Status::Error, None, message, part)
+            }
+        };
+        let mut effect = Effect::Admit;
+        for action in &binding.actions {
+            effect = effect.max(match action {
+                ValidationAction::Deny => {
+                    self.deny(policy, Some(binding), reason, &message);
+                    Effect::Deny
+                }
+                ValidationAction::Audit => {
+                    let names = [binding.policy.as_str(), binding.name.as_str()];
+                    self.audit.violation(&message, names, index, &binding.actions);
+                    Effect::Audit
+                }
+                ValidationAction::Warn => {
+                    self.warnings.add(format!(
+                        "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
+                        policy.name, binding.name
+                    ));
+                    Effect::Warn
+                }
+            });
+        }
+        Step {
+            status,
+            effect,
+            message,
+            part,
+        }
+    }
+}
+
+/// One verdict of all steps: the first of those with the strongest effect decides; an error is one also where another
+/// step has the word.
+fn summary(steps: Vec<Step>) -> Verdict {
+    let effect = steps.iter().map(|step| step.effect).max().unwrap_or(Effect::Admit);
+    let erred = steps.iter().any(|step| step.status == Status::Error);
+    let decisive = steps
+        .into_iter()
+        .find(|step| step.effect == effect && (effect != Effect::Admit || step.status != Status::Pass));
+    match decisive {
+        Some(step) => Verdict {
+            status: if erred { Status::Error } else { step.status },
+            effect,
+            message: step.message,
+            trace: Trace { part: step.part, erred },
+        },
+        None => Verdict {
+            status: Status::Pass,
+            effect: Effect::Admit,
+            message: String::new(),
+            trace: Trace::of(Part::All),
+        },
+    }
+}

@@ -1,0 +1,118 @@
+//! From a Kyverno policy to the ValidatingAdmissionPolicy and binding that Kyverno 1.19 would generate, or its refusal.
+//!
+//! Upstream counterpart: `pkg/controllers/admissionpolicygenerator` and `pkg/admissionpolicy/{kyvernopolicy_checker,builder}.go`
+//! (1.19), bug for bug: what the generator loses is lost here, too, and [`Item`]s say so. A generated object is made as a
+//! tree whose parts stand where they come from in the policy's source, and then read by the decoder of native policies, so
+//! that what is printed is what the engine decides with.
+//!
+//! Known deviations: the gates that need a cluster (flags, permissions) are taken as passed; exceptions come in the order in
+//! which they are given, upstream lists them in any order; a time of expiry counts only where [`Options::now`] is given.
+
+mod build;
+mod check;
+mod classic;
+mod detect;
+pub mod hazard;
+mod object;
+mod place;
+mod refusal;
+mod report;
+mod validating;
+
+use std::sync::Arc;
+
+use kyvtest_cel::time::Timestamp;
+use kyvtest_go_compat::value::Document;
+use kyvtest_model::{
+    kube::Discovery,
+    policy::{
+        AdmissionChecked, CelPolicyException, Policy, PolicyException, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding, ValidatingPolicy,
+    },
+};
+
+pub use refusal::{Refusal, RefusalCode};
+pub use report::{Action, Item};
+
+/// A policy that is to be converted.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'p> {
+    /// A ClusterPolicy or Policy.
+    Policy(&'p Policy),
+    /// A ValidatingPolicy or NamespacedValidatingPolicy.
+    ValidatingPolicy(&'p ValidatingPolicy),
+}
+
+/// The exceptions of a cluster; those of other policies are left aside.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Exceptions<'p> {
+    /// Of kyverno.io.
+    pub classic: &'p [Arc<PolicyException>],
+    /// Of policies.kyverno.io.
+    pub cel: &'p [Arc<CelPolicyException>],
+}
+
+/// How to convert.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Whether to convert policies that do not ask for it.
+    pub force: bool,
+    /// The time at which the objects are built: exceptions that have expired by then do not count.
+    pub now: Option<Timestamp>,
+}
+
+/// What came of a policy.
+#[derive(Debug, Clone)]
+pub struct Conversion {
+    /// The objects, or why there are none.
+    pub outcome: Outcome,
+    /// What became of the parts of the policy, in the order in which they are written.
+    pub report: Vec<Item>,
+}
+
+/// The objects, or why there are none.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// Kyverno generates these.
+    Generated(Box<Generated>),
+    /// Kyverno generates nothing.
+    Refused(Refusal),
+}
+
+/// What Kyverno generates.
+#[derive(Debug, Clone)]
+pub struct Generated {
+    /// The policy.
+    pub vap: Object<ValidatingAdmissionPolicy>,
+    /// Its bindings; Kyverno makes one.
+    pub bindings: Vec<Object<ValidatingAdmissionPolicyBinding>>,
+}
+
+/// A generated object.
+#[derive(Debug, Clone)]
+pub struct Object<T> {
+    /// The object as it is built, before the API server sets defaults.
+    pub document: Document,
+    /// The same as the engine reads it.
+    pub model: Arc<T>,
+    /// What the API server says of it.
+    pub checked: AdmissionChecked,
+}
+
+/// Converts a policy with its exceptions, for a cluster that serves what `discovery` lists.
+pub fn convert(policy: Source<'_>, exceptions: Exceptions<'_>, discovery: &Discovery, options: Options) -> Conversion {
+    let mut report = Vec::new();
+    let outcome = match policy {
+        Source::Policy(policy) => classic::convert(policy, exceptions.classic, discovery, options, &mut report),
+        Source::ValidatingPolicy(policy) => validating::convert(policy, exceptions.cel, options, &mut report),
+    };
+    let outcome = match outcome {
+        Ok(generated) => Outcome::Generated(Box::new(generated)),
+        Err(refusal) => {
+            report.clear();
+            report.push(refusal.item());
+            Outcome::Refused(refusal)
+        }
+    };
+    Conversion { outcome, report }
+}

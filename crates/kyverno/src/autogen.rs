@@ -1,0 +1,63 @@
+//! Rules for pod controllers, made from rules for Pods.
+//!
+//! Upstream counterpart: `pkg/autogen/v1` for ClusterPolicies and Policies, `pkg/cel/autogen` and
+//! `pkg/cel/policies/vpol/autogen` for ValidatingPolicies (Kyverno 1.19). Upstream rewrites the JSON text of a rule; here the
+//! rule's located tree is rearranged and its texts are rewritten byte by byte alike, then it is read like any other rule. So
+//! a generated rule has the types of a written one, and every place in it is where its origin stands in the source.
+//!
+//! Known deviations: upstream reads the rewritten JSON over the old value, so that a map whose *keys* are rewritten
+//! (`reportProperties`, `matchLabels`) keeps the old keys beside the new ones there; a carriage return before
+//! `equest.object` counts as the letter `r` there.
+
+mod message;
+mod rewrite;
+mod rule;
+mod validating;
+
+use std::borrow::Cow;
+
+use kyvtest_model::policy::{Policy, Rule};
+
+pub use kyvtest_model::policy::autogen::{
+    ANNOTATION, CONTROLLERS, Eligibility, controllers, eligibility, is_generated,
+};
+pub use validating::{Config, Target, Variant, variants};
+
+/// The rules in force for objects of a kind: those of the policy, and what is generated for that kind.
+///
+/// The kind is that of the object, without group and version. Rules are generated anew with each call: ask once for each
+/// policy and kind.
+pub fn rules_for<'p>(policy: &'p Policy, kind: &str) -> Vec<Cow<'p, Rule>> {
+    if kind.is_empty() || !controllers(policy).contains(kind) {
+        return written(policy);
+    }
+    with_generated(policy, kind)
+}
+
+/// The rules in force for any kind: those of the policy, and everything that is generated. This is what Kyverno reports,
+/// builds its webhooks from and validates.
+pub fn all_rules(policy: &Policy) -> Vec<Cow<'_, Rule>> {
+    let all: Vec<String> = controllers(policy).into_iter().collect();
+    with_generated(policy, &all.join(","))
+}
+
+fn written(policy: &Policy) -> Vec<Cow<'_, Rule>> {
+    policy.spec.rules.iter().map(Cow::Borrowed).collect()
+}
+
+fn with_generated<'p>(policy: &'p Policy, controllers: &str) -> Vec<Cow<'p, Rule>> {
+    if controllers == "none" {
+        return written(policy);
+    }
+    let rules = policy.spec.rules.iter();
+    let generated: Vec<Rule> = rules
+        .flat_map(|rule| rule::generate(rule, controllers, policy.is_v2beta1()))
+        .collect();
+    if generated.is_empty() {
+        return written(policy);
+    }
+    let mut all = written(policy);
+    all.retain(|rule| !is_generated(&rule.name.value));
+    all.extend(generated.into_iter().map(Cow::Owned));
+    all
+}

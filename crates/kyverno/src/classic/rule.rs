@@ -1,0 +1,446 @@
+//! A classic rule on one request: context, preconditions, exceptions, the check, and objects that violated it before.
+//!
+//! Upstream counterpart: `invokeRuleHandler` in `pkg/engine/engine.go`, `pkg/engine/handlers/validation/{validate_resource,
+//! validate_pss,utils}.go`. Deviation: values of a suite that change the resource do not change what matches.
+
+use std::sync::Arc;
+
+use super::{
+    condition::Conditions,
+    context::{Context, Entry, Outside},
+    observe::Parts,
+    pod_security::{Exclusion, PodSecurity},
+    validation::{Validation, conditions_of, entries_of},
+    validator::{Answer, Validator, unmet},
+    values::Bare,
+    variables::substitute_preconditions,
+};
+use crate::{
+    exception::CompiledException,
+    input::Input,
+    matching::{Selection, applies, exempts},
+};
+use kyvtest_cel::host::Host;
+use kyvtest_go_compat::value::Data;
+use kyvtest_model::{
+    kube::{Concrete, Operation, Request, UserInfo},
+    policy::{FailureAction, Policy, Rule},
+    verdict::Status,
+};
+
+/// What comes before the check of any rule that validates.
+#[derive(Debug)]
+pub(crate) struct Prelude {
+    entries: Vec<Entry>,
+    preconditions: Option<Conditions>,
+}
+
+impl Prelude {
+    /// Reads it from a rule.
+    pub(crate) fn new(rule: &Rule) -> Self {
+        Self {
+            entries: entries_of(rule.context.as_ref()),
+            preconditions: conditions_of(rule.preconditions.as_ref()),
+        }
+    }
+
+    /// What its parts came to.
+    pub(crate) fn parts(&self, parts: &mut Parts<'_>) {
+        parts.conditions("preconditions", self.preconditions.as_ref());
+    }
+
+    /// Whether there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.preconditions.is_none()
+    }
+}
+
+/// A rule with patterns, conditions or loops, or with the Pod Security Standards.
+#[derive(Debug)]
+pub(crate) struct ClassicRule {
+    name: String,
+    message: String,
+    check: Kind,
+    /// Whether a violation is let through that was there before the request.
+    forgives: bool,
+    has_preconditions: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Resource(Validation),
+    PodSecurity(PodSecurity),
+}
+
+impl ClassicRule {
+    /// Reads the check of a rule; `None` if it has no `validate`.
+    pub(crate) fn new(policy: &Policy, rule: &Rule) -> Option<Self> {
+        let validate = rule.validate.as_ref()?;
+        let check = match &validate.pod_security {
+            Some(security) => Kind::PodSecurity(PodSecurity::read(security.document().root())),
+            None => Kind::Resource(Validation::of_rule(
+                validate,
+                conditions_of(rule.preconditions.as_ref()),
+            )),
+        };
+        let own = validate.failure_action.as_ref().map(|action| action.value);
+        let action = own.unwrap_or(policy.spec.validation_failure_action);
+        Some(Self {
+            name: rule.name.value.clone(),
+            message: validate
+                .message
+                .as_ref()
+                .map(|text| text.value.clone())
+                .unwrap_or_default(),
+            check,
+            forgives: action == FailureAction::Enforce && validate.allow_existing_violations != Some(false),
+            has_preconditions: rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null()),
+        })
+    }
+}
+
+impl ClassicRule {
+    /// What its parts came to. Preconditions are asked before it.
+    pub(crate) fn parts(&self, parts: &mut Parts<'_>) {
+        if let Kind::Resource(validation) = &self.check {
+            parts.check("validate", &validation.check);
+        }
+    }
+}
+
+/// What a rule's check says, and by which exceptions it was lifted.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub status: Status,
+    pub message: String,
+    pub exceptions: Vec<String>,
+}
+
+impl From<Answer> for Said {
+    fn from((status, message): Answer) -> Self {
+        Self {
+            status,
+            message,
+            exceptions: Vec::new(),
+        }
+    }
+}
+
+/// Which rule of which policy is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The policy's key.
+    pub policy: &'a str,
+    /// The rule's name.
+    pub rule: &'a str,
+    /// What it is about.
+    pub selection: Selection<'a>,
+    /// The exceptions there are.
+    pub exceptions: &'a [CompiledException],
+}
+
+/// Who answers for the context of a rule.
+pub(crate) fn outside<'a>(
+    input: &'a Input<'_>,
+    policy: &str,
+    rule: &str,
+    namespace: &'a str,
+    host: &'a dyn Host,
+) -> Box<dyn Outside + 'a> {
+    match input.values() {
+        Some(values) => values.outside(policy, rule, namespace, host),
+        None => Box::new(Bare { host, namespace }),
+    }
+}
+
+/// A rule at work.
+pub(crate) struct Driver<'d> {
+    input: &'d Input<'d>,
+    asked: Asked<'d>,
+    context: Context<'d>,
+    /// The object as it shall be, and as it is; null where there is none.
+    new: Data,
+    old: Data,
+    operation: Operation,
+}
+
+impl<'d> Driver<'d> {
+    /// Sets up the context of a request.
+    pub(crate) fn new(input: &'d Input<'_>, asked: Asked<'d>, outside: &'d dyn Outside) -> Self {
+        let request = input.request;
+        let mut context = Context::from_data(input.json_context().clone(), outside);
+        context.add_operation(request.operation.as_str());
+        let (mut new, mut old) = input.resources().clone();
+        context.add_images(new.clone());
+        if let Some(values) = input.values() {
+            for (key, value) in values.variables(asked.policy) {
+                // A key that cannot be read sets nothing.
+                let _ = context.add_variable(&key, &value);
+            }
+            // Values may change the objects.
+            let part = |name: &str| {
+                context
+                    .data()
+                    .at(&["request", name])
+                    .filter(|part| part.as_map().is_some())
+            };
+            if !new.is_null() {
+                new = part("object").cloned().unwrap_or(new);
+            }
+            if !old.is_null() {
+                old = part("oldObject").cloned().unwrap_or(old);
+            }
+        }
+        Self {
+            input,
+            asked,
+            context,
+            new,
+            old,
+            operation: request.operation,
+        }
+    }
+
+    /// Loads the context and asks the preconditions; answers where the rule ends there.
+    pub(crate) fn prepare(&mut self, prelude: &Prelude) -> Option<Said> {
+        if let Err(error) = self.context.load_entries(&prelude.entries) {
+            return Some((Status::Error, format!("failed to load context: {error}")).into());
+        }
+        unmet(prelude.preconditions.as_ref(), &mut self.context).map(Said::from)
+    }
+
+    /// The exceptions that lift the rule for the request at hand.
+    pub(crate) fn exceptions(&mut self) -> Vec<&'d CompiledException> {
+        let (input, asked) = (self.input, self.asked);
+        self.exceptions_for(&input.request.cell(), &mut input.facts(), asked)
+    }
+
+    fn exceptions_for<'p>(
+        &mut self,
+        cell: &kyvtest_model::kube::Cell<'_>,
+        facts: &mut Concrete<'_>,
+        asked: Asked<'p>,
+    ) -> Vec<&'p CompiledException> {
+        let context = &mut self.context;
+        let named = asked
+            .exceptions
+            .iter()
+            .filter(|exception| exception.names(asked.policy, asked.rule));
+        named
+            .filter(|exception| exempts(exception.matches(), cell, facts))
+            .filter(|exception| {
+                let mut substitute =
+                    |data: &Data| substitute_preconditions(data, context).map_err(|error| error.to_string());
+                // One whose conditions cannot be evaluated is left out.
+                let lifts = |conditions: &Conditions| conditions.lift(&mut substitute) == Ok(true);
+                exception.conditions().is_none_or(lifts)
+            })
+            .collect()
+    }
+
+    /// Checks the rule; `None` if there is nothing to say.
+    pub(crate) fn check(&mut self, rule: &ClassicRule) -> Option<Said> {
+        match &rule.check {
+            Kind::Resource(validation) => {
+                let lifted = self.exceptions();
+                if !lifted.is_empty() {
+                    return Some(lifted_by(&lifted));
+                }
+                self.resource(rule, validation)
+            }
+            Kind::PodSecurity(security) => {
+                if self.operation == Operation::Delete {
+                    return None;
+                }
+                let lifted = self.exceptions();
+                let said = self.pod_security(rule, security, &lifted);
+                if said.status == Status::Fail
+                    && rule.forgives
+                    && self.is_update()
+                    && self.before_pod_security(rule, security)
+                {
+                    return Some(forgiven());
+                }
+                Some(said)
+            }
+        }
+    }
+
+    fn is_update(&self) -> bool {
+        (!self.new.is_null() && !self.old.is_null()) || self.operation == Operation::Update
+    }
+
+    fn resource(&mut self, rule: &ClassicRule, validation: &Validation) -> Option<Said> {
+        let mut substituted = None;
+        let now = self.validate(rule, validation, &mut substituted);
+        // What ends before the check ends before the look at the old object, too.
+        let checked = !matches!(&now, Some((Status::Skip | Status::Error, text)) if before_check(text));
+        if checked && rule.forgives && self.is_update() {
+            if self.operation != Operation::Update {
+                return Some((Status::Skip, "failed to validate old object".to_owned()).into());
+            }
+            let before = self.with_old(|driver| {
+                driver
+                    .matches_old(rule)
+                    .then(|| driver.validate(rule, validation, &mut substituted))
+                    .flatten()
+            });
+            let fails = |answer: &Option<Answer>| matches!(answer, Some((Status::Fail, _)));
+            if fails(&now) && fails(&before) {
+                return Some(forgiven());
+            }
+        }
+        now.map(Said::from)
+    }
+
+    fn validate(
+        &mut self,
+        rule: &ClassicRule,
+        validation: &Validation,
+        substituted: &mut Option<Data>,
+    ) -> Option<Answer> {
+        let mut validator = Validator {
+            rule: &rule.name,
+            message: &rule.message,
+            context: &mut self.context,
+            resource: &self.new,
+            operation: self.operation,
+            substituted,
+            elements: 0,
+        };
+        validator.validate(validation, None, 0)
+    }
+
+    /// Looks at the object as it was, as if it were created now.
+    fn with_old<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
+        let old = std::mem::take(&mut self.old);
+        let new = std::mem::replace(&mut self.new, old);
+        self.context.add_resource(self.new.clone());
+        self.context.add_old_resource(Data::Map(Arc::default()));
+        self.context.add_operation(Operation::Create.as_str());
+        self.operation = Operation::Create;
+        let seen = look(self);
+        self.old = std::mem::replace(&mut self.new, new);
+        self.operation = Operation::Update;
+        self.context.add_resource(self.new.clone());
+        self.context.add_old_resource(self.old.clone());
+        self.context.add_operation(Operation::Update.as_str());
+        seen
+    }
+
+    /// The request that would have created the old object, by a user that nobody is.
+    fn creation(&self) -> Request {
+        let request = self.input.request;
+        let mut resource = Arc::clone(&request.resource);
+        if !resource.subresource.is_empty() {
+            let main = self
+                .input
+                .discovery
+                .by_kind(&resource.group, &resource.version, &resource.kind);
+            resource = main.cloned().unwrap_or(resource);
+        }
+        let mut creation = Request::about(Operation::Create, resource, request.old_object.clone());
+        if self.input.lens.converts_objects {
+            creation.namespace.clone_from(&request.namespace);
+        }
+        creation.user = UserInfo {
+            username: "kyverno:kyverno-invalid-controller".to_owned(),
+            uid: "kyverno:invaliduid".to_owned(),
+            groups: Some(vec!["kyverno:invalidgroup".to_owned()]),
+            extra: None,
+        };
+        let roles = Some(vec!["kyverno:invalidrole".to_owned()]);
+        creation.roles.clone_from(&roles);
+        creation.cluster_roles = roles;
+        creation
+    }
+
+    /// Whether the rule would have been asked when the old object was created. One with preconditions never is: upstream
+    /// hands them over in a form that it then does not know.
+    fn matches_old(&self, rule: &ClassicRule) -> bool {
+        if rule.has_preconditions {
+            return false;
+        }
+        let creation = self.creation();
+        let mut facts = Concrete::new(&creation, self.input.namespace());
+        applies(self.asked.selection, &creation.cell(), &mut facts)
+    }
+
+    fn pod_security(&mut self, rule: &ClassicRule, security: &PodSecurity, lifted: &[&CompiledException]) -> Said {
+        let whole = lifted.iter().find(|exception| exception.pod_security().is_empty());
+        if let Some(exception) = whole {
+            return Said {
+                status: Status::Skip,
+                message: format!("rule is skipped due to policy exception {}", exception.key()),
+                exceptions: vec![exception.key().to_owned()],
+            };
+        }
+        let resource = if self.new.is_null() { &self.old } else { &self.new };
+        let kind = resource.get("kind").and_then(Data::as_str).unwrap_or_default();
+        let mut evaluation = match security.evaluate(kind, resource) {
+            Ok(evaluation) => evaluation,
+            Err(error) => return (Status::Error, error).into(),
+        };
+        if evaluation.violations.is_empty() {
+            return (Status::Pass, format!("Validation rule '{}' passed.", rule.name)).into();
+        }
+        let exclusions: Vec<Exclusion> = lifted
+            .iter()
+            .flat_map(|exception| exception.pod_security())
+            .cloned()
+            .collect();
+        evaluation.exclude(&exclusions);
+        if evaluation.violations.is_empty() {
+            let keys: Vec<String> = lifted.iter().map(|exception| exception.key().to_owned()).collect();
+            return Said {
+                status: Status::Skip,
+                message: format!("rule is skipped due to policy exceptions {}", keys.join(", ")),
+                exceptions: keys,
+            };
+        }
+        (Status::Fail, security.message(&rule.name, kind, &evaluation)).into()
+    }
+
+    /// Whether the old object violated the rule already.
+    fn before_pod_security(&mut self, rule: &ClassicRule, security: &PodSecurity) -> bool {
+        if self.operation != Operation::Update || !self.matches_old(rule) {
+            return false;
+        }
+        let creation = self.creation();
+        let namespace = self.input.namespace();
+        let asked = self.asked;
+        let said = self.with_old(|driver| {
+            let lifted = driver.exceptions_for(&creation.cell(), &mut Concrete::new(&creation, namespace), asked);
+            driver.pod_security(rule, security, &lifted)
+        });
+        said.status == Status::Fail
+    }
+}
+
+/// Whether an answer is one of those that come before the check.
+fn before_check(text: &str) -> bool {
+    [
+        "failed to load context",
+        "failed to evaluate preconditions",
+        "preconditions not met",
+        "variable substitution failed",
+    ]
+    .iter()
+    .any(|start| text.starts_with(start))
+}
+
+fn forgiven() -> Said {
+    let message = "skipping the rule evaluation as pre-existing violations are allowed";
+    (Status::Skip, message.to_owned()).into()
+}
+
+/// The answer of a rule that exceptions lift.
+pub(crate) fn lifted_by(exceptions: &[&CompiledException]) -> Said {
+    let keys: Vec<String> = exceptions.iter().map(|exception| exception.key().to_owned()).collect();
+    Said {
+        status: Status::Skip,
+        // Upstream puts nothing between the two.
+        message: format!("rule is skipped due to policy exceptions{}", keys.join(", ")),
+        exceptions: keys,
+    }
+}

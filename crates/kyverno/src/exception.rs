@@ -1,0 +1,64 @@
+//! PolicyExceptions of kyverno.io on classic rules.
+//!
+//! Upstream counterpart: `pkg/engine/utils/exceptions.go` and `pkg/exceptions`. What an exception says about Pod Security
+//! controls concerns `podSecurity` rules alone. Whom it lifts is decided in [`super::classic`], which knows the variables of
+//! conditions.
+
+use super::classic::{condition::Conditions, pod_security::Exclusion};
+use kyvtest_model::policy::{ExceptedRules, MatchResources, PolicyException};
+
+/// An exception that is ready to be asked.
+#[derive(Debug, Clone)]
+pub struct CompiledException {
+    key: String,
+    matches: MatchResources,
+    rules: Vec<ExceptedRules>,
+    conditions: Option<Conditions>,
+    pod_security: Vec<Exclusion>,
+}
+
+impl CompiledException {
+    /// Prepares an exception.
+    pub fn new(exception: &PolicyException) -> Self {
+        let name = &exception.metadata.name.value;
+        let conditions = exception.conditions.as_ref().filter(|part| !part.node().is_null());
+        let controls = exception.pod_security.as_ref();
+        Self {
+            key: match &exception.metadata.namespace {
+                Some(namespace) => format!("{}/{name}", namespace.value),
+                None => name.clone(),
+            },
+            matches: exception.matches.clone(),
+            rules: exception.exceptions.clone(),
+            conditions: conditions.map(|part| Conditions::read(part.document().root())),
+            pod_security: controls
+                .map(|part| Exclusion::list(Some(part.document().root())))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The exception's `namespace/name`.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What it is about.
+    pub fn matches(&self) -> &MatchResources {
+        &self.matches
+    }
+
+    /// Under which conditions.
+    pub(super) fn conditions(&self) -> Option<&Conditions> {
+        self.conditions.as_ref()
+    }
+
+    /// The Pod Security controls that it lets through; without any it lifts the whole rule.
+    pub(super) fn pod_security(&self) -> &[Exclusion] {
+        &self.pod_security
+    }
+
+    /// Whether it names a rule of a policy.
+    pub fn names(&self, policy: &str, rule: &str) -> bool {
+        self.rules.iter().any(|rules| rules.names(policy, rule))
+    }
+}

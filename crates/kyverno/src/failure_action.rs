@@ -1,0 +1,140 @@
+//! What a violation of a classic rule does to the request.
+//!
+//! Upstream counterpart: `pkg/policycache/cache.go` `checkValidationFailureActionOverrides`, which sorts rules into those
+//! that are asked before the answer and those that are only reported, and `pkg/engine/api/engineresponse.go`
+//! `failureActionForRule`, which says whether a violation refuses the request. Both must say `Enforce`. They differ: an
+//! override with namespaces and a selector needs one of the two there and both here.
+//!
+//! Known deviation: wildcards in the `namespaceSelector` of an override are taken as they are.
+
+use kyvtest_model::{
+    kube::{Atom, Cell, Facts, LabelSelector, Operation, Pairs, Pattern, Text},
+    policy::{FailureAction, FailureActionOverride, FailurePolicy, Policy, Validate},
+    verdict::{Effect, Status},
+};
+
+/// The failure actions of a rule and its policy.
+#[derive(Debug, Clone)]
+pub struct Actions {
+    rule: Option<FailureAction>,
+    rule_overrides: Vec<Override>,
+    policy: FailureAction,
+    policy_overrides: Vec<Override>,
+    fails_on_errors: bool,
+    /// A policy with match conditions has a webhook of its own, which asks all of its rules.
+    own_webhook: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Override {
+    action: Option<FailureAction>,
+    namespaces: Vec<String>,
+    selector: Option<LabelSelector>,
+}
+
+impl Override {
+    fn list(overrides: &[FailureActionOverride]) -> Vec<Self> {
+        overrides
+            .iter()
+            .map(|entry| Self {
+                action: entry.action.as_ref().map(|action| action.value),
+                namespaces: entry.namespaces.iter().map(|text| text.value.clone()).collect(),
+                selector: entry
+                    .namespace_selector
+                    .clone()
+                    .map(kyvtest_model::policy::LabelSelector::compile),
+            })
+            .collect()
+    }
+
+    fn namespace_fits<'p>(&'p self, text: Text, facts: &mut impl Facts<'p>) -> bool {
+        let mut patterns = self.namespaces.iter();
+        patterns.any(|pattern| facts.ask(Atom::Text(text, Pattern::glob(pattern))))
+    }
+
+    fn labels_fit<'p>(&'p self, facts: &mut impl Facts<'p>) -> bool {
+        self.selector
+            .as_ref()
+            .is_some_and(|selector| selector.error().is_none() && selector.matches(Some(Pairs::NamespaceLabels), facts))
+    }
+}
+
+impl Actions {
+    /// The actions of a rule with this validation.
+    pub fn new(policy: &Policy, validate: Option<&Validate>) -> Self {
+        let spec = &policy.spec;
+        let webhook = spec.webhook.as_ref();
+        let failure_policy = webhook
+            .and_then(|webhook| webhook.failure_policy.as_ref())
+            .or(spec.failure_policy.as_ref());
+        let overrides = validate.and_then(|validate| validate.failure_action_overrides.as_deref());
+        Self {
+            rule: validate
+                .and_then(|validate| validate.failure_action.as_ref())
+                .map(|action| action.value),
+            rule_overrides: Override::list(overrides.unwrap_or_default()),
+            policy: spec.validation_failure_action,
+            policy_overrides: Override::list(&spec.validation_failure_action_overrides),
+            fails_on_errors: failure_policy.is_none_or(|policy| policy.value == FailurePolicy::Fail),
+            own_webhook: webhook.is_some_and(|webhook| !webhook.match_conditions.is_empty()),
+        }
+    }
+
+    /// What a status does to the requests of a cell.
+    pub fn effect<'p>(&'p self, status: Status, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Effect {
+        match status {
+            Status::Fail if self.is_asked(cell, facts) && self.refuses(facts) => Effect::Deny,
+            Status::Error if self.is_asked(cell, facts) => {
+                if self.fails_on_errors {
+                    Effect::Deny
+                } else {
+                    Effect::Warn
+                }
+            }
+            Status::Fail | Status::Error => Effect::Audit,
+            _ => Effect::Admit,
+        }
+    }
+
+    /// Whether the rule is asked before the request is answered.
+    fn is_asked<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+        if self.own_webhook {
+            return true;
+        }
+        let overrides = if self.rule_overrides.is_empty() {
+            &self.policy_overrides
+        } else {
+            &self.rule_overrides
+        };
+        // A Namespace is in itself, once it exists.
+        let (known, name) = if cell.is_core_namespace() {
+            (cell.operation != Operation::Create, Text::BareName)
+        } else {
+            (cell.namespaced, Text::Namespace)
+        };
+        for entry in overrides {
+            let global = entry.namespaces.is_empty() && entry.selector.is_none();
+            if global || known && (entry.namespace_fits(name, facts) || entry.labels_fit(facts)) {
+                return entry.action == Some(FailureAction::Enforce);
+            }
+        }
+        self.rule.unwrap_or(self.policy) == FailureAction::Enforce
+    }
+
+    /// Whether a violation refuses the request.
+    fn refuses<'p>(&'p self, facts: &mut impl Facts<'p>) -> bool {
+        let mut overriding = |overrides: &'p [Override]| {
+            overrides.iter().find_map(|entry| {
+                let action = entry.action?;
+                let fits = (entry.namespaces.is_empty() || entry.namespace_fits(Text::Namespace, facts))
+                    && (entry.selector.is_none() || entry.labels_fit(facts));
+                fits.then_some(action)
+            })
+        };
+        let action = overriding(&self.rule_overrides)
+            .or(self.rule)
+            .or_else(|| overriding(&self.policy_overrides))
+            .unwrap_or(self.policy);
+        action == FailureAction::Enforce
+    }
+}

@@ -1,0 +1,108 @@
+//! What somebody who looks on learns of a policy: which filters select a request, and what the parts of rules came to.
+//!
+//! Filters are asked by the engine's own matching, once more and one by one; expressions and conditions are noted while the
+//! engine evaluates them (`cel::observe`).
+
+use super::{
+    classic_policy::CompiledPolicy,
+    input::Input,
+    matching::{Selection, applies, filter_selects},
+};
+use kyvtest_cel::{
+    observe::{Place, Ways},
+    program::Program,
+};
+use kyvtest_model::policy::{MatchResources, ResourceFilter};
+
+/// What a part of a rule is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartKind {
+    /// A condition of `preconditions` or `deny`.
+    Condition,
+    /// One of several patterns.
+    Pattern,
+    /// An entry of `foreach`.
+    Loop,
+}
+
+/// A part of a rule that is no CEL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Where it stands in the rule: `validate.deny.conditions.any[0]`.
+    pub path: String,
+    /// What it is.
+    pub kind: PartKind,
+    /// What it came to.
+    pub ways: Ways,
+}
+
+/// A rule, written or generated, with its parts.
+#[derive(Debug)]
+pub struct WatchedRule<'p> {
+    /// Its name.
+    pub rule: &'p str,
+    /// Its programs.
+    pub programs: Vec<(Place, &'p Program)>,
+    /// Its other parts.
+    pub parts: Vec<Part>,
+}
+
+/// Whether a filter selects a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selected {
+    /// The rule; empty for a policy without rules.
+    pub rule: String,
+    /// Where the filter stands in the rule or spec: `match.any[0]`.
+    pub path: String,
+    /// Whether it selects the request.
+    pub selects: bool,
+}
+
+/// The filters of a block with their places in it.
+pub fn filters<'p>(block: &'p MatchResources, name: &str) -> Vec<(String, &'p ResourceFilter)> {
+    let list = |word: &str, list: &'p [ResourceFilter]| -> Vec<(String, &'p ResourceFilter)> {
+        let list = list.iter().enumerate();
+        list.map(|(i, filter)| (format!("{name}.{word}[{i}]"), filter))
+            .collect()
+    };
+    match (block.any.is_empty(), block.all.is_empty()) {
+        (false, true) => list("any", &block.any),
+        (true, false) => list("all", &block.all),
+        (false, false) => [list("any", &block.any), list("all", &block.all)].concat(),
+        (true, true) => vec![(name.to_owned(), &block.inline)],
+    }
+}
+
+impl CompiledPolicy {
+    /// Which filters of its rules select a request. Those of `exclude` are asked only where `match` selects it.
+    pub fn selected(&self, input: &Input<'_>) -> Vec<Selected> {
+        let cell = input.request.cell();
+        let own = self.policy().metadata.namespace.as_ref();
+        let policy_namespace = own.map_or("", |namespace| namespace.value.as_str());
+        let mut found = Vec::new();
+        for (rule, matches, exclude) in self.selections(&input.request.resource.kind) {
+            let mut facts = input.facts();
+            let mut ask = |block, name: &str, of_exclude| {
+                for (path, filter) in filters(block, name) {
+                    found.push(Selected {
+                        rule: rule.to_owned(),
+                        path,
+                        selects: filter_selects(filter, of_exclude, &cell, &mut facts),
+                    });
+                }
+            };
+            ask(matches, "match", false);
+            let selection = Selection {
+                matches,
+                exclude: None,
+                policy_namespace,
+            };
+            if let Some(exclude) = exclude.filter(|exclude| !exclude.is_empty())
+                && applies(selection, &cell, &mut input.facts())
+            {
+                ask(exclude, "exclude", true);
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,116 @@
+//! What a rule answers.
+
+use std::fmt;
+
+use kyvtest_model::verdict::{Effect, Part, Status, Trace, Verdict};
+
+/// The answer of one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleResponse {
+    /// The rule's name; that of a CEL policy is empty, or says where evaluation ended.
+    pub rule: String,
+    /// The status; `warn` is for reports to make of `fail`, see [`RuleResponse::verdict`].
+    pub status: Status,
+    /// The text.
+    pub message: String,
+    /// What it does to the request.
+    pub effect: Effect,
+    /// How it came about.
+    pub trace: Trace,
+    /// The exceptions that were applied, `namespace/name`.
+    pub exceptions: Vec<String>,
+    /// Texts for the report: audit annotations, and the place of the validation that failed.
+    pub properties: Vec<(String, String)>,
+}
+
+impl RuleResponse {
+    /// An answer that does nothing to the request.
+    pub fn new(rule: &str, status: Status, message: impl Into<String>, trace: Trace) -> Self {
+        Self {
+            rule: rule.to_owned(),
+            status,
+            message: message.into(),
+            effect: Effect::Admit,
+            trace,
+            exceptions: Vec::new(),
+            properties: Vec::new(),
+        }
+    }
+
+    pub fn unsupported(rule: &str, what: Unsupported) -> Self {
+        let message = format!("{what}: {}", what.explanation());
+        Self::new(rule, Status::Unsupported, message, Trace::of(Part::RuleType))
+    }
+
+    /// The request is refused before Kyverno sees it: a match condition of the webhook cannot be evaluated.
+    pub fn refused_by_condition(rule: &str, error: &str) -> Self {
+        Self {
+            effect: Effect::Deny,
+            ..Self::new(rule, Status::Error, error, Trace::error(Part::WebhookCondition(0)))
+        }
+    }
+
+    /// Whether the rule decided: what ends a policy with `applyRules: One`.
+    pub fn applied(&self) -> bool {
+        matches!(self.status, Status::Pass | Status::Fail)
+    }
+
+    /// The answer as a report shows it: a violation of a policy that is not scored is a warning.
+    pub fn verdict(&self, scored: bool) -> Verdict {
+        Verdict {
+            status: match self.status {
+                Status::Fail if !scored => Status::Warn,
+                status => status,
+            },
+            effect: self.effect,
+            message: self.message.clone(),
+            trace: self.trace,
+        }
+    }
+}
+
+/// What is recognised and not decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unsupported {
+    /// `validate.manifests`
+    Manifests,
+    /// `validate.assert`
+    Assert,
+    /// `validate` with nothing in it that decides.
+    Empty,
+    /// `mutate`
+    Mutate,
+    /// `generate`
+    Generate,
+    /// `verifyImages`
+    VerifyImages,
+}
+
+impl Unsupported {
+    /// The code.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Manifests => "unsupported-manifests",
+            Self::Assert => "unsupported-assert",
+            Self::Empty => "unsupported-empty",
+            Self::Mutate => "unsupported-mutate",
+            Self::Generate => "unsupported-generate",
+            Self::VerifyImages => "unsupported-verify-images",
+        }
+    }
+
+    const fn explanation(self) -> &'static str {
+        match self {
+            Self::Empty => "the rule has nothing that is evaluated",
+            Self::Manifests | Self::Assert | Self::Mutate | Self::Generate | Self::VerifyImages => {
+                "rules of this type are not evaluated"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.code())
+    }
+}

@@ -1,0 +1,208 @@
+//! ValidatingPolicy and NamespacedValidatingPolicy.
+//!
+//! Upstream counterpart: `pkg/cel/policies/vpol/{compiler,engine}` and `pkg/cel/compiler` (1.19). A policy with an expression
+//! that cannot be compiled is refused as a whole. Known deviation: upstream evaluates audit annotations in the order of a
+//! Go map, we in the order in which they are written.
+
+mod compile;
+mod evaluate;
+
+pub use compile::{CompileErrors, FieldError};
+
+use super::{
+    constraints::applies,
+    input::{Documents, Input},
+    response::RuleResponse,
+};
+use kyvtest_cel::{
+    composite::Composite,
+    env::Env,
+    host::{Host, Wrapped},
+    observe::Place,
+    program::Program,
+};
+use kyvtest_go_compat::value::Value;
+use kyvtest_model::{
+    kube::{Atom, Facts, Pattern, Text},
+    policy::{MatchConstraints, Mode, ReportResult, ValidationAction},
+    verdict::{Effect, Part, Status, Trace},
+};
+
+/// A policy that is ready to be asked.
+#[derive(Debug)]
+pub struct CompiledValidatingPolicy {
+    name: String,
+    /// The policy's namespace; `None` for one of the whole cluster.
+    namespace: Option<String>,
+    mode: Mode,
+    admission: bool,
+    scored: bool,
+    constraints: Option<MatchConstraints>,
+    ignores_errors: bool,
+    actions: Vec<ValidationAction>,
+    env: Env,
+    slots: Slots,
+    match_conditions: Vec<Program>,
+    composite: Composite,
+    validations: Vec<Validation>,
+    audit_annotations: Vec<(String, Program)>,
+    exceptions: Vec<Exception>,
+}
+
+/// The numbers of the variables.
+#[derive(Debug, Clone, Copy)]
+struct Slots {
+    object: u32,
+    old_object: u32,
+    namespace: u32,
+    request: u32,
+    variables: u32,
+    exceptions: u32,
+}
+
+#[derive(Debug)]
+struct Validation {
+    program: Program,
+    message: String,
+    message_expression: Option<Program>,
+}
+
+/// An exception to the policy.
+#[derive(Debug)]
+struct Exception {
+    key: String,
+    priority: i64,
+    images: Vec<String>,
+    values: Vec<String>,
+    report: ReportResult,
+    conditions: Vec<Program>,
+}
+
+impl Exception {
+    /// Whether it lifts the policy as a whole.
+    fn is_full(&self) -> bool {
+        self.images.is_empty() && self.values.is_empty()
+    }
+}
+
+/// What a policy answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It does not match, because of this part.
+    NoMatch(Part),
+    /// It answers.
+    Rule(RuleResponse),
+}
+
+impl CompiledValidatingPolicy {
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kind of input that it looks at.
+    pub fn mode(&self) -> &Mode {
+        &self.mode
+    }
+
+    /// What violations mean.
+    pub fn actions(&self) -> &[ValidationAction] {
+        &self.actions
+    }
+
+    /// Whether its violations count: without that they are warnings in reports.
+    pub fn is_scored(&self) -> bool {
+        self.scored
+    }
+
+    /// The policy's match block, if it has one.
+    pub fn constraints(&self) -> Option<&MatchConstraints> {
+        self.constraints.as_ref()
+    }
+
+    /// The programs of the policy, for somebody who looks on; exceptions have none.
+    pub fn programs(&self) -> Vec<(Place, &Program)> {
+        let conditions = self.match_conditions.iter().enumerate();
+        let conditions = conditions.map(|(i, program)| (Place::MatchCondition(i), program));
+        let validations = self.validations.iter().enumerate().flat_map(|(i, validation)| {
+            let message = validation.message_expression.iter();
+            std::iter::once((Place::Validation(i), &validation.program))
+                .chain(message.map(move |program| (Place::Message(i), program)))
+        });
+        let annotations = self.audit_annotations.iter().enumerate();
+        let annotations = annotations.map(|(i, (_, program))| (Place::Annotation(i), program));
+        let variables = self.composite.places();
+        variables
+            .chain(conditions)
+            .chain(validations)
+            .chain(annotations)
+            .collect()
+    }
+
+    /// Answers a request.
+    pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> Answer {
+        if input.lens.admission_switch && !self.admission || self.mode == Mode::Json {
+            return Answer::NoMatch(Part::Match);
+        }
+        let mut facts = input.facts();
+        if let Some(namespace) = self.namespace.as_deref()
+            && input.lens.namespaced_policies
+            && !facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(namespace)))
+        {
+            return Answer::NoMatch(Part::Namespace);
+        }
+        let Some(constraints) = &self.constraints else {
+            return Answer::NoMatch(Part::Match);
+        };
+        match applies(constraints, &input.request.cell(), &mut facts) {
+            Ok(true) => {}
+            Ok(false) => return Answer::NoMatch(Part::Match),
+            Err(error) => {
+                let message = format!("failed to execute matching: {error}");
+                let response = RuleResponse::new("match", Status::Error, message, Trace::error(Part::Match));
+                return Answer::Rule(self.with_effect(response));
+            }
+        }
+        let Documents {
+            object,
+            old_object,
+            request,
+            namespace,
+        } = input.policy();
+        Answer::Rule(self.evaluate(
+            [object.root(), old_object.root(), request.root(), namespace.root()],
+            host,
+        ))
+    }
+
+    /// Answers about a payload: only `object` has a value.
+    pub fn decide_payload(&self, payload: Value<'_>, host: &dyn Host) -> RuleResponse {
+        self.evaluate([payload, Value::Null, Value::Null, Value::Null], host)
+    }
+
+    fn evaluate(&self, documents: [Value<'_>; 4], host: &dyn Host) -> RuleResponse {
+        let response = match &self.namespace {
+            Some(namespace) => {
+                let host = Wrapped::in_namespace(host, namespace);
+                evaluate::evaluate(self, documents, &host)
+            }
+            None => evaluate::evaluate(self, documents, host),
+        };
+        self.with_effect(response)
+    }
+
+    /// What fails or errs is refused, reported or warned about, as the policy's actions say.
+    fn with_effect(&self, mut response: RuleResponse) -> RuleResponse {
+        if matches!(response.status, Status::Fail | Status::Error) {
+            let has = |action| self.actions.contains(&action);
+            response.effect = if has(ValidationAction::Deny) {
+                Effect::Deny
+            } else if has(ValidationAction::Audit) {
+                Effect::Audit
+            } else {
+                Effect::Warn
+            };
+        }
+        response
+    }
+}

@@ -1,0 +1,265 @@
+//! One evaluation of a policy: exceptions, match conditions, validations, annotations.
+
+use super::{CompiledValidatingPolicy, Exception, Slots};
+use crate::response::RuleResponse;
+use kyvtest_cel::{
+    context::{Context, Scratch},
+    eval::{Activation, Variables, evaluate as run},
+    host::Host,
+    library::kyverno,
+    program::Program,
+    val::Val,
+};
+use kyvtest_go_compat::value::Value;
+use kyvtest_model::{
+    policy::ReportResult,
+    verdict::{Part, Status, Trace},
+};
+
+/// The property that says which validation failed.
+const INDEX: &str = "cel.validationIndex";
+
+/// Answers for `object`, `oldObject`, `request` and `namespaceObject`.
+pub(super) fn evaluate(
+    policy: &CompiledValidatingPolicy,
+    [object, old_object, request, namespace]: [Value<'_>; 4],
+    host: &dyn Host,
+) -> RuleResponse {
+    let scratch = Scratch::new();
+    let slots = policy.slots;
+    let mut values = policy.env.initial_values();
+    for (slot, value) in [
+        (slots.object, object),
+        (slots.old_object, old_object),
+        (slots.request, request),
+        (slots.namespace, namespace),
+    ] {
+        values[slot as usize] = Some(Val::from(value));
+    }
+    let granted = {
+        let run = Run {
+            policy,
+            values: &values,
+            variables: None,
+            scratch: &scratch,
+            host,
+        };
+        match run.exceptions() {
+            Ok(granted) => granted,
+            Err(error) => return not_loaded(Part::ExceptionCondition, &error),
+        }
+    };
+    let (images, allowed) = match granted {
+        Granted::Full(exceptions) => return excepted(&exceptions),
+        Granted::Partly { images, values } => (images, values),
+    };
+    let context = Context::new(&scratch, policy.env.profile(), host);
+    values[slots.exceptions as usize] = Some(context.opaque(kyverno::Exception::new(&images, &allowed)));
+    let conditions = Run {
+        policy,
+        values: &values,
+        variables: None,
+        scratch: &scratch,
+        host,
+    };
+    match conditions.matches(&policy.match_conditions) {
+        Ok(None) => {}
+        Ok(Some(index)) => {
+            return RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Precondition(index)));
+        }
+        Err((index, error)) => return not_loaded(Part::Precondition(index), &error),
+    }
+    validate(policy, slots, values, &scratch, host)
+}
+
+fn validate<'a>(
+    policy: &'a CompiledValidatingPolicy,
+    slots: Slots,
+    mut values: Vec<Option<Val<'a>>>,
+    scratch: &'a Scratch,
+    host: &'a dyn Host,
+) -> RuleResponse {
+    values[slots.variables as usize] = Some(Val::Variables);
+    let lazy = policy.composite.bind(scratch, &values, host);
+    let run = Run {
+        policy,
+        values: &values,
+        variables: Some(&lazy),
+        scratch,
+        host,
+    };
+    let index_property = |index: usize| (INDEX.to_owned(), index.to_string());
+    let failed = |index: usize, part: Part, error: &str| {
+        let mut response = RuleResponse::new("", Status::Error, format!("error: {error}"), Trace::error(part));
+        response.properties.push(index_property(index));
+        response
+    };
+    for (index, validation) in policy.validations.iter().enumerate() {
+        match run.value(&validation.program) {
+            Val::Error(error) => return failed(index, Part::Validation(index), error),
+            Val::Bool(false) => {}
+            _ => continue,
+        }
+        let mut message = match &validation.message_expression {
+            None => validation.message.clone(),
+            Some(program) => match run.value(program) {
+                Val::Error(error) => format!("failed to evaluate message expression: {error}"),
+                value => value.as_str().unwrap_or_default().to_owned(),
+            },
+        };
+        if message.is_empty() {
+            message = format!("CEL expression validation failed at index {index}");
+        }
+        return match run.annotations() {
+            Err((annotation, error)) => failed(index, Part::AuditAnnotation(annotation), &error),
+            Ok(mut properties) => {
+                let trace = Trace::of(Part::Validation(index));
+                let mut response = RuleResponse::new("", Status::Fail, message, trace);
+                if !properties.iter().any(|(key, _)| key == INDEX) {
+                    properties.push(index_property(index));
+                }
+                response.properties = properties;
+                response
+            }
+        };
+    }
+    match run.annotations() {
+        Err((annotation, error)) => not_loaded(Part::AuditAnnotation(annotation), &error),
+        Ok(properties) => {
+            let mut response = RuleResponse::new("", Status::Pass, "success", Trace::of(Part::All));
+            response.properties = properties;
+            response
+        }
+    }
+}
+
+/// What ends an evaluation outside of the validations.
+fn not_loaded(part: Part, error: &str) -> RuleResponse {
+    let message = format!("failed to load context: {error}");
+    RuleResponse::new("evaluation", Status::Error, message, Trace::error(part))
+}
+
+/// The answer of a policy that exceptions lift.
+fn excepted(exceptions: &[&Exception]) -> RuleResponse {
+    let keys: Vec<String> = exceptions.iter().map(|exception| exception.key.clone()).collect();
+    // The first of the highest priority decides; priorities below 1 do not count.
+    let mut highest = 0;
+    let mut report = exceptions
+        .first()
+        .map_or(ReportResult::Skip, |exception| exception.report);
+    for exception in exceptions {
+        if exception.priority > highest {
+            highest = exception.priority;
+            report = exception.report;
+        }
+    }
+    let (status, word) = match report {
+        ReportResult::Pass => (Status::Pass, "passed"),
+        ReportResult::Skip => (Status::Skip, "skipped"),
+    };
+    let message = format!("rule is {word} due to policy exception: {}", keys.join(", "));
+    let mut response = RuleResponse::new("exception", status, message, Trace::of(Part::Exception));
+    response.exceptions = keys;
+    response
+}
+
+/// What the exceptions give.
+enum Granted<'p> {
+    /// The policy is lifted by these.
+    Full(Vec<&'p Exception>),
+    /// Expressions see these images and values as allowed.
+    Partly { images: Vec<&'p str>, values: Vec<&'p str> },
+}
+
+/// The state of an evaluation.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    policy: &'a CompiledValidatingPolicy,
+    values: &'a [Option<Val<'a>>],
+    variables: Option<&'a dyn Variables<'a>>,
+    scratch: &'a Scratch,
+    host: &'a dyn Host,
+}
+
+impl<'a> Run<'a> {
+    fn value(&self, program: &'a Program) -> Val<'a> {
+        let activation = Activation {
+            values: self.values,
+            variables: self.variables,
+        };
+        run(program, self.scratch, activation, self.host, None).value
+    }
+
+    /// The first condition that is false; or, if there is none, the errors and the place of the first. With the failure
+    /// policy Ignore an error is a condition that is false.
+    fn matches(&self, conditions: &'a [Program]) -> Result<Option<usize>, (usize, String)> {
+        let mut errors: Vec<&str> = Vec::new();
+        let mut first = 0;
+        for (index, condition) in conditions.iter().enumerate() {
+            match self.value(condition) {
+                Val::Bool(false) => return Ok(Some(index)),
+                Val::Error(error) => {
+                    if errors.is_empty() {
+                        first = index;
+                    }
+                    errors.push(error);
+                }
+                _ => {}
+            }
+        }
+        if errors.is_empty() {
+            Ok(None)
+        } else if self.policy.ignores_errors {
+            Ok(Some(first))
+        } else {
+            Err((first, errors.join("; ")))
+        }
+    }
+
+    fn exceptions(&self) -> Result<Granted<'a>, String> {
+        let mut matched = Vec::new();
+        let mut full = false;
+        let (mut images, mut values) = (Vec::new(), Vec::new());
+        for exception in &self.policy.exceptions {
+            match self.matches(&exception.conditions) {
+                Ok(None) => {}
+                Ok(Some(_)) => continue,
+                // What is granted already stays granted.
+                Err(_) if full => continue,
+                Err((_, error)) => return Err(error),
+            }
+            matched.push(exception);
+            if exception.is_full() {
+                full = true;
+            } else if !full {
+                images.extend(exception.images.iter().map(String::as_str));
+                values.extend(exception.values.iter().map(String::as_str));
+            }
+        }
+        Ok(if full {
+            Granted::Full(matched)
+        } else {
+            Granted::Partly { images, values }
+        })
+    }
+
+    /// The annotations that have a value; or the place of the first that fails.
+    fn annotations(&self) -> Result<Vec<(String, String)>, (usize, String)> {
+        let mut properties = Vec::new();
+        for (index, (key, program)) in self.policy.audit_annotations.iter().enumerate() {
+            match self.value(program) {
+                Val::Error(error) => {
+                    return Err((index, format!("failed to evaluate auditAnnotation '{key}': {error}")));
+                }
+                Val::String("") => {}
+                Val::String(text) => properties.push((key.clone(), text.to_owned())),
+                other => {
+                    let error = format!("type conversion error from '{}' to 'string'", other.type_name());
+                    let error = format!("failed to convert auditAnnotation '{key}' expression: {error}");
+                    return Err((index, error));
+                }
+            }
+        }
+        Ok(properties)
+    }
+}

@@ -1,0 +1,52 @@
+//! The policy kinds as types, read once from located trees.
+//!
+//! Counterpart: the API types of Kyverno 1.19 (`api/kyverno`, github.com/kyverno/api) and of
+//! `k8s.io/api/admissionregistration/v1`, with the defaults and the strictness of their schemas. [`load`] says what a
+//! document is and what is wrong with it; everything that a diagnostic may have to point at keeps its span.
+//!
+//! Known deviations: fields below `manifests`, `mutate`, `generate` and `verifyImages` are kept as located parts and not checked here; neither are `status` and the schemas of kinds that
+//! are recognised only.
+
+mod admission;
+mod anchor;
+pub mod autogen;
+mod classic;
+mod classic_actions;
+mod classic_parts;
+pub mod decode;
+mod exception;
+mod from_value;
+mod kind_selector;
+mod load;
+mod located;
+mod match_constraints;
+mod match_resources;
+mod match_write;
+mod parts;
+mod selector;
+mod validate;
+mod validating;
+
+pub use admission::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+pub use anchor::{Anchor, AnchorKind};
+pub use classic::{
+    ApplyRules, Cel, FailureAction, FailureActionOverride, Policy, PolicyKind, Rule, Spec, Validate,
+    WebhookConfiguration,
+};
+pub use exception::{CelPolicyException, ExceptedRules, PolicyException, PolicyRef, ReportResult};
+pub use kind_selector::{KindSelector, split_kind};
+pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, Unsupported, load};
+pub use located::place;
+pub use located::{Expression, Origin, Spanned, Subtree, Text};
+pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule};
+pub use match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter};
+pub use match_write::write_selector;
+pub use parts::{
+    AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
+    Validation, ValidationAction, Variable,
+};
+pub use validate::{
+    AdmissionChecked, Checked, FieldError, admission_diagnostics, validate, validate_admission, validate_exception,
+    validate_in_cluster,
+};
+pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};

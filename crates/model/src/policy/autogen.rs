@@ -1,0 +1,130 @@
+//! Whether a policy for Pods is also one for their controllers.
+//!
+//! Upstream counterpart: `CanAutoGen` of `pkg/autogen/v1` (1.19). What is then generated is the engine's business; that
+//! something would be is also what conversion has to know.
+
+use std::collections::BTreeSet;
+
+use super::{MatchResources, Policy, ResourceFilter, Rule, split_kind, validate::has};
+use kyvtest_go_compat::yaml::{Items, Node};
+
+/// The annotation that names the controllers.
+pub const ANNOTATION: &str = "pod-policies.kyverno.io/autogen-controllers";
+
+/// The controllers that a rule for Pods can be made for.
+pub const CONTROLLERS: [&str; 7] = [
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+];
+
+/// The controllers that a policy generates rules for, as its annotation spells them; `none` where there are none.
+pub fn controllers(policy: &Policy) -> BTreeSet<String> {
+    if eligibility(policy) != Eligibility::Eligible {
+        return BTreeSet::from(["none".to_owned()]);
+    }
+    match policy.metadata.annotation(ANNOTATION) {
+        Some(text) => text.value.split(',').map(str::to_owned).collect(),
+        None => CONTROLLERS.iter().map(|kind| (*kind).to_owned()).collect(),
+    }
+}
+
+/// Whether the rules of a policy could be about pod controllers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Eligibility {
+    /// They could.
+    Eligible,
+    /// A rule generates, or patches by path.
+    WrongRule,
+    /// A rule asks for names, labels or annotations of Pods, or for Pods among other kinds, or no rule is about Pods.
+    WrongMatch,
+}
+
+/// Whether the rules of a policy could be about pod controllers, and if not, what the first obstacle is.
+pub fn eligibility(policy: &Policy) -> Eligibility {
+    let mut needed = false;
+    for rule in &policy.spec.rules {
+        if has(rule, "generate") || patches_by_path(rule) {
+            return Eligibility::WrongRule;
+        }
+        for block in [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten() {
+            for filter in filters(block) {
+                if !is_general(filter) {
+                    return Eligibility::WrongMatch;
+                }
+                needed |= filter
+                    .resources
+                    .kinds
+                    .iter()
+                    .any(|kind| is_pod_or_controller(&kind.text));
+            }
+        }
+    }
+    if needed {
+        Eligibility::Eligible
+    } else {
+        Eligibility::WrongMatch
+    }
+}
+
+/// Every filter of a block, also those that do not count.
+fn filters(block: &MatchResources) -> impl Iterator<Item = &ResourceFilter> {
+    std::iter::once(&block.inline).chain(&block.any).chain(&block.all)
+}
+
+/// Whether what a filter says of Pods can be said of their controllers.
+fn is_general(filter: &ResourceFilter) -> bool {
+    let wanted = &filter.resources;
+    let mixed = wanted.kinds.len() > 1 && wanted.kinds.iter().any(|kind| is_pod(&kind.text));
+    wanted.name.is_none()
+        && wanted.names.is_empty()
+        && wanted.selector.is_none()
+        && wanted.annotations.is_none()
+        && !mixed
+}
+
+/// Whether a kind selector is about Pods or a subresource of theirs, whatever version it names.
+pub fn is_pod(selector: &str) -> bool {
+    let (_, kind) = split_kind(selector);
+    kind.split('/').next() == Some("Pod")
+}
+
+/// Whether a kind selector is the bare name of a kind that has or is a pod.
+fn is_pod_or_controller(selector: &str) -> bool {
+    selector == "Pod" || CONTROLLERS.contains(&selector)
+}
+
+/// Whether a rule mutates by JSON patch, also for each element of a list.
+fn patches_by_path(rule: &Rule) -> bool {
+    let by_path = |node: Node<'_>| {
+        node.get("patchesJson6902")
+            .and_then(Node::as_str)
+            .is_some_and(|patch| !patch.is_empty())
+    };
+    rule.mutate.as_ref().is_some_and(|mutate| {
+        let node = mutate.node();
+        by_path(node)
+            || node
+                .get("foreach")
+                .and_then(Node::as_seq)
+                .into_iter()
+                .flat_map(Items::iter)
+                .any(by_path)
+    })
+}
+
+/// Whether the rule is about Pods and, if it excludes kinds, excludes Pods.
+pub fn is_about_pods(rule: &Rule) -> bool {
+    let pods = |block: &MatchResources| block.kinds().any(|kind| is_pod(&kind.text));
+    let excludes = rule.exclude.as_ref();
+    pods(&rule.matches) && excludes.is_none_or(|block| block.kinds().next().is_none() || pods(block))
+}
+
+/// Whether a rule was generated, by its name.
+pub fn is_generated(name: &str) -> bool {
+    name.starts_with("autogen-")
+}

@@ -1,0 +1,459 @@
+//! ClusterPolicy and Policy of kyverno.io.
+//!
+//! Counterpart: `api/kyverno/v1` and `api/kyverno/v2beta1` (1.19) with the defaults of their schemas. What only classic
+//! rules have (patterns, conditions, context, foreach, podSecurity, mutate, generate, verifyImages) is kept as located
+//! parts.
+
+use std::sync::Arc;
+
+use super::{
+    classic_actions, classic_parts,
+    decode::{Decoder, Fields, Style},
+    located::{Origin, Spanned, Subtree, Text},
+    match_resources::MatchResources,
+    parts::{
+        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
+        Validation, Variable, conditions,
+    },
+};
+use kyvtest_go_compat::{
+    diagnostic::{FileId, Span},
+    yaml::{Node, Tree},
+};
+
+/// Which of the two kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PolicyKind {
+    /// For the whole cluster.
+    ClusterPolicy,
+    /// For one namespace.
+    Policy,
+}
+
+impl PolicyKind {
+    /// The kind as objects write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClusterPolicy => "ClusterPolicy",
+            Self::Policy => "Policy",
+        }
+    }
+}
+
+/// A ClusterPolicy or Policy.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Which of the two.
+    pub kind: PolicyKind,
+    /// The API version as written.
+    pub api_version: String,
+    /// Name, namespace, labels, annotations.
+    pub metadata: Metadata,
+    /// What it says.
+    pub spec: Spec,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// What a ClusterPolicy or Policy says.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The rules, in order.
+    pub rules: Vec<Rule>,
+    /// Whether all rules are applied or only the first that decides.
+    pub apply_rules: Option<Spanned<ApplyRules>>,
+    /// What an evaluation error means.
+    pub failure_policy: Option<Spanned<FailurePolicy>>,
+    /// What a violation means, unless a rule says otherwise.
+    pub validation_failure_action: FailureAction,
+    /// Where that is written, if it is.
+    pub validation_failure_action_span: Option<Span>,
+    /// Exceptions to it by namespace.
+    pub validation_failure_action_overrides: Vec<FailureActionOverride>,
+    /// Whether violations that are let through give a warning.
+    pub emit_warning: bool,
+    /// Whether the policy looks at admission requests.
+    pub admission: bool,
+    /// Whether the policy looks at existing objects.
+    pub background: bool,
+    /// Where that is written, if it is.
+    pub background_span: Option<Span>,
+    /// How its webhook is set up.
+    pub webhook: Option<WebhookConfiguration>,
+    /// The spec as it is written.
+    pub source: Subtree,
+}
+
+/// Whether all rules of a policy count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ApplyRules {
+    /// Every matching rule.
+    All,
+    /// Only the first matching rule that decides.
+    One,
+}
+
+/// What a violation means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureAction {
+    /// It is reported.
+    Audit,
+    /// The request is refused.
+    Enforce,
+}
+
+/// Another failure action for some namespaces.
+#[derive(Debug, Clone)]
+pub struct FailureActionOverride {
+    /// The action; absent counts as `Audit`.
+    pub action: Option<Spanned<FailureAction>>,
+    /// The namespaces; wildcards are allowed.
+    pub namespaces: Vec<Text>,
+    /// The namespaces by their labels.
+    pub namespace_selector: Option<LabelSelector>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// How a policy's webhook is set up.
+#[derive(Debug, Clone)]
+pub struct WebhookConfiguration {
+    /// What an evaluation error means; wins over that of the policy.
+    pub failure_policy: Option<Spanned<FailurePolicy>>,
+    /// The time that the webhook gets.
+    pub timeout_seconds: Option<Spanned<i64>>,
+    /// Under which conditions the API server calls it.
+    pub match_conditions: Vec<MatchCondition>,
+}
+
+/// A rule of a policy.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The name.
+    pub name: Text,
+    /// What it is about.
+    pub matches: MatchResources,
+    /// What it is not about.
+    pub exclude: Option<MatchResources>,
+    /// Values that its variables come from.
+    pub context: Option<Subtree>,
+    /// Conditions with variables.
+    pub preconditions: Option<Subtree>,
+    /// Conditions in CEL.
+    pub cel_preconditions: Vec<MatchCondition>,
+    /// Where images are found in custom kinds.
+    pub image_extractors: Option<Subtree>,
+    /// Texts for the report.
+    pub report_properties: Vec<(Text, Text)>,
+    /// Whether requests of Kyverno's own background controller are skipped.
+    pub skip_background_requests: bool,
+    /// Its validation.
+    pub validate: Option<Validate>,
+    /// Its mutation.
+    pub mutate: Option<Subtree>,
+    /// Its generation.
+    pub generate: Option<Subtree>,
+    /// Its image verification.
+    pub verify_images: Option<Subtree>,
+    /// The rule as it is written; of a generated rule, as it would be written.
+    pub source: Subtree,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The validation of a rule.
+#[derive(Debug, Clone)]
+pub struct Validate {
+    /// What a violation means; wins over that of the policy.
+    pub failure_action: Option<Spanned<FailureAction>>,
+    /// Exceptions to it by namespace; `None` where the rule does not say.
+    pub failure_action_overrides: Option<Vec<FailureActionOverride>>,
+    /// Whether an update of an object that was violating before is let through.
+    pub allow_existing_violations: Option<bool>,
+    /// The message.
+    pub message: Option<Text>,
+    /// CEL expressions.
+    pub cel: Option<Cel>,
+    /// A pattern.
+    pub pattern: Option<Subtree>,
+    /// Several patterns, of which one must fit.
+    pub any_pattern: Option<Subtree>,
+    /// Conditions under which the request is denied.
+    pub deny: Option<Subtree>,
+    /// A validation for each element of lists.
+    pub foreach: Option<Subtree>,
+    /// The Pod Security Standards.
+    pub pod_security: Option<Subtree>,
+    /// Signatures of manifests.
+    pub manifests: Option<Subtree>,
+    /// An assertion tree.
+    pub assert: Option<Subtree>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `validate.cel`.
+#[derive(Debug, Clone)]
+pub struct Cel {
+    /// Whether a ValidatingAdmissionPolicy is to be generated.
+    pub generate: bool,
+    /// The validations.
+    pub expressions: Vec<Validation>,
+    /// The kind of the parameters.
+    pub param_kind: Option<ParamKind>,
+    /// Which parameters.
+    pub param_ref: Option<ParamRef>,
+    /// Annotations of the audit event.
+    pub audit_annotations: Vec<AuditAnnotation>,
+    /// Named values.
+    pub variables: Vec<Variable>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+const ACTIONS: [(&str, FailureAction); 4] = [
+    ("Audit", FailureAction::Audit),
+    ("Enforce", FailureAction::Enforce),
+    ("audit", FailureAction::Audit),
+    ("enforce", FailureAction::Enforce),
+];
+
+/// Of a rule: only the new spellings.
+const RULE_ACTIONS: [(&str, FailureAction); 2] = [("Audit", FailureAction::Audit), ("Enforce", FailureAction::Enforce)];
+
+impl Policy {
+    pub fn decode<'t>(
+        kind: PolicyKind,
+        api_version: &str,
+        decoder: &mut Decoder<'t>,
+        node: Node<'t>,
+        origin: Origin,
+    ) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        fields.ignore(&["apiVersion", "kind", "status"]);
+        let metadata = Metadata::decode(&mut fields);
+        let old = is_v2beta1(api_version);
+        let spec = fields.required("spec", |decoder, node| Spec::decode(decoder, node, old));
+        fields.finish();
+        Some(Self {
+            kind,
+            api_version: api_version.to_owned(),
+            metadata,
+            spec: spec?,
+            origin,
+        })
+    }
+
+    /// Whether it is of the version whose schema knows less.
+    pub fn is_v2beta1(&self) -> bool {
+        is_v2beta1(&self.api_version)
+    }
+
+    /// The name by which rows and exceptions refer to it: `name`, or `namespace/name` of a Policy.
+    pub fn key(&self) -> String {
+        match (&self.metadata.namespace, self.kind) {
+            (Some(namespace), PolicyKind::Policy) => format!("{}/{}", namespace.value, self.metadata.name.value),
+            _ => self.metadata.name.value.clone(),
+        }
+    }
+}
+
+fn is_v2beta1(api_version: &str) -> bool {
+    api_version.ends_with("/v2beta1")
+}
+
+impl Spec {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
+        let source = decoder.subtree(node)?;
+        let mut fields = decoder.fields(node)?;
+        let rules = fields.list("rules", |decoder, node| Rule::decode(decoder, node, v2beta1));
+        let action = fields.word("validationFailureAction", &ACTIONS);
+        let background = fields.bool("background");
+        let spec = Self {
+            rules,
+            apply_rules: fields.word("applyRules", &[("All", ApplyRules::All), ("One", ApplyRules::One)]),
+            failure_policy: fields.word("failurePolicy", &FAILURE_POLICIES),
+            validation_failure_action: action.map_or(FailureAction::Audit, |action| action.value),
+            validation_failure_action_span: action.map(|action| action.span),
+            validation_failure_action_overrides: fields
+                .list("validationFailureActionOverrides", FailureActionOverride::decode),
+            emit_warning: fields.bool("emitWarning").is_some_and(|value| value.value),
+            admission: fields.bool("admission").is_none_or(|value| value.value),
+            background: background.is_none_or(|value| value.value),
+            background_span: background.map(|value| value.span),
+            webhook: fields.optional("webhookConfiguration", WebhookConfiguration::decode),
+            source,
+        };
+        for name in [
+            "schemaValidation",
+            "mutateExistingOnPolicyUpdate",
+            "generateExistingOnPolicyUpdate",
+            "generateExisting",
+            "useServerSideApply",
+        ] {
+            fields.bool(name);
+        }
+        fields.int("webhookTimeoutSeconds");
+        fields.finish();
+        Some(spec)
+    }
+}
+
+impl FailureActionOverride {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let decoded = Self {
+            action: fields.word("action", &ACTIONS),
+            namespaces: fields.strings("namespaces"),
+            namespace_selector: fields.optional("namespaceSelector", LabelSelector::decode),
+            span,
+        };
+        fields.finish();
+        Some(decoded)
+    }
+}
+
+impl WebhookConfiguration {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let decoded = Self {
+            failure_policy: fields.word("failurePolicy", &FAILURE_POLICIES),
+            timeout_seconds: fields.int("timeoutSeconds"),
+            match_conditions: fields.list("matchConditions", MatchCondition::decode),
+        };
+        fields.finish();
+        Some(decoded)
+    }
+}
+
+impl Rule {
+    /// Reads a rule that was made from another one in the same file.
+    pub fn read(tree: Tree, file: FileId, v2beta1: bool) -> Option<Self> {
+        let tree = Arc::new(tree);
+        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root(), v2beta1)
+    }
+
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
+        let span = decoder.span(node);
+        let source = decoder.subtree(node)?;
+        let mut fields = decoder.fields(node)?;
+        let name = fields.required("name", |decoder, node| {
+            let name = decoder.string(node)?;
+            if name.chars().count() > 63 {
+                let message = format!("the rule name `{}` has more than 63 characters", name.value);
+                decoder.bad_value(name.span, message);
+            }
+            Some(name)
+        });
+        // The newer schema has no block without `any` or `all`.
+        let block = if v2beta1 {
+            MatchResources::decode_any_all
+        } else {
+            MatchResources::decode
+        };
+        let matches = fields.required("match", block);
+        let rule = (
+            fields.optional("exclude", block),
+            fields.optional("context", classic_parts::context),
+            fields.optional(
+                "preconditions",
+                if v2beta1 {
+                    conditions
+                } else {
+                    classic_parts::old_conditions
+                },
+            ),
+            fields.list("celPreconditions", MatchCondition::decode),
+            fields.optional("imageExtractors", classic_actions::image_extractors),
+            fields
+                .optional("reportProperties", Decoder::string_map)
+                .unwrap_or_default(),
+            fields.bool("skipBackgroundRequests").is_none_or(|value| value.value),
+            fields.optional("validate", |decoder, node| Validate::decode(decoder, node, v2beta1)),
+            fields.optional("mutate", classic_actions::mutate),
+            fields.optional("generate", classic_actions::generate),
+            fields.optional("verifyImages", |decoder, node| {
+                classic_actions::verify_images(decoder, node, v2beta1)
+            }),
+        );
+        fields.finish();
+        Some(Self {
+            name: name?,
+            matches: matches?,
+            exclude: rule.0,
+            context: rule.1,
+            preconditions: rule.2,
+            cel_preconditions: rule.3,
+            image_extractors: rule.4,
+            report_properties: rule.5,
+            skip_background_requests: rule.6,
+            validate: rule.7,
+            mutate: rule.8,
+            generate: rule.9,
+            verify_images: rule.10,
+            source,
+            span,
+        })
+    }
+}
+
+impl Validate {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, v2beta1: bool) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let validate = Self {
+            failure_action: fields.word("failureAction", &RULE_ACTIONS),
+            failure_action_overrides: fields.optional("failureActionOverrides", |decoder, node| {
+                decoder.list(node, FailureActionOverride::decode)
+            }),
+            allow_existing_violations: Self::existing(&mut fields, v2beta1),
+            message: fields.string("message"),
+            cel: fields.optional("cel", Cel::decode),
+            pattern: fields.subtree("pattern"),
+            any_pattern: fields.subtree("anyPattern"),
+            deny: fields.optional("deny", |decoder, node| {
+                if !v2beta1 {
+                    return classic_parts::deny(decoder, node);
+                }
+                let mut fields = decoder.fields(node)?;
+                fields.optional("conditions", conditions);
+                fields.finish();
+                decoder.subtree(node)
+            }),
+            foreach: fields.optional("foreach", classic_parts::foreach),
+            pod_security: fields.optional("podSecurity", classic_parts::pod_security),
+            manifests: fields.optional("manifests", classic_actions::manifests),
+            assert: fields.subtree("assert"),
+            span,
+        };
+        fields.finish();
+        Some(validate)
+    }
+
+    /// The schema of v1 sets it, that of v2beta1 does not know it.
+    fn existing(fields: &mut Fields<'_, '_>, v2beta1: bool) -> Option<bool> {
+        if v2beta1 {
+            return None;
+        }
+        Some(fields.bool("allowExistingViolations").is_none_or(|value| value.value))
+    }
+}
+
+impl Cel {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let cel = Self {
+            generate: fields.bool("generate").is_some_and(|value| value.value),
+            expressions: fields.list("expressions", Validation::decode),
+            param_kind: fields.optional("paramKind", ParamKind::decode),
+            param_ref: fields.optional("paramRef", ParamRef::decode),
+            audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
+            variables: fields.list("variables", Variable::decode),
+            span,
+        };
+        fields.finish();
+        Some(cel)
+    }
+}

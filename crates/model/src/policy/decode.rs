@@ -1,0 +1,602 @@
+//! From located trees to types: a cursor that collects what is wrong, each with path and place.
+//!
+//! Two styles. [`Style::Schema`] is how the API server and Kyverno's loader (kubectl-validate) read an object: exact
+//! names, exact types, null is absent, unknown fields apart from other mistakes. [`Style::Struct`] is how sigs.k8s.io/yaml decodes a
+//! file into a Go struct: names match without regard to case, null is absent, scalars become strings where the field is
+//! a string.
+
+use std::{borrow::Cow, fmt::Write as _, sync::Arc};
+
+use super::located::{Expression, Spanned, Subtree, Text, place};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, FileId, Span, nearest},
+    value::Document,
+    yaml::{Entry, Kind, Node, Number, Tree},
+};
+
+/// Whose rules a document is read by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// An object with an OpenAPI schema.
+    Schema,
+    /// A file that is decoded into a Go struct.
+    Struct,
+}
+
+/// The state of decoding one document.
+#[derive(Debug)]
+pub struct Decoder<'t> {
+    tree: &'t Arc<Tree>,
+    file: FileId,
+    style: Style,
+    /// Whether other scalars become strings where a Go struct wants one.
+    coerce: bool,
+    path: Vec<Step<'t>>,
+    diagnostics: Vec<Diagnostic>,
+    unknown: bool,
+    invalid: bool,
+    metadata: bool,
+    unreadable: bool,
+    refused: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step<'t> {
+    Key(&'t str),
+    Item(usize),
+}
+
+/// What came of decoding a document.
+#[derive(Debug)]
+pub struct Findings {
+    /// What is wrong, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+    /// A field that the schema does not have.
+    pub unknown: bool,
+    /// Anything else that makes the document unusable.
+    pub invalid: bool,
+    /// Metadata of the wrong type, which is found before anything else.
+    pub metadata: bool,
+    /// Something that the schema takes and that cannot be read all the same.
+    pub unreadable: bool,
+    /// Something that can be decoded and that Kyverno refuses later.
+    pub refused: bool,
+}
+
+impl Findings {
+    /// Whether the document cannot be used.
+    pub fn wrong(&self) -> bool {
+        self.unknown || self.invalid || self.unreadable
+    }
+
+    /// Whether the mistake that is found first ends the reading of all files: upstream reads the metadata, then looks for
+    /// unknown fields, then asks the schema, then makes its own types of the document.
+    pub fn fatal(&self) -> bool {
+        !self.metadata && (self.unknown || (self.unreadable && !self.invalid))
+    }
+}
+
+impl<'t> Decoder<'t> {
+    pub fn new(tree: &'t Arc<Tree>, file: FileId, style: Style) -> Self {
+        Self {
+            tree,
+            file,
+            style,
+            coerce: style == Style::Struct,
+            path: Vec::new(),
+            diagnostics: Vec::new(),
+            unknown: false,
+            invalid: false,
+            metadata: false,
+            unreadable: false,
+            refused: false,
+        }
+    }
+
+    pub fn finish(self) -> Findings {
+        let mut diagnostics = self.diagnostics;
+        diagnostics.sort_by_key(|diagnostic| diagnostic.primary);
+        Findings {
+            diagnostics,
+            unknown: self.unknown,
+            invalid: self.invalid,
+            metadata: self.metadata,
+            unreadable: self.unreadable,
+            refused: self.refused,
+        }
+    }
+
+    /// Where a node stands.
+    pub fn span(&self, node: Node<'_>) -> Span {
+        place(self.file, node.span())
+    }
+
+    /// Where a key stands.
+    pub fn key_span(&self, entry: &Entry<'_>) -> Span {
+        place(self.file, entry.key_span)
+    }
+
+    /// The path of the current field: `spec.rules[0].name`.
+    pub fn path(&self) -> String {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Key(key) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(key);
+                }
+                Step::Item(place) => {
+                    let _ = write!(path, "[{place}]");
+                }
+            }
+        }
+        path
+    }
+
+    /// Notes a mistake that makes the document unusable.
+    pub fn error(&mut self, diagnostic: Diagnostic) {
+        self.invalid = true;
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Notes a mistake that the schema does not see and that ends the reading of all files.
+    pub fn unreadable(&mut self, diagnostic: Diagnostic) {
+        self.unreadable = true;
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Notes a mistake that can be decoded and that Kyverno refuses later.
+    pub fn refuse(&mut self, diagnostic: Diagnostic) {
+        self.refused = true;
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Notes something that the author should know and that Kyverno does not mind.
+    pub fn remark(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// The value is not of the kind that the field wants.
+    fn wrong_type(&mut self, node: Node<'_>, wanted: &str) {
+        if matches!(self.path.first(), Some(Step::Key("metadata"))) {
+            self.metadata = true;
+        }
+        // The schema has no fields below a scalar or a list: upstream calls those unknown.
+        if self.style == Style::Schema && node.as_map().is_some_and(|map| !map.is_empty()) {
+            self.unknown = true;
+        }
+        let path = self.path();
+        let found = name_of(node);
+        let message = if path.is_empty() {
+            format!("expected {wanted}, found {found}")
+        } else {
+            format!("`{path}` must be {wanted}, not {found}")
+        };
+        self.error(Diagnostic::at(Code::WrongType, self.span(node), message));
+    }
+
+    /// The value is of the right kind but cannot be used.
+    pub fn bad_value(&mut self, span: Span, message: impl Into<String>) {
+        self.error(Diagnostic::at(Code::BadValue, span, message));
+    }
+
+    /// The fields of a map.
+    pub fn fields<'d>(&'d mut self, node: Node<'t>) -> Option<Fields<'t, 'd>> {
+        match node.kind() {
+            Kind::Map(entries) => Some(Fields {
+                entries: entries.iter().collect(),
+                used: vec![false; entries.len()],
+                known: Vec::with_capacity(16),
+                owner: self.span(node),
+                inline: false,
+                decoder: self,
+            }),
+            _ => {
+                self.wrong_type(node, "a map");
+                None
+            }
+        }
+    }
+
+    /// A string.
+    pub fn string(&mut self, node: Node<'t>) -> Option<Text> {
+        let text = match node.kind() {
+            Kind::Str(text) => Some(text.to_owned()),
+            _ if self.coerce => node.string_field().map(Cow::into_owned),
+            _ => None,
+        };
+        if text.is_none() {
+            self.wrong_type(node, "a string");
+        }
+        Some(Spanned::new(text?, self.span(node)))
+    }
+
+    /// A truth value.
+    pub fn bool(&mut self, node: Node<'t>) -> Option<Spanned<bool>> {
+        match node.as_bool() {
+            Some(value) => Some(Spanned::new(value, self.span(node))),
+            None => {
+                self.wrong_type(node, "`true` or `false`");
+                None
+            }
+        }
+    }
+
+    /// A whole number.
+    pub fn int(&mut self, node: Node<'t>) -> Option<Spanned<i64>> {
+        match node.number() {
+            Some(Number::Int(value)) => Some(Spanned::new(value, self.span(node))),
+            Some(Number::Float(_)) | None => {
+                self.wrong_type(node, "a whole number");
+                None
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub fn word<T: Copy>(&mut self, node: Node<'t>, words: &[(&'static str, T)]) -> Option<Spanned<T>> {
+        let text = self.string(node)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text.value) {
+            return Some(Spanned::new(*value, text.span));
+        }
+        let path = self.path();
+        let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let message = format!("`{path}` is `{}`, which is none of its values", text.value);
+        let near = nearest(&text.value, words.iter().map(|(word, _)| *word));
+        let mut diagnostic =
+            Diagnostic::at(Code::BadValue, text.span, message).with_help(format!("write {}", choice(&all)));
+        if let [word, ..] = near.as_slice() {
+            diagnostic = diagnostic.with_label(text.span, format!("did you mean `{word}`?"));
+        }
+        self.error(diagnostic);
+        None
+    }
+
+    /// A list, each item decoded; items that cannot be decoded are left out.
+    pub fn list<T>(
+        &mut self,
+        node: Node<'t>,
+        mut item: impl FnMut(&mut Self, Node<'t>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let Some(items) = node.as_seq() else {
+            self.wrong_type(node, "a list");
+            return None;
+        };
+        let mut list = Vec::with_capacity(items.len());
+        for (at, node) in items.iter().enumerate() {
+            self.path.push(Step::Item(at));
+            list.extend(item(self, node));
+            self.path.pop();
+        }
+        Some(list)
+    }
+
+    /// A list of strings; in a Go struct null is the empty string.
+    pub fn strings(&mut self, node: Node<'t>) -> Option<Vec<Text>> {
+        self.list(node, |decoder, node| {
+            if node.is_null() && decoder.style == Style::Struct {
+                return Some(Spanned::new(String::new(), decoder.span(node)));
+            }
+            decoder.string(node)
+        })
+    }
+
+    /// A map of strings to anything, in written order.
+    pub fn map<T>(
+        &mut self,
+        node: Node<'t>,
+        mut value: impl FnMut(&mut Self, Node<'t>) -> Option<T>,
+    ) -> Option<Vec<(Text, T)>> {
+        let Some(entries) = node.as_map() else {
+            self.wrong_type(node, "a map");
+            return None;
+        };
+        let mut map = Vec::with_capacity(entries.len());
+        for entry in entries.iter() {
+            self.path.push(Step::Key(entry.key));
+            let key = Spanned::new(entry.key.to_owned(), self.key_span(&entry));
+            map.extend(value(self, entry.value).map(|value| (key, value)));
+            self.path.pop();
+        }
+        Some(map)
+    }
+
+    /// A map of strings to strings; null is the empty string, as Go decodes it.
+    pub fn string_map(&mut self, node: Node<'t>) -> Option<Vec<(Text, Text)>> {
+        self.map(node, |decoder, node| {
+            if node.is_null() {
+                return Some(Spanned::new(String::new(), decoder.span(node)));
+            }
+            decoder.string(node)
+        })
+    }
+
+    /// A CEL expression.
+    pub fn expression(&mut self, node: Node<'t>) -> Option<Expression> {
+        let text = self.string(node)?;
+        Some(Expression::new(text.value, Subtree::new(self.tree, node, self.file)))
+    }
+
+    /// A part that is kept as it is.
+    pub fn subtree(&mut self, node: Node<'t>) -> Option<Subtree> {
+        Some(Subtree::new(self.tree, node, self.file))
+    }
+
+    /// A map that is kept as it is.
+    pub fn map_part(&mut self, node: Node<'t>) -> Option<Subtree> {
+        if node.as_map().is_none() {
+            self.wrong_type(node, "a map");
+            return None;
+        }
+        self.subtree(node)
+    }
+
+    /// A part as a value.
+    pub fn value(&mut self, node: Node<'t>) -> Option<Spanned<Document>> {
+        Some(Spanned::new(Document::from(node), self.span(node)))
+    }
+
+    /// A map as a value.
+    pub fn object(&mut self, node: Node<'t>) -> Option<Spanned<Document>> {
+        if node.as_map().is_none() {
+            self.wrong_type(node, "a map");
+            return None;
+        }
+        self.value(node)
+    }
+}
+
+/// Words as a choice: `a`, `b` or `c`, each in backticks.
+pub fn choice(words: &[&str]) -> String {
+    let mut text = String::new();
+    for (at, word) in words.iter().enumerate() {
+        let before = match (at, words.len() - at) {
+            (0, _) => "",
+            (_, 1) => " or ",
+            _ => ", ",
+        };
+        let _ = write!(text, "{before}`{word}`");
+    }
+    text
+}
+
+/// What a node is, in a user's words.
+pub fn name_of(node: Node<'_>) -> &'static str {
+    match node.kind() {
+        Kind::Null => "null",
+        Kind::Bool(_) => "a boolean",
+        Kind::Int(_) | Kind::Uint(_) | Kind::Float(_) => "a number",
+        Kind::Str(_) => "a string",
+        Kind::Seq(_) => "a list",
+        Kind::Map(_) => "a map",
+    }
+}
+
+/// The fields of one map: each is asked for by name, and [`Fields::finish`] reports those that nobody asked for.
+#[derive(Debug)]
+pub struct Fields<'t, 'd> {
+    entries: Vec<Entry<'t>>,
+    used: Vec<bool>,
+    known: Vec<&'static str>,
+    owner: Span,
+    inline: bool,
+    decoder: &'d mut Decoder<'t>,
+}
+
+impl<'t> Fields<'t, '_> {
+    /// Whether the fields asked for from here on belong to an embedded Go struct: scalars do not become strings there, nor
+    /// anywhere below.
+    ///
+    /// sigs.k8s.io/yaml: `convertToJSONableObject` takes the outermost struct field for the target (1.6).
+    pub fn inline(&mut self, inline: bool) {
+        self.inline = inline;
+    }
+
+    /// The decoder, for mistakes that concern several fields.
+    pub fn decoder(&mut self) -> &mut Decoder<'t> {
+        self.decoder
+    }
+
+    /// Whether one of the fields is there, whatever its value.
+    pub fn has_any(&self, names: &[&str]) -> bool {
+        self.entries.iter().any(|entry| names.contains(&entry.key))
+    }
+
+    /// Where the map stands.
+    pub fn span(&self) -> Span {
+        self.owner
+    }
+
+    fn find(&mut self, name: &'static str) -> Option<Entry<'t>> {
+        self.known.push(name);
+        if self.decoder.style == Style::Schema {
+            let place = self.entries.iter().position(|entry| entry.key == name)?;
+            self.used[place] = true;
+            return Some(self.entries[place]);
+        }
+        // The way to the struct leads through JSON with sorted keys: of several spellings the greatest counts.
+        let mut found: Option<Entry<'t>> = None;
+        for (entry, used) in self.entries.iter().zip(&mut self.used) {
+            if fold_equal(entry.key, name) {
+                *used = true;
+                if found.is_none_or(|other| other.key < entry.key) {
+                    found = Some(*entry);
+                }
+            }
+        }
+        found
+    }
+
+    /// The field's key and value as they stand, null included; the field counts as known.
+    pub fn entry(&mut self, name: &'static str) -> Option<Entry<'t>> {
+        self.find(name)
+    }
+
+    /// A field that may be absent; null counts as absent, as both styles prune it.
+    pub fn optional<T>(
+        &mut self,
+        name: &'static str,
+        decode: impl FnOnce(&mut Decoder<'t>, Node<'t>) -> Option<T>,
+    ) -> Option<T> {
+        let entry = self.find(name).filter(|entry| !entry.value.is_null())?;
+        let coerce = self.decoder.coerce;
+        self.decoder.coerce &= !self.inline;
+        self.decoder.path.push(Step::Key(name));
+        let value = decode(self.decoder, entry.value);
+        self.decoder.path.pop();
+        self.decoder.coerce = coerce;
+        value
+    }
+
+    /// A field that must be there.
+    pub fn required<T>(
+        &mut self,
+        name: &'static str,
+        decode: impl FnOnce(&mut Decoder<'t>, Node<'t>) -> Option<T>,
+    ) -> Option<T> {
+        let there = self
+            .entries
+            .iter()
+            .any(|entry| entry.key == name && !entry.value.is_null());
+        if !there && self.decoder.style == Style::Schema {
+            self.find(name);
+            self.missing(name);
+            return None;
+        }
+        self.optional(name, decode)
+    }
+
+    /// Reports a field as missing.
+    pub fn missing(&mut self, name: &'static str) {
+        self.decoder.path.push(Step::Key(name));
+        let path = self.decoder.path();
+        self.decoder.path.pop();
+        let start = Span::new(self.owner.file, self.owner.start, self.owner.start);
+        let span = self.entries.first().map_or(start, |entry| self.decoder.key_span(entry));
+        self.decoder.error(Diagnostic::at(
+            Code::MissingField,
+            span,
+            format!("`{path}` is required and missing"),
+        ));
+    }
+
+    /// A string field.
+    pub fn string(&mut self, name: &'static str) -> Option<Text> {
+        self.optional(name, Decoder::string)
+    }
+
+    /// A string field that must be there.
+    pub fn required_string(&mut self, name: &'static str) -> Option<Text> {
+        self.required(name, Decoder::string)
+    }
+
+    /// A list of strings; empty where it is absent.
+    pub fn strings(&mut self, name: &'static str) -> Vec<Text> {
+        self.optional(name, Decoder::strings).unwrap_or_default()
+    }
+
+    /// A truth value.
+    pub fn bool(&mut self, name: &'static str) -> Option<Spanned<bool>> {
+        self.optional(name, Decoder::bool)
+    }
+
+    /// A whole number.
+    pub fn int(&mut self, name: &'static str) -> Option<Spanned<i64>> {
+        self.optional(name, Decoder::int)
+    }
+
+    /// One of a few words.
+    pub fn word<T: Copy>(&mut self, name: &'static str, words: &[(&'static str, T)]) -> Option<Spanned<T>> {
+        self.optional(name, |decoder, node| decoder.word(node, words))
+    }
+
+    /// A list of maps; empty where it is absent.
+    pub fn list<T>(&mut self, name: &'static str, item: impl FnMut(&mut Decoder<'t>, Node<'t>) -> Option<T>) -> Vec<T> {
+        self.optional(name, |decoder, node| decoder.list(node, item))
+            .unwrap_or_default()
+    }
+
+    /// A part that is kept as it is.
+    pub fn subtree(&mut self, name: &'static str) -> Option<Subtree> {
+        self.optional(name, Decoder::subtree)
+    }
+
+    /// Two fields of which a schema allows one.
+    pub fn exclusive(&mut self, first: &'static str, second: &'static str) {
+        let there = |name: &str| {
+            let mut entries = self.entries.iter();
+            entries.find(|entry| entry.key == name && !entry.value.is_null())
+        };
+        let Some((first_entry, second_entry)) = there(first).zip(there(second)) else {
+            return;
+        };
+        let label = self.decoder.key_span(first_entry);
+        let span = self.decoder.key_span(second_entry);
+        let path = self.decoder.path();
+        let owner = if path.is_empty() {
+            "this block".to_owned()
+        } else {
+            format!("`{path}`")
+        };
+        let message = format!("{owner} has both `{first}` and `{second}`, of which it may have one");
+        self.decoder
+            .error(Diagnostic::at(Code::BadValue, span, message).with_label(label, "the other one is here"));
+    }
+
+    /// Fields that exist and that nothing reads.
+    pub fn ignore(&mut self, names: &[&'static str]) {
+        for name in names {
+            self.find(name);
+        }
+    }
+
+    /// A field that an older version had: it is refused with a word on what to write instead.
+    pub fn removed(&mut self, name: &'static str, instead: &str) {
+        let Some(entry) = self.entries.iter().position(|entry| entry.key == name) else {
+            return;
+        };
+        self.used[entry] = true;
+        let entry = self.entries[entry];
+        self.decoder.path.push(Step::Key(name));
+        let message = format!("`{}` does not exist any more", self.decoder.path());
+        self.decoder.path.pop();
+        let span = self.decoder.key_span(&entry);
+        self.decoder.unknown = true;
+        self.decoder
+            .remark(Diagnostic::at(Code::RemovedField, span, message).with_help(instead));
+    }
+
+    /// Reports the fields that nobody asked for.
+    pub fn finish(self) {
+        for (entry, _) in self.entries.iter().zip(&self.used).filter(|(_, used)| !**used) {
+            let key = entry.key;
+            let owner = self.decoder.path();
+            let message = if owner.is_empty() {
+                format!("unknown field `{key}`")
+            } else {
+                format!("unknown field `{key}` in `{owner}`")
+            };
+            let span = self.decoder.key_span(entry);
+            let mut diagnostic = Diagnostic::at(Code::UnknownField, span, message);
+            match nearest(key, self.known.iter().copied()).as_slice() {
+                [] => {}
+                [near, ..] => diagnostic = diagnostic.with_help(format!("did you mean `{near}`?")),
+            }
+            self.decoder.unknown = true;
+            self.decoder.diagnostics.push(diagnostic);
+        }
+    }
+}
+
+/// Go's `EqualFold` for field names, which are ASCII; the two other letters that fold to ASCII are the long s and the
+/// Kelvin sign.
+fn fold_equal(key: &str, name: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).eq(name.chars().map(fold))
+}

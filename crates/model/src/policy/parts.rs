@@ -1,0 +1,387 @@
+//! The pieces that several policy kinds share: metadata, selectors, CEL lists, parameters, failure actions.
+//!
+//! Counterpart: `k8s.io/api/admissionregistration/v1` and `metav1.LabelSelector`.
+
+use super::{
+    decode::{Decoder, Fields},
+    located::{Expression, Spanned, Subtree, Text},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span},
+    yaml::Node,
+};
+
+/// What an object says about itself.
+#[derive(Debug, Clone)]
+pub struct Metadata {
+    /// The name; empty where there is none.
+    pub name: Text,
+    /// The namespace.
+    pub namespace: Option<Text>,
+    /// The labels.
+    pub labels: Vec<(Text, Text)>,
+    /// The annotations.
+    pub annotations: Vec<(Text, Text)>,
+}
+
+impl Metadata {
+    pub fn decode(fields: &mut Fields<'_, '_>) -> Self {
+        let owner = fields.span();
+        let nowhere = Span::new(owner.file, owner.start, owner.start);
+        let decoded = fields.optional("metadata", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            let metadata = Self {
+                name: fields
+                    .string("name")
+                    .unwrap_or_else(|| Spanned::new(String::new(), nowhere)),
+                namespace: fields.string("namespace").filter(|namespace| !namespace.is_empty()),
+                labels: fields.optional("labels", pairs).unwrap_or_default(),
+                annotations: fields.optional("annotations", pairs).unwrap_or_default(),
+            };
+            fields.ignore(&[
+                "generateName",
+                "uid",
+                "resourceVersion",
+                "generation",
+                "creationTimestamp",
+                "deletionTimestamp",
+                "deletionGracePeriodSeconds",
+                "ownerReferences",
+                "finalizers",
+                "managedFields",
+                "selfLink",
+            ]);
+            fields.finish();
+            Some(metadata)
+        });
+        decoded.unwrap_or_else(|| Self {
+            name: Spanned::new(String::new(), nowhere),
+            namespace: None,
+            labels: Vec::new(),
+            annotations: Vec::new(),
+        })
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&Text> {
+        let found = self.annotations.iter().find(|(name, _)| name.value == key);
+        found.map(|(_, value)| value)
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&Text> {
+        let found = self.labels.iter().find(|(name, _)| name.value == key);
+        found.map(|(_, value)| value)
+    }
+}
+
+/// Labels or annotations; a null map is an empty one.
+fn pairs<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Vec<(Text, Text)>> {
+    if node.is_null() {
+        return None;
+    }
+    decoder.string_map(node)
+}
+
+/// `metav1.LabelSelector` as written.
+#[derive(Debug, Clone)]
+pub struct LabelSelector {
+    /// Pairs that must be there.
+    pub match_labels: Vec<(Text, Text)>,
+    /// Requirements.
+    pub match_expressions: Vec<LabelRequirement>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// One requirement of a label selector.
+#[derive(Debug, Clone)]
+pub struct LabelRequirement {
+    /// The label's key.
+    pub key: Text,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`, as written: whoever evaluates it says what else means.
+    pub operator: Text,
+    /// The values.
+    pub values: Vec<Text>,
+}
+
+impl LabelSelector {
+    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let selector = Self {
+            match_labels: fields.optional("matchLabels", Decoder::string_map).unwrap_or_default(),
+            match_expressions: fields.list("matchExpressions", |decoder, node| {
+                let mut fields = decoder.fields(node)?;
+                let key = fields.required_string("key");
+                let operator = fields.required_string("operator");
+                let values = fields.strings("values");
+                fields.finish();
+                Some(LabelRequirement {
+                    key: key?,
+                    operator: operator?,
+                    values,
+                })
+            }),
+            span,
+        };
+        fields.finish();
+        Some(selector)
+    }
+}
+
+/// A named condition under which a policy looks at a request.
+#[derive(Debug, Clone)]
+pub struct MatchCondition {
+    /// The name.
+    pub name: Text,
+    /// The condition.
+    pub expression: Expression,
+}
+
+impl MatchCondition {
+    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let name = fields.required_string("name");
+        let expression = fields.required("expression", Decoder::expression);
+        fields.finish();
+        Some(Self {
+            name: name?,
+            expression: expression?,
+        })
+    }
+}
+
+/// A named value that later expressions may use.
+#[derive(Debug, Clone)]
+pub struct Variable {
+    /// The name.
+    pub name: Text,
+    /// The value.
+    pub expression: Expression,
+}
+
+impl Variable {
+    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let condition = MatchCondition::decode(decoder, node)?;
+        Some(Self {
+            name: condition.name,
+            expression: condition.expression,
+        })
+    }
+}
+
+/// One validation: what must hold, and what is said where it does not.
+#[derive(Debug, Clone)]
+pub struct Validation {
+    /// What must hold.
+    pub expression: Expression,
+    /// A fixed message.
+    pub message: Option<Text>,
+    /// An expression that makes the message.
+    pub message_expression: Option<Expression>,
+    /// The reason of the refusal, as written.
+    pub reason: Option<Text>,
+}
+
+impl Validation {
+    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let expression = fields.required("expression", Decoder::expression);
+        let message = fields.string("message");
+        let message_expression = fields.optional("messageExpression", Decoder::expression);
+        let reason = fields.string("reason");
+        fields.finish();
+        Some(Self {
+            expression: expression?,
+            message,
+            message_expression,
+            reason,
+        })
+    }
+}
+
+/// An annotation of the audit event.
+#[derive(Debug, Clone)]
+pub struct AuditAnnotation {
+    /// The annotation's key, without the policy's name before it.
+    pub key: Text,
+    /// Its value.
+    pub value_expression: Expression,
+}
+
+impl AuditAnnotation {
+    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let key = fields.required_string("key");
+        let value_expression = fields.required("valueExpression", Decoder::expression);
+        fields.finish();
+        Some(Self {
+            key: key?,
+            value_expression: value_expression?,
+        })
+    }
+}
+
+/// The kind of the parameter objects.
+#[derive(Debug, Clone)]
+pub struct ParamKind {
+    /// The API version; empty where it is not written.
+    pub api_version: String,
+    /// The kind; empty where it is not written.
+    pub kind: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl ParamKind {
+    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let api_version = fields.string("apiVersion").map(|text| text.value).unwrap_or_default();
+        let kind = fields.string("kind").map(|text| text.value).unwrap_or_default();
+        fields.finish();
+        Some(Self {
+            api_version,
+            kind,
+            span,
+        })
+    }
+}
+
+/// Which parameter objects are meant.
+#[derive(Debug, Clone)]
+pub struct ParamRef {
+    /// By name.
+    pub name: Option<Text>,
+    /// The namespace of the parameters.
+    pub namespace: Option<Text>,
+    /// By labels.
+    pub selector: Option<LabelSelector>,
+    /// What a missing parameter means: `Allow` or `Deny`, as written.
+    pub parameter_not_found_action: Option<Text>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl ParamRef {
+    pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let span = decoder.span(node);
+        let mut fields = decoder.fields(node)?;
+        let reference = Self {
+            name: fields.string("name"),
+            namespace: fields.string("namespace"),
+            selector: fields.optional("selector", LabelSelector::decode),
+            parameter_not_found_action: fields.string("parameterNotFoundAction"),
+            span,
+        };
+        fields.finish();
+        Some(reference)
+    }
+}
+
+/// What an evaluation error means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailurePolicy {
+    /// The request goes through.
+    Ignore,
+    /// The request is refused.
+    Fail,
+}
+
+pub(super) const FAILURE_POLICIES: [(&str, FailurePolicy); 2] =
+    [("Ignore", FailurePolicy::Ignore), ("Fail", FailurePolicy::Fail)];
+
+/// What a violation means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ValidationAction {
+    /// The request is refused.
+    Deny,
+    /// The client gets a warning.
+    Warn,
+    /// It is written into the audit event.
+    Audit,
+}
+
+impl ValidationAction {
+    /// The word in policies.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "Deny",
+            Self::Warn => "Warn",
+            Self::Audit => "Audit",
+        }
+    }
+
+    /// Reads the word of a policy.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let action = VALIDATION_ACTIONS.iter().find(|(word, _)| *word == text);
+        action.map(|(_, action)| *action)
+    }
+}
+
+pub(super) const VALIDATION_ACTIONS: [(&str, ValidationAction); 3] = [
+    ("Deny", ValidationAction::Deny),
+    ("Warn", ValidationAction::Warn),
+    ("Audit", ValidationAction::Audit),
+];
+
+/// The operators of conditions in the newer schemas.
+const OPERATORS: [&str; 14] = [
+    "Equals",
+    "NotEquals",
+    "AnyIn",
+    "AllIn",
+    "AnyNotIn",
+    "AllNotIn",
+    "GreaterThanOrEquals",
+    "GreaterThan",
+    "LessThanOrEquals",
+    "LessThan",
+    "DurationGreaterThanOrEquals",
+    "DurationGreaterThan",
+    "DurationLessThanOrEquals",
+    "DurationLessThan",
+];
+
+/// Conditions with variables as the newer schemas have them: checked, and kept as they are.
+pub(super) fn conditions<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Subtree> {
+    conditions_of(decoder, node, false, false)
+}
+
+/// The same, with the two more operators of older schemas, and with other fields beside `any` and `all` where the schema
+/// lets them stand.
+pub(super) fn conditions_of<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, old: bool, others: bool) -> Option<Subtree> {
+    let more: &[&str] = if old { &["In", "NotIn"] } else { &[] };
+    let words: Vec<(&'static str, ())> = OPERATORS.iter().chain(more).map(|word| (*word, ())).collect();
+    let mut fields = decoder.fields(node)?;
+    for name in ["any", "all"] {
+        fields.list(name, |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            fields.ignore(&["key", "value"]);
+            fields.word("operator", &words);
+            fields.string("message");
+            fields.finish();
+            Some(())
+        });
+    }
+    if !others {
+        fields.finish();
+    }
+    decoder.subtree(node)
+}
+
+/// `x-kubernetes-list-type: set` and lists with a key: reports what occurs twice.
+pub(super) fn unique<'a>(decoder: &mut Decoder<'_>, list: &str, texts: impl Iterator<Item = (&'a str, Span)>) {
+    let mut seen: Vec<(&str, Span)> = Vec::new();
+    for (text, span) in texts {
+        match seen.iter().find(|(other, _)| *other == text) {
+            Some((_, first)) => {
+                let diagnostic = Diagnostic::at(Code::DuplicateEntry, span, format!("`{text}` is twice in `{list}`"))
+                    .with_label(*first, "the first one is here");
+                decoder.error(diagnostic);
+            }
+            None => seen.push((text, span)),
+        }
+    }
+}

@@ -1,0 +1,593 @@
+//! The behaviours of a policy: all requests, sorted by which answers of the match part matter and by what becomes of them.
+//!
+//! The paths of the prover are merged by side, outcome and the answers that matter once the path is generalised. A path on which
+//! expressions are asked stands for two or three behaviours: the request complies, violates or is skipped by a condition; they are
+//! found by search, so that a behaviour without a request that shows it, and without one of the suite, is not counted.
+//!
+//! No upstream counterpart. Known limit: errors of expressions are no behaviours of their own.
+
+mod metadata;
+
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use self::metadata::decorated;
+use super::{
+    Layer, Options, Target, at_layer,
+    candidates::{Pairs, Plans},
+    example,
+    explain::{Table, literals},
+    replay::Engines,
+    sides::{Both, Said, Sides},
+    solver::{Literal, Solver},
+    symbolic::{Budget, Path, explore},
+    twin, universe,
+    witness::{Situation, Witness},
+};
+use crate::pair::{Original, Pair};
+use kyvtest_cel::host::{Host, Mocks};
+use kyvtest_convert::Exceptions;
+use kyvtest_go_compat::value::Document;
+use kyvtest_kyverno::config::Config;
+use kyvtest_model::{
+    compare::Divergence,
+    kube::{Cell, Concrete, Discovery, Facts as _, Request, Resource, World},
+    verdict::{Effect, Status, Verdict},
+};
+
+/// How many paths of a behaviour are searched for a request, and how many requests are tried on each.
+const PLACES: usize = 3;
+const TRIES: usize = 300;
+
+/// How much is done to find out which answers matter: beyond it, paths are told apart by their outcome alone.
+const WORK: usize = 200_000_000;
+
+/// How many behaviours are told.
+const BEHAVIOURS: usize = 400;
+
+/// What becomes of the requests of a behaviour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// The policy does not look at them.
+    LeftAlone,
+    /// They comply.
+    Complies,
+    /// They violate the policy, with this effect.
+    Violates(Effect),
+    /// A condition lets them pass by.
+    Skipped,
+}
+
+impl Fate {
+    /// For people.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LeftAlone => "left alone",
+            Self::Complies => "admitted",
+            Self::Violates(Effect::Deny) => "denied",
+            Self::Violates(Effect::Audit) => "audited",
+            Self::Violates(Effect::Warn) => "warned about",
+            Self::Violates(Effect::Admit) => "violating without effect",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    /// Of requests that a side looks at; `None` where it could not decide.
+    fn of(verdict: &Verdict) -> Option<Self> {
+        match verdict.status {
+            Status::Pass => Some(Self::Complies),
+            Status::Fail | Status::Warn => Some(Self::Violates(verdict.effect)),
+            Status::Skip => Some(Self::Skipped),
+            Status::NoMatch => Some(Self::LeftAlone),
+            Status::Error | Status::Unsupported => None,
+        }
+    }
+}
+
+/// A request that shows a behaviour, and what is said to it.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The request and the cluster around it.
+    pub situation: Situation,
+    /// What Kyverno says.
+    pub kyverno: Verdict,
+    /// What the native twin says, if there is one.
+    pub native: Option<Verdict>,
+    /// How the two differ.
+    pub divergence: Option<Divergence>,
+}
+
+/// Requests of which the same becomes for the same reasons.
+#[derive(Debug, Clone)]
+pub struct Behaviour {
+    /// Whose behaviour it is: Kyverno's, the native policy's or both's.
+    pub sides: &'static str,
+    /// What becomes of the requests.
+    pub fate: Fate,
+    /// Which requests, for people.
+    pub text: String,
+    /// The resources and operations.
+    pub cells: Vec<String>,
+    /// Whether a request of the suite belongs to it.
+    pub exercised: bool,
+    /// A request that belongs to it; may be missing where the suite has one.
+    pub witness: Option<Shown>,
+}
+
+/// The behaviours of a policy.
+#[derive(Debug, Clone, Default)]
+pub struct Behaviours {
+    /// The behaviours, best known kinds first.
+    pub list: Vec<Behaviour>,
+    /// Why they may not be all or not exact; empty where nothing is missing.
+    pub note: String,
+}
+
+/// A request of a suite, and what Kyverno says to it.
+#[derive(Debug, Clone)]
+pub struct Tried {
+    /// The request.
+    pub request: Request,
+    /// What Kyverno says.
+    pub kyverno: Verdict,
+}
+
+/// Whose paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Kyverno,
+    Native,
+}
+
+impl Side {
+    fn of(self, both: &Both) -> &Said {
+        match self {
+            Self::Kyverno => &both.kyverno,
+            Self::Native => &both.native,
+        }
+    }
+}
+
+/// Paths with the same outcome for the same reasons.
+#[derive(Default)]
+struct Group<'p> {
+    /// By cell and path.
+    places: BTreeSet<(usize, usize)>,
+    literals: Vec<Literal<'p>>,
+    kyverno: bool,
+    native: bool,
+}
+
+/// A request of the suite with everything that is known of it.
+struct Seen<'t> {
+    tried: &'t Tried,
+    both: Both,
+    native: Option<Verdict>,
+    namespace: Option<kyvtest_model::kube::Namespace>,
+}
+
+/// Finds the behaviours of a policy, and which of them requests exercise.
+pub fn behaviours(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    tried: &[Tried],
+    world: &World,
+    host: &dyn Host,
+) -> Behaviours {
+    found_from(original, exceptions, discovery, options, tried, world, host, None)
+}
+
+/// Finds requests that people would write first: for as common kinds as possible, from parts of objects that the rule is about.
+pub fn examples(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    seeds: &[serde_json::Value],
+) -> Behaviours {
+    let (world, host) = (World::new(), Mocks::default());
+    found_from(
+        original,
+        exceptions,
+        discovery,
+        options,
+        &[],
+        &world,
+        &host,
+        Some(seeds),
+    )
+}
+
+#[expect(clippy::too_many_arguments, reason = "the arguments of both functions above")]
+fn found_from(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    tried: &[Tried],
+    world: &World,
+    host: &dyn Host,
+    seeds: Option<&[serde_json::Value]>,
+) -> Behaviours {
+    let mut found = Behaviours::default();
+    let universe = universe::with_unknown(discovery);
+    let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
+    let target = twin(&pair);
+    let has_native = target.is_ok();
+    let target: Target = target.unwrap_or_default();
+    let layered = at_layer(original, options.layer);
+    let config = if options.layer == Layer::Cluster {
+        options.config.clone()
+    } else {
+        Config::bare()
+    };
+    let engines = match Engines::new(&layered, exceptions, &target, &config, options.layer, &universe) {
+        Ok(engines) => engines,
+        Err(message) => {
+            found.note = format!("Kyverno refuses the policy: {message}");
+            return found;
+        }
+    };
+    let sides = Sides::new(&layered, exceptions, &target, &config, options.layer);
+    if let Some(first) = sides.inexact.first() {
+        found.note.clone_from(first);
+    }
+    let mut solver = Solver::default();
+    let mut budget = Budget {
+        paths: options.paths,
+        stop: options.stop,
+    };
+    let mut explored: Vec<(Cell<'_>, Vec<Path<'_, Both>>)> = Vec::new();
+    for cell in universe::cells(&universe) {
+        let equivalents: Vec<&Resource> = universe.equivalents(cell.resource).map(|one| &**one).collect();
+        let paths = explore(&mut solver, &mut budget, &cell, |facts| {
+            sides.run(&cell, &equivalents, &universe, facts)
+        });
+        match paths {
+            Ok(paths) => explored.push((cell, paths)),
+            Err(_) => {
+                "not every request could be looked at: the budget is spent, or a question was too hard"
+                    .clone_into(&mut found.note);
+                break;
+            }
+        }
+    }
+    let seen: Vec<Seen<'_>> = tried
+        .iter()
+        .map(|tried| {
+            let request = &tried.request;
+            let equivalents: Vec<&Resource> = universe.equivalents(&request.resource).map(|one| &**one).collect();
+            let namespace = world.namespace(&request.namespace).cloned().or_else(|| {
+                let name = request.namespace.as_str();
+                (!name.is_empty()).then(|| kyvtest_model::kube::Namespace::minimal(name))
+            });
+            let mut facts = Concrete::new(request, namespace.as_ref());
+            Seen {
+                tried,
+                both: sides.run(&request.cell(), &equivalents, &universe, &mut facts),
+                native: pair
+                    .native(request, world, discovery, host)
+                    .map(|native| native.verdict),
+                namespace,
+            }
+        })
+        .collect();
+    let mut search = Search {
+        solver,
+        engines: &engines,
+        sides: &sides,
+        pair: &pair,
+        explored: &explored,
+        has_native,
+        plans: Plans::new(&layered, &sides.bodies),
+        seeds,
+        made: 0,
+    };
+    let (groups, is_rough) = grouped(&explored, has_native);
+    if is_rough {
+        "there are too many paths to say for all of them which answers matter".clone_into(&mut found.note);
+    }
+    for ((said, text), group) in groups {
+        if found.list.len() >= BEHAVIOURS {
+            found.note = format!("there are more than {BEHAVIOURS} behaviours");
+            break;
+        }
+        search.add(&said, &text, &group, &seen, &mut found.list);
+    }
+    found
+}
+
+/// What paths come to, why, and which they are.
+type Merged<'p> = ((Said, String), Group<'p>);
+
+/// The paths of both sides by what they come to and why, in the order of their first places; and whether there was too much to do.
+fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -> (Vec<Merged<'p>>, bool) {
+    let mut left = WORK;
+    let mut groups: BTreeMap<(Said, String), Group<'p>> = BTreeMap::new();
+    let sides: &[Side] = if has_native {
+        &[Side::Kyverno, Side::Native]
+    } else {
+        &[Side::Kyverno]
+    };
+    for side in sides {
+        for (at, (_, paths)) in explored.iter().enumerate() {
+            let table = Table::new(paths);
+            let mut others: BTreeMap<&Said, Vec<usize>> = BTreeMap::new();
+            for (number, path) in paths.iter().enumerate() {
+                let own = side.of(&path.outcome);
+                left = left.saturating_sub(paths.len() * (1 + path.literals.len()));
+                let kept = if left > 0 {
+                    let others = others.entry(own).or_insert_with(|| {
+                        let all = paths.iter().enumerate();
+                        let others = all.filter(|(_, other)| side.of(&other.outcome) != own);
+                        others.map(|(number, _)| number).collect()
+                    });
+                    table.generalise(number, others).1
+                } else {
+                    Vec::new()
+                };
+                let group = groups.entry((own.clone(), literals(&kept))).or_default();
+                match side {
+                    Side::Kyverno => group.kyverno = true,
+                    Side::Native => group.native = true,
+                }
+                group.places.insert((at, number));
+                group.literals = kept;
+            }
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(key, group)| (group.places.first().copied(), key.clone()));
+    (groups, left == 0)
+}
+
+/// A request with what both engines say.
+struct Asked {
+    situation: Situation,
+    kyverno: Verdict,
+    native: Verdict,
+}
+
+/// Looks for requests.
+struct Search<'s, 'p, 'u> {
+    solver: Solver<'p>,
+    engines: &'s Engines<'u>,
+    sides: &'p Sides,
+    pair: &'s Pair,
+    explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
+    has_native: bool,
+    plans: Plans<'p>,
+    /// Parts of objects to start from, if examples are wanted.
+    seeds: Option<&'s [serde_json::Value]>,
+    /// How many requests were found.
+    made: usize,
+}
+
+impl<'p> Search<'_, 'p, '_> {
+    /// Adds the behaviours of a group.
+    fn add(&mut self, said: &Said, text: &str, group: &Group<'p>, seen: &[Seen<'_>], found: &mut Vec<Behaviour>) {
+        let side = if group.kyverno { Side::Kyverno } else { Side::Native };
+        let mut fates: BTreeMap<Fate, (bool, Option<Shown>)> = BTreeMap::new();
+        for seen in seen.iter().filter(|seen| self.belongs(side, said, group, seen)) {
+            let verdict = match side {
+                Side::Kyverno => Some(&seen.tried.kyverno),
+                Side::Native => seen.native.as_ref(),
+            };
+            if said.is_empty() {
+                fates.entry(Fate::LeftAlone).or_default().0 = true;
+            } else if let Some(fate) = verdict.and_then(Fate::of) {
+                fates.entry(fate).or_default().0 = true;
+            }
+        }
+        for (fate, shown) in self.shown(side, said, group) {
+            fates.entry(fate).or_default().1 = Some(shown);
+        }
+        let cells = self.cells(group);
+        for (fate, (exercised, witness)) in fates {
+            found.push(Behaviour {
+                sides: match (group.kyverno, group.native || !self.has_native) {
+                    (true, true) => "both",
+                    (true, false) => "kyverno",
+                    (false, _) => "vap",
+                },
+                fate,
+                text: told(&cells, text, fate),
+                cells: cells.clone(),
+                exercised,
+                witness,
+            });
+        }
+    }
+
+    /// Whether a request of the suite takes one of the paths of a group.
+    fn belongs(&self, side: Side, said: &Said, group: &Group<'p>, seen: &Seen<'_>) -> bool {
+        let request = &seen.tried.request;
+        let same = |cell: &Cell<'_>| {
+            let (ours, theirs) = (cell.resource, &*request.resource);
+            (cell.operation, cell.collection) == (request.operation, request.collection)
+                && (&ours.group, &ours.version, &ours.plural, &ours.subresource)
+                    == (&theirs.group, &theirs.version, &theirs.plural, &theirs.subresource)
+        };
+        let cells: BTreeSet<usize> = group.places.iter().map(|(at, _)| *at).collect();
+        let mut facts = Concrete::new(request, seen.namespace.as_ref());
+        side.of(&seen.both) == said
+            && cells
+                .iter()
+                .any(|at| self.explored.get(*at).is_some_and(|(cell, _)| same(cell)))
+            && group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
+    }
+
+    /// Requests of a group, one for each fate.
+    fn shown(&mut self, side: Side, said: &Said, group: &Group<'p>) -> BTreeMap<Fate, Shown> {
+        let mut found: BTreeMap<Fate, Shown> = BTreeMap::new();
+        let number_of_body = said.first().map(|(body, _)| *body);
+        let body = number_of_body.and_then(|body| self.sides.bodies.get(body));
+        let mut places: Vec<(usize, usize)> = group.places.iter().copied().collect();
+        if self.seeds.is_some() {
+            // Nobody needs an example of what is left alone, nor of what only the native policy does.
+            if said.is_empty() || side == Side::Native {
+                return found;
+            }
+            places.sort_by_key(|(at, _)| self.explored.get(*at).map(|(cell, _)| example::rank(cell)));
+        }
+        let count = if self.seeds.is_some() { example::PLACES } else { PLACES };
+        for &(at, number) in places.iter().take(count) {
+            let Some((cell, path)) = self
+                .explored
+                .get(at)
+                .and_then(|(cell, paths)| Some((cell, paths.get(number)?)))
+            else {
+                continue;
+            };
+            let Some(witness) = Witness::new(&mut self.solver, cell, &path.literals) else {
+                continue;
+            };
+            let mut objects = self.plans.candidates(cell.resource, number_of_body);
+            if let Some(seeds) = self.seeds {
+                objects = objects.with_seeds(seeds);
+            }
+            let mut pairs = Pairs::new();
+            for _ in 0..if said.is_empty() { 1 } else { TRIES } {
+                let Some((new, old)) = pairs.next(&mut objects) else {
+                    break;
+                };
+                let mut situation = witness.situation(cell, new, old);
+                if self.seeds.is_some() {
+                    example::keep_metadata(&mut situation, new);
+                }
+                self.take(side, said, group, situation, &mut found);
+                if self.is_enough(&found) {
+                    return found;
+                }
+            }
+            let Some(body) = body else { continue };
+            let least = objects.least();
+            for situation in decorated(&witness.situation(cell, least, least), body) {
+                self.take(side, said, group, situation, &mut found);
+                if self.is_enough(&found) {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether nothing more is looked for: of examples, one that complies and one that violates are wanted.
+    fn is_enough(&self, found: &BTreeMap<Fate, Shown>) -> bool {
+        let is_violation = |fate: &Fate| matches!(fate, Fate::Violates(_));
+        match self.seeds {
+            None => found.len() > 1,
+            Some(_) => found.contains_key(&Fate::Complies) && found.keys().any(is_violation),
+        }
+    }
+
+    /// Asks about a request, and keeps it if it shows something new.
+    fn take(
+        &mut self,
+        side: Side,
+        said: &Said,
+        group: &Group<'p>,
+        situation: Situation,
+        found: &mut BTreeMap<Fate, Shown>,
+    ) {
+        let (kyverno, native) = self.engines.ask(&situation);
+        let verdict = match side {
+            Side::Kyverno => &kyverno,
+            Side::Native => &native,
+        };
+        let fate = if said.is_empty() {
+            Some(Fate::LeftAlone).filter(|_| verdict.status == Status::NoMatch || side == Side::Native)
+        } else {
+            Fate::of(verdict).filter(|fate| *fate != Fate::LeftAlone)
+        };
+        let Some(Entry::Vacant(place)) = fate.map(|fate| found.entry(fate)) else {
+            return;
+        };
+        // What was added to the request may have led it to another path.
+        if !follows(&situation, group) {
+            return;
+        }
+        self.made += 1;
+        let shown = Asked {
+            situation,
+            kyverno,
+            native,
+        };
+        let shown = self.renamed(&shown, group).unwrap_or(shown);
+        let request = &shown.situation.request;
+        place.insert(Shown {
+            divergence: self
+                .has_native
+                .then(|| self.pair.cause(&shown.kyverno, &shown.native, request))
+                .flatten(),
+            native: self.has_native.then_some(shown.native),
+            situation: shown.situation,
+            kyverno: shown.kyverno,
+        });
+    }
+
+    /// The same request about an object with a name of its own, if that changes nothing: so that the requests of several
+    /// behaviours can stand in one suite.
+    fn renamed(&self, shown: &Asked, group: &Group<'p>) -> Option<Asked> {
+        let name = format!("sample-{}", self.made);
+        let mut situation = shown.situation.clone();
+        let request = &mut situation.request;
+        // The name of a Namespace is a label of it, too.
+        if request.collection || request.resource.object_kind.kind == "Namespace" {
+            return None;
+        }
+        for document in [&mut request.object, &mut request.old_object] {
+            let mut object = document.root().to_serde();
+            if let Some(old) = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("name")) {
+                *old = serde_json::Value::from(name.as_str());
+                *document = Document::from(&object);
+            }
+        }
+        request.name = name;
+        if !follows(&situation, group) {
+            return None;
+        }
+        let (kyverno, native) = self.engines.ask(&situation);
+        let same = |a: &Verdict, b: &Verdict| (a.status, a.effect) == (b.status, b.effect);
+        (same(&kyverno, &shown.kyverno) && same(&native, &shown.native)).then_some(Asked {
+            situation,
+            kyverno,
+            native,
+        })
+    }
+
+    fn cells(&self, group: &Group<'p>) -> Vec<String> {
+        let cells: BTreeSet<usize> = group.places.iter().map(|(at, _)| *at).collect();
+        let cells = cells.iter().filter_map(|at| self.explored.get(*at));
+        // Versions of the same resource have the same name.
+        let mut known = BTreeSet::new();
+        let names = cells.map(|(cell, _)| universe::name(cell));
+        names.filter(|name| known.insert(name.clone())).collect()
+    }
+}
+
+/// Whether a request gives the answers that matter to a group.
+fn follows(situation: &Situation, group: &Group<'_>) -> bool {
+    let namespace = situation.world.namespace(&situation.request.namespace);
+    let mut facts = Concrete::new(&situation.request, namespace);
+    group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
+}
+
+/// A behaviour for people.
+fn told(cells: &[String], literals: &str, fate: Fate) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<&str> = cells.iter().take(SHOWN).map(String::as_str).collect();
+    let more = cells.len().saturating_sub(SHOWN);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    let conditions = if literals.is_empty() {
+        String::new()
+    } else {
+        format!(" where {literals}")
+    };
+    format!("{}{more}{conditions}: {}", shown.join(", "), fate.as_str())
+}

@@ -1,0 +1,88 @@
+//! How two sides differ on a path, and how that reads.
+
+use super::{
+    sides::{BROKEN, Both},
+    universe,
+};
+use kyvtest_model::{kube::Cell, verdict::Effect};
+
+/// How many resources a text names.
+const NAMED: usize = 6;
+
+/// Which way the sides differ on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Way {
+    /// Kyverno does more.
+    Weaker,
+    /// The native policy does more.
+    Stricter,
+}
+
+/// Which ways the sides differ.
+pub(super) fn ways(both: &Both) -> Vec<Way> {
+    let effect = |said: &[(usize, Effect)], body: usize| {
+        let found = said.iter().find(|(other, _)| *other == body);
+        found.map_or(Effect::Admit, |(_, effect)| *effect)
+    };
+    let more = |a: &[(usize, Effect)], b: &[(usize, Effect)]| {
+        a.iter().any(|(body, own)| *own > effect(b, *body) || b.is_empty())
+    };
+    let mut ways = Vec::new();
+    if more(&both.kyverno, &both.native) {
+        ways.push(Way::Weaker);
+    }
+    if more(&both.native, &both.kyverno) {
+        ways.push(Way::Stricter);
+    }
+    ways
+}
+
+/// Whether each side asks expressions that the other does not: nothing that matching can tell.
+pub(super) fn has_other_text(both: &Both) -> bool {
+    let lacks = |a: &[(usize, Effect)], b: &[(usize, Effect)]| {
+        let mut own = a.iter().filter(|(body, _)| *body != BROKEN);
+        own.any(|(body, _)| b.iter().all(|(other, _)| other != body))
+    };
+    lacks(&both.kyverno, &both.native) && lacks(&both.native, &both.kyverno)
+}
+
+/// A region for people: what is done to which resources, and under which conditions.
+pub(super) fn told(way: Way, cells: &[Cell<'_>], literals: &str) -> String {
+    let who = match way {
+        Way::Weaker => "Kyverno does more than the native policy",
+        Way::Stricter => "the native policy does more than Kyverno",
+    };
+    // Resources with the same operations are told together.
+    let mut resources: Vec<(String, Vec<String>)> = Vec::new();
+    for cell in cells {
+        let (operation, resource) = universe::words(cell);
+        match resources.iter_mut().find(|(name, _)| *name == resource) {
+            Some((_, operations)) => operations.push(operation),
+            None => resources.push((resource, vec![operation])),
+        }
+    }
+    let mut groups: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    for (resource, operations) in resources {
+        match groups.iter_mut().find(|(other, _)| *other == operations) {
+            Some((_, names)) => names.push(resource),
+            None => groups.push((operations, vec![resource])),
+        }
+    }
+    let groups: Vec<String> = groups
+        .iter()
+        .map(|(operations, names)| {
+            let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = match names.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more resources"),
+            };
+            format!("{} of {shown}{more}", operations.join(", "))
+        })
+        .collect();
+    let conditions = if literals.is_empty() {
+        String::new()
+    } else {
+        format!(" where {literals}")
+    };
+    format!("{who}: {}{conditions}", groups.join("; "))
+}

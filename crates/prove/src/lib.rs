@@ -1,0 +1,485 @@
+//! For all requests, or here is the one: is a native policy the same policy as Kyverno's?
+//!
+//! The engines' own matching runs under symbolic facts ([`symbolic`]), once for every path through both sides and for every
+//! [cell](universe) of what a cluster can be asked. Where both apply, the same expressions decide alike under the
+//! [guards]. Whatever is cut off makes the answer [`Label::Unknown`], never a proof; a refutation is a request that both
+//! concrete engines decided differently ([`replay::Replayed`] has no other constructor).
+//!
+//! Known limits: expressions that differ are searched and not proven; the table of kinds is that of Kubernetes 1.36 for
+//! every release unless another one is given.
+
+pub mod behaviour;
+mod candidates;
+pub mod condition;
+mod dialect;
+mod difference;
+mod example;
+mod explain;
+pub mod guards;
+mod inline;
+pub mod language;
+mod objects;
+pub mod pair;
+mod params;
+mod region;
+pub mod repair;
+pub mod replay;
+mod search;
+pub mod seeds;
+pub mod shrink;
+pub mod sides;
+pub mod solver;
+pub mod symbolic;
+pub mod universe;
+pub mod witness;
+
+use std::{
+    cell::LazyCell,
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+pub use self::region::{Answer, Region};
+use self::{
+    replay::{Engines, Replayed},
+    search::Search,
+    sides::Sides,
+    solver::Solver,
+    symbolic::{Budget, GaveUp},
+    witness::Situation,
+};
+use crate::pair::{Original, Pair, VAP_INVALID};
+use kyvtest_cel::{profile::Profile, time::Timestamp};
+use kyvtest_convert::{Exceptions, RefusalCode};
+use kyvtest_kyverno::config::Config;
+use kyvtest_model::{
+    kube::Discovery,
+    policy::{
+        Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, autogen::ANNOTATION, validate_admission,
+    },
+    verdict::DivergenceClass,
+};
+
+/// How much of Kyverno counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layer {
+    /// `match`, `exclude`, exceptions and preconditions: what `kyverno test` looks at.
+    Rule,
+    /// Also rules for pod controllers, `spec.admission` and the webhook: what the admission controller runs.
+    #[default]
+    Policy,
+    /// Also Kyverno's configuration: what users experience.
+    Cluster,
+}
+
+impl Layer {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rule => "rule",
+            Self::Policy => "policy",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
+/// How two policies differ, strongest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// One side denies or objects and the other does not.
+    Decision,
+    /// Both object, with other effects.
+    Action,
+    /// Only one side evaluates: only reports change.
+    Applicability,
+    /// Both object, with other words.
+    Message,
+}
+
+impl Kind {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Decision => "decision",
+            Self::Action => "action",
+            Self::Applicability => "applicability",
+            Self::Message => "message",
+        }
+    }
+
+    fn of(class: DivergenceClass) -> Self {
+        match class {
+            DivergenceClass::Weaker | DivergenceClass::Stricter => Self::Decision,
+            DivergenceClass::Action => Self::Action,
+            DivergenceClass::Message => Self::Message,
+            _ => Self::Applicability,
+        }
+    }
+}
+
+/// What is known of a policy and its native twin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Label {
+    /// Every request has the same effect.
+    Proven,
+    /// Both apply to the same requests with the same actions; the expressions were only searched.
+    ProvenMatch {
+        /// How many requests were tried.
+        tested: u64,
+    },
+    /// Requests were tried, and nothing else is claimed.
+    Tested {
+        /// How many.
+        tested: u64,
+    },
+    /// A request has different effects; it is in the first region.
+    Refuted(Kind),
+    /// There is no native policy to compare with.
+    NotConvertible {
+        /// The code of the refusal.
+        code: String,
+    },
+    /// Nothing is known.
+    Unknown,
+}
+
+impl Label {
+    /// The word.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Proven => "PROVEN",
+            Self::ProvenMatch { .. } => "PROVEN-MATCH",
+            Self::Tested { .. } => "TESTED",
+            Self::Refuted(_) => "REFUTED",
+            Self::NotConvertible { .. } => "NOT-CONVERTIBLE",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+
+    /// How strong a claim it is; `None` where nothing holds.
+    pub const fn strength(&self) -> Option<u8> {
+        match self {
+            Self::Proven => Some(4),
+            Self::ProvenMatch { .. } => Some(2),
+            Self::Tested { .. } => Some(1),
+            Self::Refuted(_) | Self::NotConvertible { .. } | Self::Unknown => None,
+        }
+    }
+}
+
+/// What a claim is relative to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct World {
+    /// Kyverno's minor version.
+    pub kyverno: &'static str,
+    /// Kubernetes' minor version.
+    pub kube: &'static str,
+    /// Which kinds there are.
+    pub discovery: String,
+    /// How much of Kyverno counts.
+    pub layer: Layer,
+    /// Which data there are.
+    pub data: &'static str,
+    /// Which deletions there are.
+    pub delete: &'static str,
+}
+
+impl fmt::Display for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kyverno,
+            kube,
+            discovery,
+            layer,
+            data,
+            delete,
+        } = self;
+        let layer = layer.as_str();
+        write!(
+            f,
+            "kyverno={kyverno} kube={kube} discovery={discovery} layer={layer} data={data} delete={delete}"
+        )
+    }
+}
+
+/// How much was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Cells.
+    pub cells: u64,
+    /// Paths in them.
+    pub paths: u64,
+    /// Requests that were replayed.
+    pub requests: u64,
+}
+
+/// The answer.
+#[derive(Debug, Clone)]
+pub struct Proof {
+    /// What is known.
+    pub label: Label,
+    /// Why it is not more; empty where nothing is missing.
+    pub reason: String,
+    /// What it is relative to.
+    pub world: World,
+    /// Where the sides differ.
+    pub regions: Vec<Region>,
+    /// What else is to be known.
+    pub notes: Vec<String>,
+    /// How much was done.
+    pub stats: Stats,
+    /// Whether the prover contradicts itself: then `reason` says where, and nothing is claimed.
+    pub fault: bool,
+}
+
+/// Native policies with their bindings.
+#[derive(Debug, Clone, Default)]
+pub struct Target {
+    /// The policies.
+    pub policies: Vec<Arc<ValidatingAdmissionPolicy>>,
+    /// Their bindings.
+    pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
+}
+
+/// How to prove.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// How much of Kyverno counts.
+    pub layer: Layer,
+    /// Kyverno's configuration at the layer `cluster`.
+    pub config: Config,
+    /// The time at which exceptions may have expired.
+    pub now: Option<Timestamp>,
+    /// How many paths may be followed.
+    pub paths: u64,
+    /// Whether every path is checked with a request of its own, and every proof with requests.
+    pub paranoid: bool,
+    /// Whether kinds count that no native policy is ever asked about.
+    pub exempt: bool,
+    /// Whether messages count.
+    pub messages: bool,
+    /// The API server's dialect of CEL.
+    pub kube: &'static Profile,
+    /// Set by somebody who does not want to wait any longer.
+    pub stop: Option<&'a AtomicBool>,
+    /// Changes every request before it is asked: tests spoil witnesses with it.
+    #[doc(hidden)]
+    pub spoil: Option<fn(&mut Situation)>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self {
+            layer: Layer::default(),
+            config: Config::chart(),
+            now: None,
+            paths: 500_000,
+            paranoid: false,
+            exempt: true,
+            messages: false,
+            kube: Profile::kubernetes(),
+            stop: None,
+            spoil: None,
+        }
+    }
+}
+
+/// Why nothing is claimed where the native policies are about nothing.
+const IDLE: &str = "the native policy lists nothing that the cluster serves";
+
+/// Compares a policy with native ones, or with those that Kyverno would generate.
+pub fn prove(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    target: Option<&Target>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+) -> Proof {
+    let mut proof = Proof {
+        label: Label::Unknown,
+        reason: String::new(),
+        world: World {
+            kyverno: "1.19",
+            kube: options.kube.name.trim_start_matches("k8s-"),
+            discovery: "ga+2".to_owned(),
+            layer: options.layer,
+            data: "normalised",
+            delete: "named,collection",
+        },
+        regions: Vec::new(),
+        notes: Vec::new(),
+        stats: Stats::default(),
+        fault: false,
+    };
+    if discovery.is_extended() {
+        proof.world.discovery.push_str("+crds");
+    }
+    if !options.exempt {
+        proof.world.discovery.push_str("-exempt");
+    }
+    if proof.world.kube != "1.36" && proof.world.discovery == "ga+2" {
+        proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());
+    }
+    let universe = universe::with_unknown(discovery);
+    let pair = LazyCell::new(|| Pair::new(original.clone(), exceptions, discovery, options.now));
+    let cause = |witness: &Replayed| {
+        let Situation { request, .. } = witness.situation();
+        pair.cause(witness.kyverno(), witness.native(), request)
+    };
+    let generated;
+    let target = match target {
+        Some(target) => match refused(target) {
+            None => target,
+            Some(message) => {
+                proof.label = Label::NotConvertible {
+                    code: VAP_INVALID.to_owned(),
+                };
+                proof.reason = message;
+                return proof;
+            }
+        },
+        None => match twin(&pair) {
+            Ok(target) => {
+                let notes = pair.notes().into_iter();
+                proof.notes.extend(notes.map(|note| note.as_str().to_owned()));
+                generated = target;
+                &generated
+            }
+            Err((code, text)) => {
+                proof.label = Label::NotConvertible { code };
+                proof.reason = text;
+                return proof;
+            }
+        },
+    };
+    let layered = at_layer(original, options.layer);
+    let config = if options.layer == Layer::Cluster {
+        options.config.clone()
+    } else {
+        Config::bare()
+    };
+    let engines = Engines::for_profile(
+        &layered,
+        exceptions,
+        target,
+        &config,
+        options.layer,
+        &universe,
+        options.kube,
+    );
+    let engines = match engines {
+        Ok(engines) => engines,
+        Err(message) => {
+            proof.reason = format!("Kyverno refuses the policy: {message}");
+            return proof;
+        }
+    };
+    let mut sides = Sides::new(&layered, exceptions, target, &config, options.layer);
+    if config.has_wild_roles() {
+        sides
+            .inexact
+            .push("Kyverno's configuration has roles with wildcards".to_owned());
+    }
+    if options.layer != Layer::Rule && asks_again(&layered) {
+        let problem = "Kyverno asks the conditions of its webhook again, and sees absent objects as empty ones";
+        sides.inexact.push(problem.to_owned());
+    }
+    let mut solver = Solver::default();
+    let mut budget = Budget {
+        paths: options.paths,
+        stop: options.stop,
+    };
+    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &cause, options);
+    let explored = search.explore(&mut solver, &mut budget);
+    match explored {
+        Ok(()) => search.conclude(&mut solver, &mut proof),
+        Err(GaveUp::Budget) => {
+            proof.reason = format!("there are more than {} paths", options.paths);
+        }
+        Err(GaveUp::Stopped) => "the proof was interrupted".clone_into(&mut proof.reason),
+        Err(GaveUp::Solver) => {
+            "a question about the match part could not be decided".clone_into(&mut proof.reason);
+        }
+    }
+    proof.stats = search.stats();
+    proof.notes.extend(search.notes());
+    proof
+}
+
+/// What Kyverno generates, or why it does not.
+fn twin(pair: &Pair) -> Result<Target, (String, String)> {
+    if pair.without_autogen() {
+        let code = RefusalCode::Autogen;
+        return Err((code.as_str().to_owned(), code.advice().to_owned()));
+    }
+    if let Some(missing) = pair.missing() {
+        return Err((missing.code.to_owned(), missing.text.clone()));
+    }
+    let Some(generated) = pair.generated() else {
+        return Err((VAP_INVALID.to_owned(), String::new()));
+    };
+    Ok(Target {
+        policies: vec![Arc::clone(&generated.vap.model)],
+        bindings: generated
+            .bindings
+            .iter()
+            .map(|binding| Arc::clone(&binding.model))
+            .collect(),
+    })
+}
+
+/// What the API server says against native policies that somebody wrote.
+fn refused(target: &Target) -> Option<String> {
+    let policies = target.policies.iter().map(|policy| &policy.source);
+    let bindings = target.bindings.iter().map(|binding| &binding.source);
+    policies.chain(bindings).find_map(|source| {
+        let checked = validate_admission(source.document().root());
+        (!checked.errors.is_empty()).then_some(checked.message)
+    })
+}
+
+/// Whether conditions of the webhook may come to something else when Kyverno asks them itself, after the API server
+/// (`pkg/engine/internal/match.go` upstream): they read more than objects that are there, the user and the operation.
+fn asks_again(original: &Original) -> bool {
+    let Original::Policy(policy) = original else {
+        return false;
+    };
+    let webhook = policy.spec.webhook.as_ref();
+    let conditions = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
+    conditions.iter().any(|condition| {
+        let text = condition.expression.text();
+        let plain = text.replace("request.userInfo", "").replace("request.operation", "");
+        let odd = ["oldObject", "null", "request", "namespaceObject", "authorizer"];
+        odd.iter().any(|word| plain.contains(word))
+    })
+}
+
+/// The policy with what counts at a layer.
+pub fn at_layer(original: &Original, layer: Layer) -> Original {
+    if layer != Layer::Rule {
+        return original.clone();
+    }
+    match original {
+        Original::Policy(policy) => {
+            let mut policy = (**policy).clone();
+            policy.spec.admission = true;
+            if let Some(webhook) = &mut policy.spec.webhook {
+                webhook.match_conditions.clear();
+            }
+            let span = policy.metadata.name.span;
+            let annotations = &mut policy.metadata.annotations;
+            annotations.retain(|(key, _)| key.value != ANNOTATION);
+            annotations.push((
+                Spanned::new(ANNOTATION.to_owned(), span),
+                Spanned::new("none".to_owned(), span),
+            ));
+            Original::Policy(Arc::new(policy))
+        }
+        Original::ValidatingPolicy(policy) => {
+            let mut policy = (**policy).clone();
+            policy.spec.autogen.pod_controllers = Some(Vec::new());
+            policy.spec.evaluation.admission = true;
+            Original::ValidatingPolicy(Arc::new(policy))
+        }
+    }
+}

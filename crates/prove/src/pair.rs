@@ -1,0 +1,370 @@
+//! A Kyverno policy and its native twin: both asked about one request, and the difference with its cause.
+//!
+//! The twin is what Kyverno would generate, whether the policy asks for it or not. Where Kyverno generates nothing, or the API
+//! server would refuse it, there is none, and [`Missing`] says why. A ValidatingPolicy that does not ask for a twin and would be
+//! refused only because policies for pod controllers are made from it is paired with that switched off, on both sides; one that
+//! does ask has no twin in a cluster either.
+
+use std::sync::Arc;
+
+use kyvtest_apiserver as vap;
+use kyvtest_cel::{host::Host, time::Timestamp};
+use kyvtest_convert::{
+    self as convert, Conversion, Exceptions, Generated, Options, Outcome, RefusalCode, Source,
+    hazard::{Direction, Hazard},
+};
+use kyvtest_kyverno::{
+    admission::{Controller, Installed},
+    config::Config,
+};
+use kyvtest_model::{
+    compare::{self, Divergence, Suspect, Tendency},
+    kube::{Discovery, Request, World},
+    policy::{Policy, ValidatingPolicy},
+    verdict::{DivergenceClass, Verdict},
+};
+
+/// A policy that may have a twin.
+#[derive(Debug, Clone)]
+pub enum Original {
+    /// A ClusterPolicy or Policy.
+    Policy(Arc<Policy>),
+    /// A ValidatingPolicy or NamespacedValidatingPolicy.
+    ValidatingPolicy(Arc<ValidatingPolicy>),
+}
+
+impl Original {
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Policy(policy) => &policy.metadata.name.value,
+            Self::ValidatingPolicy(policy) => &policy.metadata.name.value,
+        }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Policy(policy) => policy.kind.name(),
+            Self::ValidatingPolicy(policy) => policy.kind(),
+        }
+    }
+
+    fn source(&self) -> Source<'_> {
+        match self {
+            Self::Policy(policy) => Source::Policy(policy),
+            Self::ValidatingPolicy(policy) => Source::ValidatingPolicy(policy),
+        }
+    }
+
+    /// Whether it asks for a native policy to be generated.
+    pub fn is_marked(&self) -> bool {
+        match self {
+            Self::Policy(policy) => policy.spec.rules.iter().any(|rule| {
+                let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
+                cel.is_some_and(|cel| cel.generate)
+            }),
+            Self::ValidatingPolicy(policy) => {
+                let generate = policy.spec.autogen.validating_admission_policy;
+                generate.is_some_and(|generate| generate.value)
+            }
+        }
+    }
+
+    /// The same policy without policies for pod controllers.
+    fn without_autogen(&self) -> Option<Self> {
+        let Self::ValidatingPolicy(policy) = self else {
+            return None;
+        };
+        let mut policy = (**policy).clone();
+        policy.spec.autogen.pod_controllers = Some(Vec::new());
+        Some(Self::ValidatingPolicy(Arc::new(policy)))
+    }
+}
+
+/// What is to be known about the comparison of a policy with its twin as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Note {
+    /// The policy does not ask for a twin.
+    NotMarked,
+    /// The two are compared without policies for pod controllers.
+    PodControllersOff,
+}
+
+impl Note {
+    /// The word in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotMarked => "not-marked",
+            Self::PodControllersOff => "pod-controllers-off",
+        }
+    }
+
+    /// What it means.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NotMarked => {
+                "it does not ask for a native policy; it is compared with the one that Kyverno would generate"
+            }
+            Self::PodControllersOff => {
+                "no native policy is generated while it stands for pod controllers; both sides are compared without that"
+            }
+        }
+    }
+}
+
+/// Why there is no twin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// The code of the refusal, or [`VAP_INVALID`].
+    pub code: &'static str,
+    /// Who refuses, and in which words.
+    pub text: String,
+}
+
+/// The code of a native policy that the API server refuses.
+pub const VAP_INVALID: &str = "vap-invalid";
+
+/// A native policy with its bindings, ready to be asked.
+#[derive(Debug)]
+pub struct Native {
+    policies: [vap::CompiledPolicy; 1],
+    bindings: Vec<vap::Binding>,
+}
+
+/// A policy and its twin.
+#[derive(Debug)]
+pub struct Pair {
+    original: Original,
+    conversion: Conversion,
+    native: Result<Native, Missing>,
+    /// The policy as it is compared, where that is not the policy itself.
+    compared: Option<Controller>,
+}
+
+/// What a native policy says about a request.
+#[derive(Debug, Clone)]
+pub struct NativeVerdict {
+    /// The verdict; its text is what the two sides are compared by.
+    pub verdict: Verdict,
+    /// The whole answer of the API server.
+    pub answer: vap::Answer,
+}
+
+impl Pair {
+    /// Makes the twin of a policy.
+    pub fn new(original: Original, exceptions: Exceptions<'_>, discovery: &Discovery, now: Option<Timestamp>) -> Self {
+        let options = Options { force: true, now };
+        let mut conversion = convert::convert(original.source(), exceptions, discovery, options);
+        let mut compared = None;
+        if let Outcome::Refused(refusal) = &conversion.outcome
+            && refusal.code == RefusalCode::Autogen
+            && !original.is_marked()
+            && let Some(plain) = original.without_autogen()
+        {
+            conversion = convert::convert(plain.source(), exceptions, discovery, options);
+            if let Original::ValidatingPolicy(policy) = plain {
+                let installed = Installed {
+                    validating_policies: &[policy],
+                    cel_exceptions: exceptions.cel,
+                    ..Installed::default()
+                };
+                compared = Some(Controller::new(installed, Config::bare()).0);
+            }
+        }
+        let native = Native::of(&conversion);
+        Self {
+            original,
+            conversion,
+            native,
+            compared,
+        }
+    }
+
+    /// The Kyverno policy.
+    pub fn original(&self) -> &Original {
+        &self.original
+    }
+
+    /// How the twin came about.
+    pub fn conversion(&self) -> &Conversion {
+        &self.conversion
+    }
+
+    /// Why there is no twin, if there is none.
+    pub fn missing(&self) -> Option<&Missing> {
+        self.native.as_ref().err()
+    }
+
+    /// The names of the native policy and its first binding.
+    pub fn names(&self) -> Option<(&str, &str)> {
+        let native = self.native.as_ref().ok()?;
+        Some((
+            native.policies[0].name(),
+            native.bindings.first().map_or("", vap::Binding::name),
+        ))
+    }
+
+    /// The objects that stand for the policy, where the API server takes them.
+    pub fn generated(&self) -> Option<&Generated> {
+        match (&self.native, &self.conversion.outcome) {
+            (Ok(_), Outcome::Generated(generated)) => Some(generated),
+            _ => None,
+        }
+    }
+
+    /// Whether the two are compared without policies for pod controllers.
+    pub fn without_autogen(&self) -> bool {
+        self.compared.is_some()
+    }
+
+    /// What is to be known about the comparison as a whole.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if !self.original.is_marked() {
+            notes.push(Note::NotMarked);
+        }
+        if self.without_autogen() {
+            notes.push(Note::PodControllersOff);
+        }
+        notes
+    }
+
+    /// What the API server decides with the twin.
+    pub fn native(
+        &self,
+        request: &Request,
+        world: &World,
+        discovery: &Discovery,
+        host: &dyn Host,
+    ) -> Option<NativeVerdict> {
+        let native = self.native.as_ref().ok()?;
+        Some(native.decide(request, world, discovery, host))
+    }
+
+    /// The difference between what Kyverno says and what the twin says. `kyverno` is the verdict of the policy as a whole.
+    pub fn compare(
+        &self,
+        kyverno: &Verdict,
+        native: Option<&NativeVerdict>,
+        request: &Request,
+        world: &World,
+        discovery: &Discovery,
+        host: &dyn Host,
+    ) -> Option<Divergence> {
+        let native = match (&self.native, native) {
+            (Ok(_), Some(native)) => native,
+            (Ok(_), None) => return None,
+            (Err(missing), _) => {
+                return Some(Divergence {
+                    class: DivergenceClass::NotConvertible,
+                    code: Some(missing.code.to_owned()),
+                    cause: missing.text.clone(),
+                });
+            }
+        };
+        let plain;
+        let kyverno = match &self.compared {
+            None => kyverno,
+            Some(controller) => {
+                let review = controller.review(request, world, discovery, host);
+                plain = review.of_policy(self.original.name(), true);
+                &plain
+            }
+        };
+        self.cause(kyverno, &native.verdict, request)
+    }
+
+    /// The difference of two verdicts on a request, with its first cause among the hazards of the conversion.
+    pub fn cause(&self, kyverno: &Verdict, native: &Verdict, request: &Request) -> Option<Divergence> {
+        // Most cases are equal and need no causes.
+        compare::class(kyverno, native)?;
+        let texts: Vec<(&Hazard, String, &str)> = self
+            .conversion
+            .report
+            .iter()
+            .filter_map(|item| {
+                let hazard = item.hazard.filter(|hazard| hazard.concerns(request))?;
+                let text = format!("{}; {}", hazard.title, hazard.advice);
+                Some((hazard, text, item.path.as_str()))
+            })
+            .collect();
+        let suspects: Vec<Suspect<'_>> = texts
+            .iter()
+            .filter_map(|(hazard, text, path)| {
+                Some(Suspect {
+                    code: hazard.code,
+                    tendency: tendency(hazard.direction)?,
+                    path,
+                    text,
+                })
+            })
+            .collect();
+        compare::compare(kyverno, native, &suspects)
+    }
+}
+
+fn tendency(direction: Direction) -> Option<Tendency> {
+    match direction {
+        Direction::Weaker => Some(Tendency::Weaker),
+        Direction::Stricter => Some(Tendency::Stricter),
+        Direction::Either => Some(Tendency::Either),
+        Direction::Text => Some(Tendency::Text),
+        Direction::NotInstallable | Direction::Offline | Direction::Equal => None,
+    }
+}
+
+impl Native {
+    /// What was generated, if anything was and the API server takes it.
+    fn of(conversion: &Conversion) -> Result<Self, Missing> {
+        let generated = match &conversion.outcome {
+            Outcome::Generated(generated) => generated,
+            Outcome::Refused(refusal) => {
+                return Err(Missing {
+                    code: refusal.code.as_str(),
+                    text: refusal
+                        .message
+                        .clone()
+                        .unwrap_or_else(|| refusal.code.advice().to_owned()),
+                });
+            }
+        };
+        let bindings = generated.bindings.iter().map(|binding| &binding.checked);
+        let mut checked = std::iter::once(&generated.vap.checked).chain(bindings);
+        if let Some(refused) = checked.find(|checked| !checked.errors.is_empty()) {
+            return Err(Missing {
+                code: VAP_INVALID,
+                text: refused.message.clone(),
+            });
+        }
+        Ok(Self {
+            policies: [vap::CompiledPolicy::compile(&generated.vap.model)],
+            bindings: generated
+                .bindings
+                .iter()
+                .map(|binding| vap::Binding::new(&binding.model))
+                .collect(),
+        })
+    }
+
+    fn decide(&self, request: &Request, world: &World, discovery: &Discovery, host: &dyn Host) -> NativeVerdict {
+        let answer = vap::decide(&self.policies, &self.bindings, request, world, discovery, host);
+        NativeVerdict::of(answer)
+    }
+}
+
+impl NativeVerdict {
+    /// An answer with the verdict that it comes to.
+    pub fn of(answer: vap::Answer) -> Self {
+        let verdicts = answer.verdicts.iter().map(|said| said.verdict.clone()).collect();
+        let mut verdict = Verdict::strongest(verdicts);
+        verdict.status = answer.status;
+        // The client reads the reason of a refusal, and every warning.
+        if !answer.allowed && answer.reason != vap::INVALID {
+            verdict.message = format!("{}: {}", answer.reason, verdict.message);
+        } else if answer.allowed && answer.warnings.len() > 1 {
+            verdict.message = answer.warnings.join("; ");
+        }
+        Self { verdict, answer }
+    }
+}

@@ -1,0 +1,297 @@
+//! Native policies that are the same policy: built from what the policy says, and shown only if they are proven.
+//!
+//! The generator of Kyverno loses much of `match` and `exclude`. Here every rule becomes a `formula` for each
+//! `place`, the formulas become native policies (`group`), and [`prove`] compares them with the policy. What is not
+//! proven is refused, with the request that defeats the candidate where there is one.
+//!
+//! No upstream counterpart: these are the constructions that Kyverno's design proposals promise. Known limits: rules that are
+//! not CEL, roles, parameters and JMESPath conditions have no native form and are refused.
+
+mod cel;
+mod classic;
+mod formula;
+mod group;
+mod object;
+mod place;
+mod rules;
+mod steps;
+mod validating;
+
+use std::collections::BTreeSet;
+
+use self::{object::Objects, steps::Steps};
+use super::{Label, Layer, Options, Proof, Region, Target, at_layer, prove, sides::ignores};
+use crate::pair::{Original, Pair};
+use kyvtest_apiserver::matching::is_exempt;
+use kyvtest_convert::{Exceptions, Object, Outcome};
+use kyvtest_model::{
+    kube::Discovery,
+    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+};
+
+/// What came of a repair.
+#[derive(Debug, Clone)]
+pub enum Repair {
+    /// Native policies that are proven.
+    Done(Box<Repaired>),
+    /// There are none, or none that is proven.
+    Refused(Box<Refused>),
+}
+
+/// Native policies that are proven to be the same policy.
+#[derive(Debug, Clone)]
+pub struct Repaired {
+    /// The policies.
+    pub policies: Vec<Object<ValidatingAdmissionPolicy>>,
+    /// Their bindings.
+    pub bindings: Vec<Object<ValidatingAdmissionPolicyBinding>>,
+    /// What they are made of.
+    pub steps: Vec<Step>,
+    /// What is to be known besides.
+    pub remarks: Vec<String>,
+    /// The proof.
+    pub proof: Proof,
+}
+
+/// One construction of a repair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Its name, for tools.
+    pub construct: &'static str,
+    /// The hazards of the generator that it avoids.
+    pub hazards: Vec<&'static str>,
+    /// What it does, for people.
+    pub text: &'static str,
+}
+
+/// Why there is no repair.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// A code, for tools.
+    pub code: &'static str,
+    /// Why, for people.
+    pub reason: String,
+    /// The request that defeats the best candidate, where there is one.
+    pub witness: Option<Box<Region>>,
+}
+
+/// Codes of refusals.
+mod code {
+    /// The policy applies to no request.
+    pub(super) const NEVER: &str = "never-applies";
+    /// The cluster serves none of its kinds.
+    pub(super) const UNKNOWN_KIND: &str = "unknown-kind";
+    /// A rule is not CEL.
+    pub(super) const NOT_CEL: &str = "not-cel";
+    /// A rule has JMESPath in it.
+    pub(super) const JMESPATH: &str = "jmespath";
+    /// The policy reads what native policies cannot see.
+    pub(super) const HIDDEN: &str = "hidden-from-native";
+    /// It would take too many native policies.
+    pub(super) const TOO_MANY: &str = "too-many-policies";
+    /// Exceptions that a native policy cannot express.
+    pub(super) const EXCEPTION: &str = "exception";
+    /// The API server would refuse the candidate.
+    pub(super) const INVALID: &str = "vap-invalid";
+    /// A request tells the candidate from the policy.
+    pub(super) const REFUTED: &str = "refuted";
+    /// Nobody knows whether the candidate is the same policy.
+    pub(super) const UNPROVEN: &str = "not-proven";
+}
+
+impl Refused {
+    fn new(code: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: reason.into(),
+            witness: None,
+        }
+    }
+}
+
+/// What is said of kinds that native policies never see.
+const EXEMPT: &str = "except for kinds that no native policy is asked about: reviews, and native policies themselves";
+
+/// Native policies in place of a policy, if there are any that are proven.
+pub fn repair(original: &Original, exceptions: Exceptions<'_>, discovery: &Discovery, options: &Options<'_>) -> Repair {
+    match repaired(original, exceptions, discovery, options) {
+        Ok(repaired) => Repair::Done(Box::new(repaired)),
+        Err(refused) => Repair::Refused(Box::new(refused)),
+    }
+}
+
+fn repaired(
+    original: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+) -> Result<Repaired, Refused> {
+    let layered = at_layer(original, options.layer);
+    let mut shapes = vec![Shape::default()];
+    if let Original::ValidatingPolicy(policy) = &layered {
+        if options.layer != Layer::Rule && validating::may_refuse_errors(policy) {
+            shapes.push(Shape {
+                refuses_errors: true,
+                ..Shape::default()
+            });
+        }
+        // Kyverno ignores errors of match conditions only.
+        if ignores(policy) {
+            shapes.push(Shape {
+                fails: true,
+                ..Shape::default()
+            });
+        }
+    }
+    let mut first = None;
+    for shape in shapes {
+        match candidate(original, &layered, exceptions, discovery, options, shape) {
+            Ok(repaired) => return Ok(repaired),
+            Err(refused) => first = first.or(Some(refused)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Refused::new(code::UNPROVEN, "there is no candidate")))
+}
+
+/// What a candidate for a ValidatingPolicy may have beyond what is written.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shape {
+    /// A native policy of its own refuses what match conditions err on.
+    refuses_errors: bool,
+    /// Errors are not ignored.
+    fails: bool,
+}
+
+/// Builds a candidate and proves it.
+fn candidate(
+    original: &Original,
+    layered: &Original,
+    exceptions: Exceptions<'_>,
+    discovery: &Discovery,
+    options: &Options<'_>,
+    shape: Shape,
+) -> Result<Repaired, Refused> {
+    let mut steps = Steps::default();
+    let mut objects = Objects::new(original.kind(), original.name());
+    match layered {
+        Original::Policy(policy) => {
+            rules::add(policy, exceptions, (discovery, options.layer), &mut objects, &mut steps)?;
+        }
+        Original::ValidatingPolicy(policy) => {
+            validating::add(policy, exceptions, shape, &mut objects, &mut steps)?;
+        }
+    }
+    let asked = options.layer == Layer::Rule || asks(layered);
+    if !asked {
+        objects.policies.clear();
+        objects.bindings.clear();
+    }
+    let target = Target {
+        policies: objects.policies.iter().map(|object| object.model.clone()).collect(),
+        bindings: objects.bindings.iter().map(|object| object.model.clone()).collect(),
+    };
+    if target.policies.is_empty() {
+        return Err(never(original, exceptions, discovery, options));
+    }
+    let mut proof = prove(original, exceptions, Some(&target), discovery, options);
+    let mut remarks = Vec::new();
+    let exempt = |region: &Region| is_exempt(&region.witness.situation().request.resource);
+    if proof.regions.iter().any(exempt) {
+        let options = Options {
+            exempt: false,
+            ..options.clone()
+        };
+        proof = prove(original, exceptions, Some(&target), discovery, &options);
+        remarks.push(EXEMPT.to_owned());
+    }
+    if proof.label != Label::Proven {
+        return Err(unproven(proof));
+    }
+    let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
+    Ok(Repaired {
+        policies: objects.policies,
+        bindings: objects.bindings,
+        steps: steps.told(&hazards(&pair)),
+        remarks,
+        proof,
+    })
+}
+
+/// Whether the policy looks at requests.
+fn asks(original: &Original) -> bool {
+    match original {
+        Original::Policy(policy) => policy.spec.admission,
+        Original::ValidatingPolicy(policy) => policy.spec.evaluation.admission,
+    }
+}
+
+/// The hazards that the generator runs into.
+fn hazards(pair: &Pair) -> BTreeSet<&'static str> {
+    let conversion = pair.conversion();
+    let mut codes: BTreeSet<&'static str> = conversion
+        .report
+        .iter()
+        .filter_map(|item| item.hazard)
+        .map(|hazard| hazard.code)
+        .collect();
+    if let Outcome::Refused(refusal) = &conversion.outcome {
+        codes.extend(refusal.code.hazard().map(|hazard| hazard.code));
+    }
+    codes
+}
+
+/// A policy that seems to apply to nothing, compared with nothing.
+fn never(original: &Original, exceptions: Exceptions<'_>, discovery: &Discovery, options: &Options<'_>) -> Refused {
+    let nothing = Target::default();
+    let mut proof = prove(original, exceptions, Some(&nothing), discovery, options);
+    match proof.label {
+        Label::Refuted(_) => {
+            let mut refused = unproven(proof);
+            refused.reason = format!("no native policy could be built: {}", refused.reason);
+            refused
+        }
+        _ if proof.stats.paths > 0 && proof.reason == super::IDLE => Refused::new(
+            code::NEVER,
+            "Kyverno applies this policy to no request: it is at fault itself, or lifted by an exception",
+        ),
+        _ => Refused::new(code::UNPROVEN, std::mem::take(&mut proof.reason)),
+    }
+}
+
+fn unproven(proof: Proof) -> Refused {
+    let (code, reason) = match proof.label {
+        Label::Refuted(_) => {
+            let first = proof.regions.first();
+            let text = first.map_or("", |region| region.text.as_str());
+            (
+                code::REFUTED,
+                format!("the best candidate is not the same policy: {text}"),
+            )
+        }
+        Label::NotConvertible { .. } => (
+            code::INVALID,
+            format!(
+                "the API server would refuse the candidate: {}",
+                first_line(&proof.reason)
+            ),
+        ),
+        _ => (
+            code::UNPROVEN,
+            format!("the best candidate is not proven: {}", first_line(&proof.reason)),
+        ),
+    };
+    // What the region says of causes is about the generator.
+    let witness = proof.regions.into_iter().next().map(|region| {
+        Box::new(Region {
+            hazard: None,
+            cause: String::new(),
+            ..region
+        })
+    });
+    Refused { code, reason, witness }
+}
+
+/// The first line of a text.
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}

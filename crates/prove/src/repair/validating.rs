@@ -1,0 +1,213 @@
+//! ValidatingPolicies, and what autogen makes of them, each as a native policy.
+
+use serde_json::{Value as Json, json};
+
+use super::{
+    Refused, Shape, code,
+    object::{Conditions, Objects, validations},
+    steps::{Construct, Steps},
+};
+use kyvtest_convert::Exceptions;
+use kyvtest_kyverno::{autogen, webhook::Webhook};
+use kyvtest_model::{
+    kube::NAME_LABEL,
+    policy::{CelPolicyException, Mode, ValidatingPolicy, ValidationAction},
+};
+
+/// Adds the native policies of a policy.
+pub(super) fn add(
+    policy: &ValidatingPolicy,
+    exceptions: Exceptions<'_>,
+    shape: Shape,
+    objects: &mut Objects<'_>,
+    steps: &mut Steps,
+) -> Result<(), Refused> {
+    if policy.spec.evaluation.mode != Mode::Kubernetes || policy.spec.match_constraints.is_none() {
+        return Ok(());
+    }
+    let own = exceptions.cel.iter().map(AsRef::as_ref).filter(|exception| {
+        let mut refs = exception.policy_refs.iter();
+        refs.any(|named| named.name.value == policy.metadata.name.value && named.kind.value == policy.kind())
+    });
+    let mut lifting: Vec<&CelPolicyException> = Vec::new();
+    for exception in own {
+        if !exception.images.is_empty() || !exception.allowed_values.is_empty() {
+            let reason = "an exception is for some values only, which expressions ask Kyverno for";
+            return Err(Refused::new(code::EXCEPTION, reason));
+        }
+        if exception.expires_at.is_some() {
+            let reason = "an exception ends some day, which no native policy does";
+            return Err(Refused::new(code::EXCEPTION, reason));
+        }
+        // One without conditions lifts the policy for good.
+        if exception.match_conditions.is_empty() {
+            return Ok(());
+        }
+        lifting.push(exception);
+    }
+    let generated = autogen::variants(policy);
+    steps.note(!generated.is_empty(), Construct::Autogen);
+    let all = std::iter::once(policy).chain(generated.iter().map(|variant| &variant.policy));
+    for (number, variant) in all.enumerate() {
+        // The webhook asks the policy's own conditions, also about what is generated.
+        let before = if number == 0 { None } else { Some(policy) };
+        add_one((variant, before), &lifting, shape, objects, steps)?;
+    }
+    if shape.refuses_errors {
+        let variants: Vec<&ValidatingPolicy> = generated.iter().map(|variant| &variant.policy).collect();
+        refuse_errors(policy, &variants, objects, steps)?;
+    }
+    Ok(())
+}
+
+/// Whether Kyverno's webhook asks conditions whose errors refuse the request.
+pub(super) fn may_refuse_errors(policy: &ValidatingPolicy) -> bool {
+    let webhook = Webhook::of_validating_policy(policy);
+    webhook.fails() && !webhook.asked().is_empty()
+}
+
+/// Adds a native policy for all that the webhook lists, which admits whatever its conditions can be asked about.
+fn refuse_errors(
+    policy: &ValidatingPolicy,
+    generated: &[&ValidatingPolicy],
+    objects: &mut Objects<'_>,
+    steps: &mut Steps,
+) -> Result<(), Refused> {
+    let mut rules: Vec<Json> = Vec::new();
+    let mut selector = Json::Null;
+    for (number, policy) in std::iter::once(&policy).chain(generated).enumerate() {
+        let written = policy.spec.source.document().root().to_serde();
+        let constraints = pruned(&written["matchConstraints"]);
+        if number == 0 {
+            selector = constraints["objectSelector"].clone();
+        }
+        for rule in constraints["resourceRules"].as_array().into_iter().flatten() {
+            let mut rule = rule.clone();
+            if let Some(map) = rule.as_object_mut() {
+                map.remove("resourceNames");
+            }
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    steps.add(Construct::Errors);
+    let mut constraints = json!({"resourceRules": rules});
+    if !selector.is_null() {
+        constraints["objectSelector"] = selector;
+    }
+    let mut conditions = Conditions::default();
+    let asked = Webhook::of_validating_policy(policy);
+    for condition in &policy.spec.match_conditions {
+        let text = condition.expression.text().trim();
+        if asked.asked().iter().any(|other| other == text) {
+            conditions.add(&condition.name.value, text, steps);
+        }
+    }
+    let spec = json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": constraints,
+        "matchConditions": conditions.json(),
+        "validations": [{"expression": "true"}],
+    });
+    objects
+        .add(&spec, &[(Json::Null, vec!["Deny"])], &Json::Null)
+        .ok_or_else(|| Refused::new(code::INVALID, "the candidate cannot be read"))
+}
+
+fn add_one(
+    (policy, before): (&ValidatingPolicy, Option<&ValidatingPolicy>),
+    lifting: &[&CelPolicyException],
+    shape: Shape,
+    objects: &mut Objects<'_>,
+    steps: &mut Steps,
+) -> Result<(), Refused> {
+    let document = policy.spec.source.document();
+    let written = document.root().to_serde();
+    let mut spec = json!({});
+    let ignores = written["failurePolicy"].as_str() == Some("Ignore") && !shape.fails;
+    spec["failurePolicy"] = json!(if ignores { "Ignore" } else { "Fail" });
+    steps.note(ignores, Construct::FailurePolicy);
+    let mut constraints = pruned(&written["matchConstraints"]);
+    let own = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+    if let Some(own) = own {
+        steps.add(Construct::OwnNamespace);
+        let need = json!({"key": NAME_LABEL, "operator": "In", "values": [own.value]});
+        if constraints["namespaceSelector"].is_null() {
+            constraints["namespaceSelector"] = json!({});
+        }
+        let selector = &mut constraints["namespaceSelector"];
+        match selector["matchExpressions"].as_array_mut() {
+            Some(list) => list.push(need),
+            None => selector["matchExpressions"] = json!([need]),
+        }
+        for rule in constraints["resourceRules"].as_array_mut().into_iter().flatten() {
+            rule["scope"] = json!("Namespaced");
+        }
+    }
+    spec["matchConstraints"] = constraints;
+    let mut conditions = Conditions::default();
+    for condition in &policy.spec.match_conditions {
+        conditions.add(&condition.name.value, condition.expression.text().trim(), steps);
+    }
+    for condition in before.iter().flat_map(|policy| &policy.spec.match_conditions) {
+        let text = condition.expression.text().trim();
+        let mut known = policy.spec.match_conditions.iter();
+        if !known.any(|other| other.expression.text().trim() == text) {
+            conditions.add(&condition.name.value, text, &mut Steps::default());
+        }
+    }
+    for exception in lifting {
+        steps.add(Construct::Exceptions);
+        let parts: Vec<String> = exception
+            .match_conditions
+            .iter()
+            .map(|condition| format!("({})", condition.expression.text().trim()))
+            .collect();
+        let expression = match parts.as_slice() {
+            [one] => format!("!{one}"),
+            _ => format!("!({})", parts.join(" && ")),
+        };
+        let name = format!("exception-{}", exception.metadata.name.value);
+        conditions.add(&name, &expression, steps);
+    }
+    if let Some(conditions) = conditions.json() {
+        spec["matchConditions"] = conditions;
+    }
+    if !policy.spec.variables.is_empty() {
+        spec["variables"] = written["variables"].clone();
+    }
+    spec["validations"] = validations(&written["validations"], steps);
+    if !policy.spec.audit_annotations.is_empty() {
+        spec["auditAnnotations"] = written["auditAnnotations"].clone();
+    }
+    let actions = policy.spec.validation_actions.as_deref().unwrap_or_default();
+    let mut actions: Vec<&'static str> = actions.iter().map(|action| action.value.as_str()).collect();
+    if actions.is_empty() {
+        actions.push(ValidationAction::Deny.as_str());
+    }
+    // The API server takes no warning beside a refusal.
+    let refuses = actions.contains(&"Deny");
+    actions.retain(|action| !(refuses && *action == "Warn"));
+    let mut seen = Vec::new();
+    actions.retain(|action| {
+        let is_new = !seen.contains(action);
+        seen.push(*action);
+        is_new
+    });
+    objects
+        .add(&spec, &[(Json::Null, actions)], &Json::Null)
+        .ok_or_else(|| Refused::new(code::INVALID, "the candidate cannot be read"))
+}
+
+/// A part of a policy without what is null in it.
+fn pruned(value: &Json) -> Json {
+    match value {
+        Json::Object(map) => {
+            let kept = map.iter().filter(|(_, value)| !value.is_null());
+            Json::Object(kept.map(|(key, value)| (key.clone(), pruned(value))).collect())
+        }
+        Json::Array(items) => items.iter().map(pruned).collect(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,249 @@
+//! Both concrete engines on one request, at a layer: the only way to a refutation.
+
+use std::sync::Arc;
+
+use super::{Layer, Target, sides::delivered, witness::Situation};
+use crate::pair::{NativeVerdict, Original};
+use kyvtest_apiserver as vap;
+use kyvtest_cel::{host::Mocks, profile::Profile};
+use kyvtest_convert::Exceptions;
+use kyvtest_kyverno::{
+    admission::{Controller, Installed},
+    classic_policy::CompiledPolicy,
+    config::Config,
+    exception::CompiledException,
+    input::Input,
+    lens::Lens,
+    validating_policy::{Answer, CompiledValidatingPolicy},
+    webhook::Webhook,
+};
+use kyvtest_model::{
+    compare,
+    kube::Discovery,
+    policy::validate_exception,
+    verdict::{DivergenceClass, Effect, Part, Status, Trace, Verdict},
+};
+
+/// A request on which both engines were asked, and what they said. There is no other way to make one than to ask them.
+#[derive(Debug, Clone)]
+pub struct Replayed {
+    situation: Situation,
+    kyverno: Verdict,
+    native: Verdict,
+    class: DivergenceClass,
+}
+
+impl Replayed {
+    /// The request and the cluster around it.
+    pub fn situation(&self) -> &Situation {
+        &self.situation
+    }
+
+    /// What Kyverno says.
+    pub fn kyverno(&self) -> &Verdict {
+        &self.kyverno
+    }
+
+    /// What the API server says.
+    pub fn native(&self) -> &Verdict {
+        &self.native
+    }
+
+    /// How they differ.
+    pub fn class(&self) -> DivergenceClass {
+        self.class
+    }
+}
+
+#[derive(Debug)]
+enum Kyverno {
+    Rule {
+        policy: Box<CompiledPolicy>,
+        exceptions: Vec<CompiledException>,
+    },
+    Variants(Vec<CompiledValidatingPolicy>),
+    Controller(Box<Controller>),
+}
+
+/// Both engines, ready to be asked.
+#[derive(Debug)]
+pub struct Engines<'d> {
+    kyverno: Kyverno,
+    name: String,
+    webhook: Webhook,
+    native: Vec<vap::CompiledPolicy>,
+    bindings: Vec<vap::Binding>,
+    discovery: &'d Discovery,
+    mocks: Mocks,
+}
+
+impl<'d> Engines<'d> {
+    /// Prepares both engines, the API server's as that of Kubernetes 1.36.
+    ///
+    /// # Errors
+    /// Why Kyverno refuses the policy.
+    pub fn new(
+        original: &Original,
+        exceptions: Exceptions<'_>,
+        target: &Target,
+        config: &Config,
+        layer: Layer,
+        discovery: &'d Discovery,
+    ) -> Result<Self, String> {
+        let kube = Profile::kubernetes();
+        Self::for_profile(original, exceptions, target, config, layer, discovery, kube)
+    }
+
+    /// The same for another release of Kubernetes.
+    ///
+    /// # Errors
+    /// Why Kyverno refuses the policy.
+    pub fn for_profile(
+        original: &Original,
+        exceptions: Exceptions<'_>,
+        target: &Target,
+        config: &Config,
+        layer: Layer,
+        discovery: &'d Discovery,
+        kube: &'static Profile,
+    ) -> Result<Self, String> {
+        let cel = exceptions.cel.iter().map(|exception| &**exception);
+        let kyverno = match (original, layer) {
+            (Original::Policy(policy), Layer::Rule) => {
+                let usable = exceptions
+                    .classic
+                    .iter()
+                    .filter(|exception| validate_exception(exception).is_none());
+                Kyverno::Rule {
+                    policy: Box::new(CompiledPolicy::new(Arc::clone(policy))),
+                    exceptions: usable.map(|exception| CompiledException::new(exception)).collect(),
+                }
+            }
+            (Original::ValidatingPolicy(policy), Layer::Rule) => {
+                let compiled = CompiledValidatingPolicy::compile_all(policy, cel);
+                Kyverno::Variants(compiled.map_err(|error| error.to_string())?)
+            }
+            (_, Layer::Policy | Layer::Cluster) => {
+                let (mut policies, mut validating) = (Vec::new(), Vec::new());
+                match original {
+                    Original::Policy(policy) => policies.push(Arc::clone(policy)),
+                    Original::ValidatingPolicy(policy) => validating.push(Arc::clone(policy)),
+                }
+                let installed = Installed {
+                    policies: &policies,
+                    exceptions: exceptions.classic,
+                    validating_policies: &validating,
+                    cel_exceptions: exceptions.cel,
+                };
+                let (controller, mut refused) = Controller::new(installed, config.clone());
+                if let Some((_, error)) = refused.pop() {
+                    return Err(error);
+                }
+                Kyverno::Controller(Box::new(controller))
+            }
+        };
+        Ok(Self {
+            kyverno,
+            name: original.name().to_owned(),
+            webhook: match original {
+                Original::Policy(policy) => Webhook::of_policy(policy),
+                Original::ValidatingPolicy(policy) => Webhook::of_validating_policy(policy),
+            },
+            native: target
+                .policies
+                .iter()
+                .map(|policy| vap::CompiledPolicy::for_profile(policy, kube))
+                .collect(),
+            bindings: target
+                .bindings
+                .iter()
+                .map(|binding| vap::Binding::new(binding))
+                .collect(),
+            discovery,
+            mocks: Mocks::new(),
+        })
+    }
+
+    fn kyverno(&self, situation: &Situation) -> Verdict {
+        let Situation { request, world, .. } = situation;
+        let nothing = || Verdict {
+            status: Status::NoMatch,
+            effect: Effect::Admit,
+            message: String::new(),
+            trace: Trace::of(Part::Match),
+        };
+        if let Kyverno::Controller(controller) = &self.kyverno {
+            let review = controller.review(request, world, self.discovery, &self.mocks);
+            return review.of_policy(&self.name, true);
+        }
+        let input = Input::new(request, world, self.discovery, Lens::CLUSTER);
+        let delivery = delivered(
+            &self.webhook,
+            Layer::Rule,
+            &request.cell(),
+            self.discovery,
+            &mut input.facts(),
+        );
+        let Some(request) = delivery.of(request) else {
+            return nothing();
+        };
+        let input = Input::new(&request, world, self.discovery, Lens::CLUSTER);
+        let verdicts: Vec<Verdict> = match &self.kyverno {
+            Kyverno::Rule { policy, exceptions } => {
+                let response = policy.decide(&input, exceptions, &self.mocks);
+                response.rules.iter().map(|rule| rule.verdict(true)).collect()
+            }
+            Kyverno::Variants(variants) => variants
+                .iter()
+                .filter_map(|policy| match policy.decide(&input, &self.mocks) {
+                    Answer::NoMatch(_) => None,
+                    Answer::Rule(response) => Some(response.verdict(true)),
+                })
+                .collect(),
+            Kyverno::Controller(_) => Vec::new(),
+        };
+        if verdicts.is_empty() {
+            nothing()
+        } else {
+            Verdict::strongest(verdicts)
+        }
+    }
+
+    /// What both say.
+    pub fn ask(&self, situation: &Situation) -> (Verdict, Verdict) {
+        let Situation { request, world, .. } = situation;
+        let answer = vap::decide(
+            &self.native,
+            &self.bindings,
+            request,
+            world,
+            self.discovery,
+            &self.mocks,
+        );
+        (self.kyverno(situation), NativeVerdict::of(answer).verdict)
+    }
+
+    /// How they differ about a request.
+    pub fn class(&self, situation: &Situation) -> Option<DivergenceClass> {
+        let (kyverno, native) = self.ask(situation);
+        compare::class(&kyverno, &native)
+    }
+
+    /// Asks both; `None` if they do not differ, but in their texts.
+    pub fn replay(&self, situation: Situation) -> Option<Replayed> {
+        let found = self.replay_texts(situation);
+        found.filter(|found| found.class != DivergenceClass::Message)
+    }
+
+    /// Asks both; `None` if they do not differ at all.
+    pub fn replay_texts(&self, situation: Situation) -> Option<Replayed> {
+        let (kyverno, native) = self.ask(&situation);
+        let class = compare::class(&kyverno, &native)?;
+        Some(Replayed {
+            situation,
+            kyverno,
+            native,
+            class,
+        })
+    }
+}

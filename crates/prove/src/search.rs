@@ -1,0 +1,581 @@
+//! From paths to an answer: where the sides differ, a request that shows it, and what label that makes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value as Json;
+
+use super::{
+    IDLE, Kind, Label, Options, Proof, Stats, Target,
+    candidates::{Candidates, Pairs, Plans},
+    condition::Reader,
+    difference::{Way, has_other_text, told, ways},
+    explain::{self, Table},
+    guards::{Ignoring, Reads},
+    objects,
+    params::{self, Parameters},
+    region::{Answer, Region},
+    replay::{Engines, Replayed},
+    shrink::shrink,
+    sides::{Both, Sides, ignores},
+    solver::{Literal, Solver},
+    symbolic::{Budget, GaveUp, Path, explore},
+    universe,
+    witness::{Situation, Witness},
+};
+use crate::pair::Original;
+use kyvtest_apiserver::matching::is_exempt;
+use kyvtest_cel::profile::Profile;
+use kyvtest_model::{
+    compare::Divergence,
+    kube::{Cell, Concrete, Discovery, Namespace, Resource},
+    policy::MatchConstraints,
+    verdict::DivergenceClass,
+};
+
+/// How many regions are told, and how many requests may be tried for one.
+const REGIONS: usize = 48;
+const TRIES: u64 = 4_000;
+
+/// How many objects are tried with each list of parameters.
+const WITH_PARAMS: usize = 24;
+
+/// How many objects are tried where both sides were shown to agree.
+const VERIFIED: usize = 4;
+
+/// How many cells are searched for each guard.
+const SEARCHED: usize = 8;
+
+/// The cells of a universe with their paths.
+pub(super) struct Search<'p, 'u> {
+    original: &'p Original,
+    sides: &'p Sides,
+    engines: &'p Engines<'u>,
+    discovery: &'u Discovery,
+    /// What the conversion says about a difference.
+    cause: &'p dyn Fn(&Replayed) -> Option<Divergence>,
+    ignoring: Ignoring,
+    /// Whether the native policies list nothing that the cluster serves.
+    is_idle: bool,
+    params: Parameters,
+    plans: Plans<'p>,
+    options: &'p Options<'p>,
+    cells: Vec<Cell<'u>>,
+    explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
+    requests: u64,
+    /// What contradicts itself: a bug.
+    fault: Option<String>,
+}
+
+/// A path of a cell, and the answers of it that matter.
+struct Place<'p> {
+    cell: usize,
+    path: usize,
+    literals: Vec<Literal<'p>>,
+}
+
+/// The namespace of a request as matching sees it.
+fn namespace(situation: &Situation) -> Option<Namespace> {
+    let name = &situation.request.namespace;
+    let known = situation.world.namespace(name).cloned();
+    known.or_else(|| (!name.is_empty()).then(|| Namespace::minimal(name)))
+}
+
+impl<'p, 'u> Search<'p, 'u> {
+    /// Starts a search.
+    pub(super) fn new(
+        original: &'p Original,
+        target: &Target,
+        sides: &'p Sides,
+        engines: &'p Engines<'u>,
+        discovery: &'u Discovery,
+        cause: &'p dyn Fn(&Replayed) -> Option<Divergence>,
+        options: &'p Options<'p>,
+    ) -> Self {
+        let ours = match original {
+            Original::Policy(_) => false,
+            Original::ValidatingPolicy(policy) => ignores(policy),
+        };
+        let theirs = target.policies.iter().any(|policy| {
+            let word = policy.failure_policy.as_ref();
+            word.is_some_and(|word| word.value != "Fail")
+        });
+        let cells = universe::cells(discovery);
+        let lists = |constraints: &MatchConstraints| cells.iter().any(|cell| constraints.lists(cell));
+        let mut constraints = target
+            .policies
+            .iter()
+            .filter_map(|policy| policy.match_constraints.as_ref());
+        let is_idle = !constraints.any(lists);
+        Self {
+            is_idle,
+            original,
+            sides,
+            engines,
+            discovery,
+            cause,
+            ignoring: Ignoring {
+                kyverno: ours,
+                native: theirs,
+            },
+            params: Parameters::new(original, target, &sides.bodies),
+            plans: Plans::new(original, &sides.bodies),
+            options,
+            cells,
+            explored: Vec::new(),
+            requests: 0,
+            fault: None,
+        }
+    }
+
+    /// Follows every path of every cell. With `paranoid` in the options each path is checked with a request of its own.
+    ///
+    /// # Errors
+    /// If not every path could be followed.
+    pub(super) fn explore(&mut self, solver: &mut Solver<'p>, budget: &mut Budget<'_>) -> Result<(), GaveUp> {
+        self.explored.reserve(self.cells.len());
+        for cell in std::mem::take(&mut self.cells) {
+            if !self.options.exempt && is_exempt(cell.resource) {
+                continue;
+            }
+            let equivalents = self.equivalents(&cell);
+            let (sides, discovery) = (self.sides, self.discovery);
+            let paths = explore(solver, budget, &cell, |facts| {
+                sides.run(&cell, &equivalents, discovery, facts)
+            })?;
+            if self.options.paranoid {
+                for path in &paths {
+                    let witness = Witness::new(solver, &cell, &path.literals);
+                    let said = witness.map(|witness| self.said(&cell, &witness));
+                    if said.as_ref() != Some(&path.outcome) {
+                        self.blame(&cell, &path.literals, "the request of a path does not follow it");
+                    }
+                }
+            }
+            self.explored.push((cell, paths));
+        }
+        Ok(())
+    }
+
+    fn equivalents(&self, cell: &Cell<'u>) -> Vec<&'u Resource> {
+        let all = self.discovery.equivalents(cell.resource);
+        all.map(|resource| &**resource).collect()
+    }
+
+    /// The request of a path with these objects.
+    fn situation(&self, witness: &Witness, cell: &Cell<'u>, new: &Json, old: &Json) -> Situation {
+        let mut situation = witness.situation(cell, new, old);
+        if let Some(spoil) = self.options.spoil {
+            spoil(&mut situation);
+        }
+        situation
+    }
+
+    /// What both sides say to the request of a path, by the questions that they ask.
+    fn said(&self, cell: &Cell<'u>, witness: &Witness) -> Both {
+        let situation = &self.situation(witness, cell, &Json::Null, &Json::Null);
+        let namespace = namespace(situation);
+        let mut facts = Concrete::new(&situation.request, namespace.as_ref());
+        self.sides
+            .run(cell, &self.equivalents(cell), self.discovery, &mut facts)
+    }
+
+    fn blame(&mut self, cell: &Cell<'_>, literals: &[Literal<'_>], what: &str) {
+        let place = universe::name(cell);
+        let answers = explain::literals(literals);
+        self.fault.get_or_insert_with(|| format!("{what}: {place} {answers}"));
+    }
+
+    /// How much was done.
+    pub(super) fn stats(&self) -> Stats {
+        Stats {
+            cells: self.explored.len() as u64,
+            paths: self.explored.iter().map(|(_, paths)| paths.len() as u64).sum(),
+            requests: self.requests,
+        }
+    }
+
+    /// What is to be known besides.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.sides.inexact.clone()
+    }
+
+    /// Draws the conclusion of what was explored.
+    pub(super) fn conclude(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
+        let Options { paranoid, messages, .. } = *self.options;
+        let unshown = self.differences(solver, proof);
+        let broken = self.guarded(solver, proof);
+        if !self.sides.inexact.is_empty() {
+            self.sample(solver, proof);
+        }
+        if messages && proof.regions.is_empty() {
+            self.texts(solver, proof);
+        }
+        proof.regions.sort_by_key(|region| Kind::of(region.class));
+        if !proof.regions.is_empty() {
+            // The label follows below.
+        } else if let Some(text) = unshown {
+            proof.reason = format!("no request was found that shows a difference of the match part: {text}");
+        } else if let Some(problem) = self.sides.inexact.first() {
+            proof.reason.clone_from(problem);
+            if self.requests > 0 {
+                proof.label = Label::Tested { tested: self.requests };
+            }
+        } else if let Some(about) = broken {
+            // What the authorizer answers is no part of a request.
+            if !about.contains("D12") {
+                proof.label = Label::ProvenMatch { tested: self.requests };
+            }
+            proof.reason = format!("the sides see differently: {about}");
+        } else if self.is_idle {
+            // True, and worth nothing: most likely the kind is one that this world does not have.
+            IDLE.clone_into(&mut proof.reason);
+        } else {
+            proof.label = Label::Proven;
+            let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
+            if !self.explored.iter().any(|(_, paths)| paths.iter().any(applies)) {
+                proof.notes.push("neither side applies to any request".to_owned());
+            }
+            if paranoid {
+                self.verify(solver);
+            }
+        }
+        if let Some(first) = proof.regions.first() {
+            proof.label = Label::Refuted(Kind::of(first.class));
+            proof.world.data = objects::world(&first.witness.situation().request);
+        }
+        if paranoid {
+            for region in &proof.regions {
+                let again = shrink(self.engines, region.witness.clone()).situation().request.clone();
+                let request = &region.witness.situation().request;
+                if again.object != request.object || again.old_object != request.old_object {
+                    self.fault
+                        .get_or_insert_with(|| format!("a smallest request shrinks: {}", region.text));
+                }
+            }
+        }
+        if let Some(fault) = &self.fault {
+            proof.label = Label::Unknown;
+            proof.reason.clone_from(fault);
+            proof.fault = true;
+            proof.regions.clear();
+        }
+    }
+
+    /// Finds the regions in which the match parts differ; the answer is one that no request shows.
+    fn differences(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) -> Option<String> {
+        let mut groups: BTreeMap<(Way, String), Vec<Place<'p>>> = BTreeMap::new();
+        for (cell, (_, paths)) in self.explored.iter().enumerate() {
+            let mut table = None;
+            for way in [Way::Weaker, Way::Stricter] {
+                let differs =
+                    |path: &Path<'p, Both>| !has_other_text(&path.outcome) && ways(&path.outcome).contains(&way);
+                if !paths.iter().any(differs) {
+                    continue;
+                }
+                let table = table.get_or_insert_with(|| Table::new(paths));
+                let (own, others): (Vec<usize>, Vec<usize>) =
+                    (0..paths.len()).partition(|number| paths.get(*number).is_some_and(differs));
+                let mut told = Vec::new();
+                for path in own {
+                    if told.iter().any(|region| table.covers(region, path)) {
+                        continue;
+                    }
+                    let (bits, literals) = table.generalise(path, &others);
+                    told.push(bits);
+                    let places = groups.entry((way, explain::literals(&literals))).or_default();
+                    places.push(Place { cell, path, literals });
+                }
+            }
+        }
+        // The best known cells first, and what is said in few words.
+        let mut groups: Vec<((Way, String), Vec<Place<'p>>)> = groups.into_iter().collect();
+        groups.sort_by_cached_key(|(key, places)| {
+            let first = places.first().map(|place| (place.cell, place.literals.len()));
+            (first, key.clone())
+        });
+        let mut unshown = None;
+        let total = groups.len();
+        for ((way, text), places) in groups {
+            if proof.regions.len() >= REGIONS {
+                proof
+                    .notes
+                    .push(format!("{total} regions differ, the first {REGIONS} are told"));
+                break;
+            }
+            let names: Vec<String> = places
+                .iter()
+                .filter_map(|place| self.explored.get(place.cell))
+                .map(|(cell, _)| universe::name(cell))
+                .collect();
+            let cells: Vec<Cell<'u>> = places
+                .iter()
+                .filter_map(|place| self.explored.get(place.cell))
+                .map(|(cell, _)| *cell)
+                .collect();
+            let text = told(way, &cells, &text);
+            match self.show(solver, &places, way) {
+                Some(witness) => {
+                    let first = places.first().map_or(&[][..], |place| &place.literals);
+                    let region = self.region(witness, text, names, first);
+                    proof.regions.push(region);
+                }
+                None => unshown = unshown.or(Some(text)),
+            }
+        }
+        unshown
+    }
+
+    /// A request of one of these paths that both engines decide differently, best as a decision.
+    fn show(&mut self, solver: &mut Solver<'p>, places: &[Place<'p>], way: Way) -> Option<Replayed> {
+        let mut best: Option<Replayed> = None;
+        let until = self.requests + TRIES;
+        for place in places.iter().take(6) {
+            let (cell, paths) = self.explored.get(place.cell)?;
+            let (cell, path) = (*cell, paths.get(place.path)?);
+            let said = if way == Way::Weaker {
+                &path.outcome.kyverno
+            } else {
+                &path.outcome.native
+            };
+            let body = said.first().map(|(body, _)| *body);
+            let mut objects = self.plans.candidates(cell.resource, body);
+            let Some(witness) = Witness::new(solver, &cell, &place.literals) else {
+                self.blame(&cell, &place.literals, "a path has no request");
+                return None;
+            };
+            let said = self.said(&cell, &witness);
+            if !ways(&said).contains(&way) {
+                self.blame(&cell, &place.literals, "the request of a path does not follow it");
+                return None;
+            }
+            let found = self.attempt(&witness, &cell, &mut objects, until, |found| {
+                let kind = Kind::of(found.class());
+                if best.as_ref().is_none_or(|best| kind < Kind::of(best.class())) {
+                    best = Some(found.clone());
+                }
+                kind == Kind::Decision
+            });
+            if found.is_some() || self.requests >= until {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Asks both engines about a path's request with these objects, and with every list of parameters, until a difference is
+    /// wanted.
+    fn attempt(
+        &mut self,
+        witness: &Witness,
+        cell: &Cell<'u>,
+        objects: &mut Candidates,
+        until: u64,
+        mut wanted: impl FnMut(&Replayed) -> bool,
+    ) -> Option<Replayed> {
+        let worlds = self.params.worlds();
+        let most = if worlds.len() > 1 { WITH_PARAMS } else { usize::MAX };
+        for params in worlds {
+            let mut pairs = Pairs::new();
+            for _ in 0..most {
+                let Some((new, old)) = pairs.next(objects) else { break };
+                if self.requests >= until {
+                    return None;
+                }
+                self.requests += 1;
+                let mut situation = self.situation(witness, cell, new, old);
+                params::place(&mut situation, params, self.discovery);
+                if let Some(found) = self.engines.replay(situation)
+                    && wanted(&found)
+                {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    fn reader(&self) -> Reader {
+        match self.original {
+            Original::Policy(_) => Reader::Classic,
+            Original::ValidatingPolicy(_) => Reader::Validating,
+        }
+    }
+
+    /// Searches the cells on which a guard does not hold; the answer is what the first guard is about.
+    fn guarded(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) -> Option<String> {
+        let reader = self.reader();
+        let kyverno = match reader {
+            Reader::Classic => Profile::kyverno_classic(),
+            _ => Profile::kyverno(),
+        };
+        let bodies = self.sides.bodies.iter();
+        let reads: Vec<Reads> = bodies.map(|body| Reads::of(body, kyverno, self.options.kube)).collect();
+        let mut groups: BTreeMap<(&str, &str), Vec<(usize, usize)>> = BTreeMap::new();
+        for (at, (cell, paths)) in self.explored.iter().enumerate() {
+            for (number, path) in paths.iter().enumerate() {
+                let both = &path.outcome;
+                if has_other_text(both) {
+                    groups
+                        .entry(("text", "other expressions"))
+                        .or_default()
+                        .push((at, number));
+                    continue;
+                }
+                if both.kyverno.is_empty() || both.native.is_empty() {
+                    continue;
+                }
+                for reads in both.kyverno.iter().filter_map(|(body, _)| reads.get(*body)) {
+                    if let Some(guard) = reads.broken(reader, self.ignoring, cell) {
+                        groups.entry(guard).or_default().push((at, number));
+                    }
+                }
+            }
+        }
+        let mut first = None;
+        for ((guard, about), places) in groups {
+            first = first.or_else(|| Some(format!("{about} ({guard})")));
+            let mut cells: Vec<usize> = Vec::new();
+            let until = self.requests + TRIES;
+            'search: for &(at, number) in &places {
+                if !cells.contains(&at) {
+                    cells.push(at);
+                }
+                if cells.len() > SEARCHED {
+                    break;
+                }
+                if let Some(found) = self.try_path(solver, at, number, until) {
+                    let names: BTreeSet<String> = places
+                        .iter()
+                        .filter_map(|(at, _)| self.explored.get(*at))
+                        .map(|(cell, _)| universe::name(cell))
+                        .collect();
+                    let text = format!("both apply, and see differently: {about}");
+                    let region = self.region(found, text, names.into_iter().collect(), &[]);
+                    proof.regions.push(region);
+                    break 'search;
+                }
+            }
+        }
+        first
+    }
+
+    /// The request and the objects of a path.
+    fn prepared(&self, solver: &mut Solver<'p>, at: usize, number: usize) -> Option<(Cell<'u>, Witness, Candidates)> {
+        let (cell, paths) = self.explored.get(at)?;
+        let (cell, path) = (*cell, paths.get(number)?);
+        let said = path.outcome.kyverno.first().or(path.outcome.native.first());
+        let body = said.map_or(0, |(body, _)| *body);
+        let objects = self.plans.candidates(cell.resource, Some(body));
+        let witness = Witness::new(solver, &cell, &path.literals)?;
+        Some((cell, witness, objects))
+    }
+
+    /// The first difference, but in applicability, that an object makes on a path.
+    fn try_path(&mut self, solver: &mut Solver<'p>, at: usize, number: usize, until: u64) -> Option<Replayed> {
+        let (cell, witness, mut objects) = self.prepared(solver, at, number)?;
+        let wanted = |found: &Replayed| Kind::of(found.class()) != Kind::Applicability;
+        let found = self.attempt(&witness, &cell, &mut objects, until, wanted);
+        if found.is_some() {
+            return found;
+        }
+        // Labels that nothing asks about may matter to expressions.
+        let bodies = self.sides.bodies.iter();
+        let labels: Vec<Vec<(String, String)>> = bodies.flat_map(|body| objects::labels(Some(body))).collect();
+        labels.iter().find_map(|labels| {
+            let mut least = Candidates::only_least(cell.resource);
+            self.attempt(&witness.with_labels(labels), &cell, &mut least, until, wanted)
+        })
+    }
+
+    /// Tries requests of all paths of cells in which something applies, and of all cells if there are none; those that are
+    /// told already are left out.
+    fn sample(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
+        let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
+        let is_idle = !self.explored.iter().any(|(_, paths)| paths.iter().any(applies));
+        let told: BTreeSet<&String> = proof.regions.iter().flat_map(|region| &region.cells).collect();
+        let mut places = Vec::new();
+        for (at, (cell, paths)) in self.explored.iter().enumerate() {
+            if (is_idle || paths.iter().any(applies)) && !told.contains(&universe::name(cell)) {
+                // Where nothing applies, that may be what is not exact.
+                let mut own: Vec<usize> = (0..paths.len()).collect();
+                own.sort_by_key(|number| !paths.get(*number).is_some_and(applies));
+                places.extend(own.into_iter().take(6).map(|number| (at, number)));
+            }
+        }
+        let until = self.requests + TRIES;
+        for (at, number) in places.into_iter().take(SEARCHED * 6) {
+            if let Some(found) = self.try_path(solver, at, number, until) {
+                let names = self.explored.get(at).map(|(cell, _)| universe::name(cell));
+                let region = self.region(found, "found by search".to_owned(), names.into_iter().collect(), &[]);
+                proof.regions.push(region);
+                return;
+            }
+        }
+    }
+
+    /// Looks for requests to which both object with other words.
+    fn texts(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
+        let until = self.requests + TRIES;
+        let objects = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() && !path.outcome.native.is_empty();
+        let mut places = Vec::new();
+        for (at, (_, paths)) in self.explored.iter().enumerate() {
+            places.extend(paths.iter().position(objects).map(|number| (at, number)));
+        }
+        for (at, number) in places.into_iter().take(SEARCHED) {
+            let Some((cell, witness, mut objects)) = self.prepared(solver, at, number) else {
+                continue;
+            };
+            let mut pairs = Pairs::new();
+            while let Some((new, old)) = pairs.next(&mut objects) {
+                if self.requests >= until {
+                    return;
+                }
+                self.requests += 1;
+                let found = self.engines.replay_texts(self.situation(&witness, &cell, new, old));
+                if let Some(found) = found.filter(|found| found.class() == DivergenceClass::Message) {
+                    let text = "both object, with other messages".to_owned();
+                    let region = self.region(found, text, vec![universe::name(&cell)], &[]);
+                    proof.regions.push(region);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Asks both engines on every path of what is proven: another effect, or that only one of them looks, contradicts the
+    /// proof. That one of them erred, and to the same effect, is no matter of the claim.
+    fn verify(&mut self, solver: &mut Solver<'p>) {
+        for at in 0..self.explored.len() {
+            let count = self.explored.get(at).map_or(0, |(_, paths)| paths.len());
+            for number in 0..count {
+                let Some((cell, witness, mut objects)) = self.prepared(solver, at, number) else {
+                    continue;
+                };
+                for number in 0..VERIFIED {
+                    let Some(object) = objects.get(number) else { break };
+                    self.requests += 1;
+                    let found = self.engines.replay(self.situation(&witness, &cell, object, object));
+                    if found.is_some_and(|found| found.class() != DivergenceClass::Error) {
+                        self.blame(&cell, &[], "the engines contradict a proof");
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A region with what the hazards of the conversion say about its witness.
+    fn region(&self, witness: Replayed, text: String, cells: Vec<String>, literals: &[Literal<'p>]) -> Region {
+        let witness = shrink(self.engines, witness);
+        let divergence = (self.cause)(&witness);
+        Region {
+            class: witness.class(),
+            hazard: divergence.as_ref().and_then(|divergence| divergence.code.clone()),
+            cause: divergence.map(|divergence| divergence.cause).unwrap_or_default(),
+            text,
+            cells,
+            answers: literals.iter().map(|literal| Answer::new(*literal)).collect(),
+            witness,
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Both sides of a proof as functions of facts: which of their expressions are asked about a request, and what a violation
+//! does.
+//!
+//! Matching itself is the engines' own: `kyverno::matching`, `kyverno::constraints`, `kyverno::failure_action`,
+//! `kyverno::webhook` and `vap::matching`. Here stands only the order in which they are asked; that it is the engines' order
+//! shows when a witness is replayed.
+
+mod build;
+
+use std::collections::BTreeMap;
+
+pub(super) use self::build::ignores;
+use self::build::{Bodies, called, classic, native, unreadable, validating};
+use super::{
+    Layer, Target,
+    condition::{Condition, Tri},
+};
+use crate::pair::Original;
+use kyvtest_apiserver::matching::{self as native_matching, Match};
+use kyvtest_convert::Exceptions;
+use kyvtest_kyverno::{
+    config::Config,
+    constraints,
+    failure_action::Actions,
+    matching::{self, Selection},
+    webhook::{Delivery, Webhook},
+};
+use kyvtest_model::{
+    kube::{Atom, Cell, Discovery, Facts, Pattern, Resource, Text},
+    policy::{MatchConstraints, MatchResources},
+    verdict::{Effect, Status},
+};
+
+/// Expressions that decide, their match conditions aside.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Body {
+    /// Match conditions that are the same on both sides.
+    pub conditions: Vec<String>,
+    /// Named values.
+    pub variables: Vec<(String, String)>,
+    /// What must hold.
+    pub validations: Vec<String>,
+    /// Annotations of the audit event.
+    pub annotations: Vec<(String, String)>,
+    /// The parameters.
+    pub params: Option<String>,
+    /// What is in it that is not CEL.
+    pub opaque: Option<&'static str>,
+}
+
+/// The number of what cannot be evaluated at all.
+pub const BROKEN: usize = usize::MAX;
+
+/// Which expressions are asked, and what a violation of them does; sorted.
+pub type Said = Vec<(usize, Effect)>;
+
+/// What both sides say on a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Both {
+    /// Kyverno.
+    pub kyverno: Said,
+    /// The API server.
+    pub native: Said,
+}
+
+/// Match conditions that are asked one by one.
+#[derive(Debug, Clone, Default)]
+struct Asked {
+    conditions: Vec<Condition>,
+    /// Whether an error leaves the request alone.
+    ignores_errors: bool,
+}
+
+/// A rule of a classic policy.
+#[derive(Debug)]
+struct ClassicRule {
+    matches: MatchResources,
+    exclude: Option<MatchResources>,
+    exceptions: Vec<MatchResources>,
+    actions: Actions,
+    asked: Asked,
+    body: usize,
+}
+
+/// A ValidatingPolicy, or what autogen makes of it.
+#[derive(Debug)]
+struct Variant {
+    constraints: Option<MatchConstraints>,
+    effect: Effect,
+    asked: Asked,
+    exceptions: Vec<Asked>,
+    body: usize,
+}
+
+#[derive(Debug)]
+enum Kyverno {
+    Classic {
+        /// By kind; the empty kind stands for all others.
+        rules: BTreeMap<String, Vec<ClassicRule>>,
+        policy_namespace: String,
+        /// The namespace that requests must be in.
+        namespace: Option<String>,
+        only_one: bool,
+    },
+    Validating {
+        variants: Vec<Variant>,
+        namespace: Option<String>,
+    },
+}
+
+/// A native policy with its bindings.
+#[derive(Debug)]
+struct Native {
+    constraints: Option<MatchConstraints>,
+    bindings: Vec<(Option<MatchConstraints>, Effect)>,
+    asked: Asked,
+    /// The conditions that nobody can read.
+    unread: Vec<String>,
+    body: usize,
+}
+
+/// Both sides.
+#[derive(Debug)]
+pub struct Sides {
+    /// All expressions.
+    pub bodies: Vec<Body>,
+    /// What is not exact about the match part.
+    pub inexact: Vec<String>,
+    kyverno: Kyverno,
+    webhook: Webhook,
+    /// The webhook's conditions: the API server asks them before it asks Kyverno.
+    called: Asked,
+    /// Those of them that nobody can read, and what stands for an error in them, which refuses the request.
+    refusing: Option<(Vec<String>, usize)>,
+    config: Config,
+    native: Vec<Native>,
+    layer: Layer,
+    admission: bool,
+}
+
+impl Sides {
+    /// Prepares both sides.
+    pub fn new(
+        original: &Original,
+        exceptions: Exceptions<'_>,
+        target: &Target,
+        config: &Config,
+        layer: Layer,
+    ) -> Self {
+        let mut bodies = Bodies::default();
+        let mut inexact = Vec::new();
+        let native = native(target, &mut bodies);
+        let webhook = match original {
+            Original::Policy(policy) => Webhook::of_policy(policy),
+            Original::ValidatingPolicy(policy) => Webhook::of_validating_policy(policy),
+        };
+        let texts = if layer == Layer::Rule { &[][..] } else { webhook.asked() };
+        let unread = unreadable(texts);
+        let (kyverno, admission) = match original {
+            Original::Policy(policy) => (
+                classic(policy, exceptions, &unread, &mut bodies, &mut inexact),
+                policy.spec.admission,
+            ),
+            Original::ValidatingPolicy(policy) => (
+                validating(policy, exceptions, &unread, &mut bodies, &mut inexact),
+                policy.spec.evaluation.admission,
+            ),
+        };
+        let refusing = if webhook.fails() {
+            bodies.of_conditions(&unread)
+        } else {
+            None
+        };
+        let mut sides = Self {
+            called: called(&webhook, layer),
+            refusing: refusing.map(|body| (unread, body)),
+            bodies: bodies.0,
+            inexact,
+            kyverno,
+            webhook,
+            config: config.clone(),
+            native,
+            layer,
+            admission,
+        };
+        sides.compare_conditions();
+        sides
+    }
+
+    /// Whether each side has conditions beyond the fragment that the other does not have.
+    fn compare_conditions(&mut self) {
+        let mut theirs: Vec<&[String]> = Vec::new();
+        for native in &self.native {
+            theirs.extend(self.bodies.get(native.body).map(|body| body.conditions.as_slice()));
+        }
+        let bodies: Vec<usize> = match &self.kyverno {
+            Kyverno::Classic { rules, .. } => rules.values().flatten().map(|rule| rule.body).collect(),
+            Kyverno::Validating { variants, .. } => variants.iter().map(|variant| variant.body).collect(),
+        };
+        let ours: Vec<&[String]> = bodies
+            .iter()
+            .filter_map(|body| self.bodies.get(*body))
+            .map(|body| body.conditions.as_slice())
+            .collect();
+        let lone = |own: &[&[String]], other: &[&[String]]| -> Option<String> {
+            let lone = own.iter().find(|conditions| !other.contains(conditions))?;
+            lone.first().cloned()
+        };
+        if let Some(text) = lone(&ours, &theirs).or_else(|| lone(&theirs, &ours)) {
+            self.inexact.push(format!(
+                "the match condition `{text}` is beyond the fragment that is decided"
+            ));
+        }
+    }
+
+    /// What both sides say about the requests of a cell.
+    pub fn run<'p, 'd>(
+        &'p self,
+        cell: &Cell<'d>,
+        equivalents: &[&'d Resource],
+        discovery: &'d Discovery,
+        facts: &mut impl Facts<'p>,
+    ) -> Both {
+        let mut kyverno = self.kyverno(cell, discovery, facts);
+        let mut native = self.native(cell, equivalents, facts);
+        for said in [&mut kyverno, &mut native] {
+            said.sort_unstable();
+            // One body may be asked twice: the strongest effect counts.
+            said.reverse();
+            said.dedup_by_key(|(body, _)| *body);
+            said.reverse();
+        }
+        Both { kyverno, native }
+    }
+
+    fn kyverno<'p, 'd>(&'p self, cell: &Cell<'d>, discovery: &'d Discovery, facts: &mut impl Facts<'p>) -> Said {
+        let delivery = delivered(&self.webhook, self.layer, cell, discovery, facts);
+        let Some(delivered) = delivery.of_cell(cell) else {
+            return Said::new();
+        };
+        if self.layer != Layer::Rule && (!self.admission || !self.config.judges_cell(cell, facts)) {
+            return Said::new();
+        }
+        let cell = &delivered;
+        let mut said = Said::new();
+        match self.called.hold(cell, facts) {
+            Tri::True => {}
+            Tri::False => return said,
+            // The request is refused whatever the policy's actions are, or Kyverno is not asked.
+            Tri::Error if self.webhook.fails() => return vec![(BROKEN, Effect::Deny)],
+            Tri::Error => return said,
+        }
+        said.extend(self.refusing.iter().map(|(_, body)| (*body, Effect::Deny)));
+        let mut in_namespace = |namespace: &'p Option<String>| {
+            let own = namespace.as_deref();
+            own.is_none_or(|own| facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(own))))
+        };
+        match &self.kyverno {
+            Kyverno::Classic {
+                rules,
+                policy_namespace,
+                namespace,
+                only_one,
+            } => {
+                if !in_namespace(namespace) {
+                    return said;
+                }
+                let own = rules.get(&cell.resource.kind).or_else(|| rules.get(""));
+                for rule in own.into_iter().flatten() {
+                    let selection = Selection {
+                        matches: &rule.matches,
+                        exclude: rule.exclude.as_ref(),
+                        policy_namespace,
+                    };
+                    if !matching::applies(selection, cell, facts)
+                        || rule
+                            .exceptions
+                            .iter()
+                            .any(|exception| matching::exempts(exception, cell, facts))
+                    {
+                        continue;
+                    }
+                    let effect = rule.actions.effect(Status::Fail, cell, facts);
+                    match rule.asked.hold(cell, facts) {
+                        Tri::False => continue,
+                        Tri::Error => said.push((BROKEN, effect)),
+                        Tri::True => said.push((rule.body, effect)),
+                    }
+                    if *only_one {
+                        break;
+                    }
+                }
+            }
+            Kyverno::Validating { variants, namespace } => {
+                if !in_namespace(namespace) {
+                    return said;
+                }
+                for variant in variants {
+                    let Some(constraints) = &variant.constraints else {
+                        continue;
+                    };
+                    match constraints::applies(constraints, cell, facts) {
+                        Ok(false) => {}
+                        Err(_) => said.push((BROKEN, variant.effect)),
+                        Ok(true) => match variant.said(cell, facts) {
+                            Tri::False => {}
+                            Tri::Error => said.push((BROKEN, variant.effect)),
+                            Tri::True => said.push((variant.body, variant.effect)),
+                        },
+                    }
+                }
+            }
+        }
+        said
+    }
+
+    fn native<'p>(&'p self, cell: &Cell<'_>, equivalents: &[&Resource], facts: &mut impl Facts<'p>) -> Said {
+        let mut said = Said::new();
+        if native_matching::is_exempt(cell.resource) {
+            return said;
+        }
+        for native in &self.native {
+            if native.bindings.is_empty() {
+                continue;
+            }
+            let Some(constraints) = &native.constraints else {
+                said.push((BROKEN, Effect::Deny));
+                continue;
+            };
+            match native_matching::matches(constraints, cell, equivalents, facts) {
+                Ok(Match::No(_)) => continue,
+                Ok(Match::Yes(_)) => {}
+                Err(_) => {
+                    said.push((BROKEN, Effect::Deny));
+                    continue;
+                }
+            }
+            for (block, effect) in &native.bindings {
+                match block
+                    .as_ref()
+                    .map(|block| native_matching::matches(block, cell, equivalents, facts))
+                {
+                    None | Some(Ok(Match::Yes(_))) => match native.asked.hold(cell, facts) {
+                        Tri::False => {}
+                        Tri::Error => said.push((BROKEN, *effect)),
+                        Tri::True => {
+                            said.push((native.body, *effect));
+                            // An error in what nobody can read.
+                            let same = self.refusing.iter().filter(|(unread, _)| *unread == native.unread);
+                            said.extend(same.map(|(_, body)| (*body, *effect)));
+                        }
+                    },
+                    Some(Ok(Match::No(_))) => {}
+                    Some(Err(_)) => said.push((BROKEN, Effect::Deny)),
+                }
+            }
+        }
+        said
+    }
+}
+
+impl Variant {
+    /// Whether its validations are asked. Exceptions come first; an error in one counts unless one before it lifts the policy.
+    fn said<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Tri {
+        for exception in &self.exceptions {
+            match exception.hold(cell, facts) {
+                Tri::True => return Tri::False,
+                Tri::False => {}
+                Tri::Error => return Tri::Error,
+            }
+        }
+        self.asked.hold(cell, facts)
+    }
+}
+
+impl Asked {
+    /// Whether all conditions hold: a false one decides, also where another cannot be evaluated.
+    fn hold<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Tri {
+        let mut all = Tri::True;
+        for condition in &self.conditions {
+            match condition.ask(cell, facts) {
+                Tri::False => return Tri::False,
+                Tri::Error => all = Tri::Error,
+                Tri::True => {}
+            }
+        }
+        if all == Tri::Error && self.ignores_errors {
+            Tri::False
+        } else {
+            all
+        }
+    }
+}
+
+/// As what Kyverno gets a request. A single rule is asked about everything, but gets what it lists in the version that it
+/// lists.
+pub fn delivered<'p, 'd>(
+    webhook: &'p Webhook,
+    layer: Layer,
+    cell: &Cell<'d>,
+    discovery: &'d Discovery,
+    facts: &mut impl Facts<'p>,
+) -> Delivery<'d> {
+    match webhook.delivers(cell, discovery, facts) {
+        Delivery::None if layer == Layer::Rule => Delivery::AsIs,
+        delivery => delivery,
+    }
+}

@@ -1,0 +1,387 @@
+//! Reads both sides from policies.
+
+use std::collections::BTreeMap;
+
+use super::{Asked, Body, ClassicRule, Kyverno, Native, Variant};
+use crate::{
+    Layer, Target,
+    condition::{Condition, Reader},
+    inline::inline,
+};
+use kyvtest_convert::Exceptions;
+use kyvtest_go_compat::text::wildcard;
+use kyvtest_kyverno::{autogen, exception::CompiledException, failure_action::Actions, webhook::Webhook};
+use kyvtest_model::{
+    policy::{
+        ApplyRules, FailurePolicy, MatchCondition, MatchResources, Mode, Policy, PolicyKind, Rule,
+        ValidatingAdmissionPolicyBinding, ValidatingPolicy, Validation, ValidationAction, validate_exception,
+    },
+    verdict::Effect,
+};
+
+fn text_of(conditions: &[MatchCondition]) -> Vec<String> {
+    let texts = conditions.iter().map(|condition| condition.expression.text().trim());
+    texts.map(str::to_owned).collect()
+}
+
+/// The validations that may object: `true` never does.
+fn objecting(validations: &[Validation]) -> Vec<String> {
+    let texts = validations.iter().map(|part| part.expression.text().trim());
+    texts.filter(|text| *text != "true").map(str::to_owned).collect()
+}
+
+fn effect_of(actions: impl IntoIterator<Item = ValidationAction>) -> Effect {
+    let effects = actions.into_iter().map(|action| match action {
+        ValidationAction::Deny => Effect::Deny,
+        ValidationAction::Audit => Effect::Audit,
+        ValidationAction::Warn => Effect::Warn,
+    });
+    effects.max().unwrap_or(Effect::Admit)
+}
+
+/// All expressions, each once.
+#[derive(Default)]
+pub(super) struct Bodies(pub(super) Vec<Body>);
+
+impl Bodies {
+    /// The number of a body. Audit annotations make no other body of it: a guard looks whether there are any on either side.
+    fn number(&mut self, mut body: Body) -> usize {
+        let annotations = std::mem::take(&mut body.annotations);
+        let same = |other: &Body| {
+            let Body {
+                conditions,
+                variables,
+                validations,
+                annotations: _,
+                params,
+                opaque,
+            } = other;
+            (conditions, variables, validations) == (&body.conditions, &body.variables, &body.validations)
+                && (params, opaque) == (&body.params, &body.opaque)
+        };
+        let at = self.0.iter().position(same).unwrap_or_else(|| {
+            self.0.push(body);
+            self.0.len() - 1
+        });
+        if let Some(body) = self.0.get_mut(at) {
+            body.annotations.extend(annotations);
+        }
+        at
+    }
+
+    /// What stands for conditions that the webhook asks and nobody can read.
+    pub(super) fn of_conditions(&mut self, texts: &[String]) -> Option<usize> {
+        let conditions = unreadable(texts);
+        (!conditions.is_empty()).then(|| {
+            self.number(Body {
+                conditions,
+                opaque: None,
+                ..Body::default()
+            })
+        })
+    }
+}
+
+/// The conditions that cannot be asked, each once. They belong to the body: the same ones decide alike on both sides.
+pub(super) fn unreadable(texts: &[String]) -> Vec<String> {
+    let mut list: Vec<String> = texts
+        .iter()
+        .filter(|text| Condition::read(text, Reader::Native).is_none())
+        .cloned()
+        .collect();
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// The conditions that can be asked.
+fn asked(texts: &[String], reader: Reader) -> Vec<Condition> {
+    texts.iter().filter_map(|text| Condition::read(text, reader)).collect()
+}
+
+/// The conditions that a webhook asks.
+pub(super) fn called(webhook: &Webhook, layer: Layer) -> Asked {
+    let texts = if layer == Layer::Rule { &[][..] } else { webhook.asked() };
+    Asked {
+        conditions: asked(texts, Reader::Classic),
+        ignores_errors: false,
+    }
+}
+
+fn classic_body(rule: &Rule, conditions: Vec<String>) -> Body {
+    let Some(cel) = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref()) else {
+        return Body {
+            conditions,
+            opaque: Some("a rule without `validate.cel`"),
+            ..Body::default()
+        };
+    };
+    let text = |text: &str| text.trim().to_owned();
+    Body {
+        conditions,
+        variables: cel
+            .variables
+            .iter()
+            .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
+            .collect(),
+        validations: objecting(&cel.expressions),
+        // Kyverno does not evaluate them.
+        annotations: Vec::new(),
+        params: cel
+            .param_kind
+            .as_ref()
+            .map(|kind| format!("{}/{}", kind.api_version, kind.kind)),
+        opaque: if rule.preconditions.is_some() || rule.context.is_some() {
+            Some("`preconditions` or `context`")
+        } else {
+            None
+        },
+    }
+}
+
+pub(super) fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
+    let bindings_of = |name: &str| {
+        let own = target
+            .bindings
+            .iter()
+            .filter(|binding| binding.policy_name.value == name);
+        own.map(|binding| (binding.match_resources.clone(), binding_effect(binding)))
+            .collect()
+    };
+    let text = |text: &str| text.trim().to_owned();
+    let policies = target.policies.iter();
+    let policies = policies.map(|policy| (policy, text_of(&policy.match_conditions)));
+    policies
+        .map(|(policy, texts)| Native {
+            constraints: policy.match_constraints.clone(),
+            bindings: bindings_of(&policy.metadata.name.value),
+            asked: Asked {
+                conditions: asked(&texts, Reader::Native),
+                ignores_errors: policy
+                    .failure_policy
+                    .as_ref()
+                    .is_some_and(|word| word.value == "Ignore"),
+            },
+            unread: unreadable(&texts),
+            body: bodies.number(Body {
+                conditions: unreadable(&texts),
+                variables: policy
+                    .variables
+                    .iter()
+                    .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
+                    .collect(),
+                validations: objecting(&policy.validations),
+                annotations: policy
+                    .audit_annotations
+                    .iter()
+                    .map(|part| (part.key.value.clone(), text(part.value_expression.text())))
+                    .collect(),
+                params: policy
+                    .param_kind
+                    .as_ref()
+                    .map(|kind| format!("{}/{}", kind.api_version, kind.kind)),
+                opaque: None,
+            }),
+        })
+        .collect()
+}
+
+fn binding_effect(binding: &ValidatingAdmissionPolicyBinding) -> Effect {
+    let actions = binding.validation_actions.iter();
+    effect_of(actions.filter_map(|action| ValidationAction::from_text(&action.value)))
+}
+
+pub(super) fn classic(
+    policy: &Policy,
+    exceptions: Exceptions<'_>,
+    called: &[String],
+    bodies: &mut Bodies,
+    inexact: &mut Vec<String>,
+) -> Kyverno {
+    let usable = exceptions
+        .classic
+        .iter()
+        .filter(|exception| validate_exception(exception).is_none());
+    let compiled: Vec<(CompiledException, bool)> = usable
+        .map(|exception| (CompiledException::new(exception), exception.conditions.is_some()))
+        .collect();
+    let key = policy.key();
+    if !called.is_empty() && !Webhook::of_policy(policy).fails() {
+        inexact.push("errors in match conditions of the webhook are ignored".to_owned());
+    }
+    let mut make = |rule: &Rule| {
+        let blocks = [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten();
+        if blocks.clone().any(is_random) {
+            inexact.push("labels with wildcards that stand for the same key: Kyverno's answer is random".to_owned());
+        }
+        let own = compiled
+            .iter()
+            .filter(|(exception, _)| exception.names(&key, &rule.name.value));
+        if own.clone().any(|(_, conditional)| *conditional) {
+            inexact.push("an exception has conditions".to_owned());
+        }
+        let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
+        let variables: Vec<(String, String)> = cel
+            .into_iter()
+            .flat_map(|cel| &cel.variables)
+            .map(|variable| (variable.name.value.clone(), variable.expression.text().to_owned()))
+            .collect();
+        let texts: Vec<String> = text_of(&rule.cel_preconditions)
+            .iter()
+            .map(|text| inline(text, &variables))
+            .collect();
+        let unread = unreadable(&[texts.as_slice(), called].concat());
+        ClassicRule {
+            matches: rule.matches.clone(),
+            exclude: rule.exclude.clone(),
+            exceptions: own.map(|(exception, _)| exception.matches().clone()).collect(),
+            actions: Actions::new(policy, rule.validate.as_ref()),
+            asked: Asked {
+                conditions: asked(&texts, Reader::Classic),
+                ignores_errors: false,
+            },
+            body: bodies.number(classic_body(rule, unread)),
+        }
+    };
+    let mut rules = BTreeMap::new();
+    for kind in autogen::controllers(policy) {
+        let own = autogen::rules_for(policy, &kind);
+        rules.insert(kind, own.iter().map(|rule| make(rule)).collect::<Vec<_>>());
+    }
+    rules.insert(String::new(), policy.spec.rules.iter().map(&mut make).collect());
+    let own = policy
+        .metadata
+        .namespace
+        .as_ref()
+        .map(|namespace| namespace.value.clone());
+    let apply = policy.spec.apply_rules.as_ref();
+    let only_one = apply.is_some_and(|apply| apply.value == ApplyRules::One);
+    if only_one && policy.spec.rules.len() > 1 {
+        inexact.push("`applyRules: One` with several rules".to_owned());
+    }
+    Kyverno::Classic {
+        rules,
+        policy_namespace: own.clone().unwrap_or_default(),
+        namespace: (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or_else(|| "default".to_owned())),
+        only_one,
+    }
+}
+
+/// Whether a wildcard of a selector may find a key that another pair of it names: which of the two is asked then depends on
+/// the order of a Go map (`pkg/engine/wildcards` upstream).
+fn is_random(block: &MatchResources) -> bool {
+    let filters = std::iter::once(&block.inline).chain(&block.any).chain(&block.all);
+    let mut selectors = filters
+        .flat_map(|filter| {
+            [
+                filter.resources.selector.as_deref(),
+                filter.resources.namespace_selector.as_deref(),
+            ]
+        })
+        .flatten();
+    selectors.any(|selector| {
+        let pairs: Vec<&str> = selector
+            .requirements()
+            .iter()
+            .filter(|requirement| requirement.is_pair)
+            .map(|requirement| requirement.key.as_str())
+            .collect();
+        let wild = pairs.iter().filter(|key| wildcard::has_wildcard(key));
+        let several = wild.clone().count() > 1;
+        let meets = |wild: &&str| pairs.iter().any(|key| key != wild && wildcard::matches(wild, key));
+        several || wild.clone().any(meets)
+    })
+}
+
+pub(super) fn validating(
+    policy: &ValidatingPolicy,
+    exceptions: Exceptions<'_>,
+    called: &[String],
+    bodies: &mut Bodies,
+    inexact: &mut Vec<String>,
+) -> Kyverno {
+    let own = exceptions.cel.iter().filter(|exception| {
+        let mut refs = exception.policy_refs.iter();
+        refs.any(|named| named.name.value == policy.metadata.name.value && named.kind.value == policy.kind())
+    });
+    let mut lifting: Vec<Asked> = Vec::new();
+    for exception in own {
+        if !exception.images.is_empty() || !exception.allowed_values.is_empty() || exception.expires_at.is_some() {
+            inexact.push("an exception is for some values or for some time only".to_owned());
+        }
+        let texts = text_of(&exception.match_conditions);
+        let conditions: Vec<Condition> = texts
+            .iter()
+            .filter_map(|text| Condition::read(text, Reader::Validating))
+            .collect();
+        if conditions.len() < texts.len() {
+            inexact.push("a condition of an exception is beyond the fragment that is decided".to_owned());
+        }
+        lifting.push(Asked {
+            conditions,
+            ignores_errors: ignores(policy),
+        });
+    }
+    match policy.spec.evaluation.mode {
+        Mode::Kubernetes => {}
+        // Such a policy is never asked about a request.
+        Mode::Json => {
+            return Kyverno::Validating {
+                variants: Vec::new(),
+                namespace: None,
+            };
+        }
+        Mode::Http | Mode::Envoy | Mode::Other(_) => inexact.push("a policy for other input than requests".to_owned()),
+    }
+    let generated = autogen::variants(policy);
+    let all = std::iter::once(policy).chain(generated.iter().map(|variant| &variant.policy));
+    let text = |text: &str| text.trim().to_owned();
+    let variants = all
+        .map(|policy| {
+            let spec = &policy.spec;
+            let actions = spec.validation_actions.as_ref();
+            let texts = text_of(&spec.match_conditions);
+            let unread = unreadable(&[texts.as_slice(), called].concat());
+            Variant {
+                constraints: spec.match_constraints.clone(),
+                effect: actions.map_or(Effect::Deny, |list| effect_of(list.iter().map(|action| action.value))),
+                asked: Asked {
+                    conditions: asked(&texts, Reader::Validating),
+                    ignores_errors: ignores(policy),
+                },
+                exceptions: lifting.clone(),
+                body: bodies.number(Body {
+                    conditions: unread,
+                    variables: spec
+                        .variables
+                        .iter()
+                        .map(|variable| (variable.name.value.clone(), text(variable.expression.text())))
+                        .collect(),
+                    validations: objecting(&spec.validations),
+                    annotations: spec
+                        .audit_annotations
+                        .iter()
+                        .map(|part| (part.key.value.clone(), text(part.value_expression.text())))
+                        .collect(),
+                    params: None,
+                    opaque: None,
+                }),
+            }
+        })
+        .collect();
+    let own = policy
+        .metadata
+        .namespace
+        .as_ref()
+        .map(|namespace| namespace.value.clone());
+    Kyverno::Validating {
+        variants,
+        namespace: own.filter(|_| policy.namespaced),
+    }
+}
+
+/// Whether a ValidatingPolicy ignores errors.
+pub(crate) fn ignores(policy: &ValidatingPolicy) -> bool {
+    let word = policy.spec.failure_policy.as_ref();
+    word.is_some_and(|word| word.value == FailurePolicy::Ignore)
+}
