@@ -289,7 +289,7 @@ impl Cluster {
             validating_policies: &loaded.validating_policies,
             cel_exceptions: &loaded.cel_exceptions,
         };
-        let (controller, refused) = Controller::new(installed, settings.config.clone());
+        let (controller, refused) = Controller::new(installed, settings.config.clone(), &self.discovery);
         let accepted = policies.len() + loaded.validating_policies.len() - refused.len();
         for (name, message) in refused {
             self.invalid.push(refuse(format!("ValidatingPolicy/{name}"), message));

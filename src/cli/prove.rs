@@ -95,6 +95,10 @@ pub(super) struct Args {
     #[arg(long)]
     messages: bool,
 
+    /// Count warnings to the client beside an audit: a generated `[Audit, Warn]` binding warns, Kyverno does not
+    #[arg(long)]
+    warnings: bool,
+
     /// Check every path and every proof with requests
     #[arg(long)]
     paranoid: bool,
@@ -208,6 +212,7 @@ impl Args {
             exempt: true,
             paranoid: self.paranoid,
             messages: self.messages,
+            warnings: self.warnings,
             kube: self.kube.profile(),
             stop: Some(interrupt::flag()),
             spoil: None,

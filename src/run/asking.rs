@@ -19,7 +19,7 @@ use kyvtest_kyverno::{
     lens::Lens,
     response::RuleResponse,
     validating_policy::Answer,
-    webhook::{Call, Delivery, Webhook},
+    webhook::{Call, Webhook},
 };
 use kyvtest_model::{
     kube::{LabelSelector, Request},
@@ -54,26 +54,41 @@ impl Asking<'_> {
     }
 
     /// The request as a webhook hands it to Kyverno; `None` where it does not. `kyverno test` has no webhooks.
-    pub(super) fn delivered<'r>(&self, webhook: &Webhook, request: &'r Request) -> Option<Cow<'r, Request>> {
-        let delivery = if self.settings.compat {
-            Delivery::AsIs
-        } else {
-            let (input, discovery) = (self.input(request), &self.surroundings.discovery);
-            webhook.delivers(&request.cell(), discovery, &mut input.facts())
-        };
-        delivery.of(request)
+    pub(super) fn delivered<'r>(&self, webhook: Option<&Webhook>, request: &'r Request) -> Option<Cow<'r, Request>> {
+        if self.settings.compat {
+            return Some(Cow::Borrowed(request));
+        }
+        let (input, discovery) = (self.input(request), &self.surroundings.discovery);
+        let delivery = webhook?.delivers(&request.cell(), discovery, &mut input.facts());
+        // Kyverno's filters see the request as it arrives, converted to the listed version.
+        delivery
+            .of(request)
+            .filter(|delivered| self.settings.config.judges(&self.input(delivered)))
+    }
+
+    /// Evaluates the conditions of a webhook: the error that denies the request, or whether Kyverno is called.
+    fn called(&self, webhook: Option<&Webhook>, input: &Input<'_>) -> Result<bool, String> {
+        match webhook.filter(|_| !self.settings.compat) {
+            None => Ok(true),
+            Some(webhook) => match webhook.call(input, self.host) {
+                Call::Made => Ok(true),
+                Call::NotMade(_) => Ok(false),
+                Call::Refused(error) => Err(error),
+            },
+        }
     }
 
     pub(super) fn classic(
         &self,
         compiled: &CompiledPolicy,
-        webhook: &Webhook,
+        webhook: Option<&Webhook>,
         request: &Request,
         resource: &Resource,
     ) -> Vec<RuleResponse> {
         let policy = compiled.policy();
         let edited = edited(self.suite, &policy.metadata.name.value, resource, request);
         let request = edited.as_ref().unwrap_or(request);
+        let requested = &request.resource;
         let Some(request) = self.delivered(webhook, request) else {
             self.tell(|| vec![UNDELIVERED.to_owned()]);
             return Vec::new();
@@ -84,13 +99,16 @@ impl Asking<'_> {
             operation: request.operation,
         };
         let input = self.input(&request).with_values(&values);
+        let input = input.converted_from(Arc::clone(requested));
         self.tell(|| compiled.explain(&input));
-        if !self.settings.compat
-            && let Call::Refused(error) = webhook.call(&input, self.host)
-        {
-            let rules = policy.spec.rules.iter();
-            let refused = |rule: &Rule| RuleResponse::refused_by_condition(&rule.name.value, &error);
-            return rules.map(refused).collect();
+        match self.called(webhook, &input) {
+            Ok(true) => {}
+            Ok(false) => return Vec::new(),
+            Err(error) => {
+                let rules = policy.spec.rules.iter();
+                let refused = |rule: &Rule| RuleResponse::refused_by_condition(&rule.name.value, &error);
+                return rules.map(refused).collect();
+            }
         }
         compiled.decide(&input, &self.policies.exceptions, self.host).rules
     }
@@ -129,7 +147,8 @@ impl Asking<'_> {
         if *compiled.mode() == Mode::Json {
             return Some(vec![compiled.decide_payload(resource.object.root(), self.host)]);
         }
-        let Some(delivered) = self.delivered(&policy.webhook, request) else {
+        let webhook = self.policies.registration.validating(policy.number);
+        let Some(delivered) = self.delivered(webhook, request) else {
             self.tell(|| vec![UNDELIVERED.to_owned()]);
             return Some(Vec::new());
         };
@@ -140,6 +159,11 @@ impl Asking<'_> {
                 .map(|block| constraints::explain(block, &input.request.cell(), &mut input.facts()))
                 .collect()
         });
+        match self.called(webhook, &input) {
+            Ok(true) => {}
+            Ok(false) => return Some(Vec::new()),
+            Err(error) => return Some(vec![RuleResponse::refused_by_condition("", &error)]),
+        }
         match compiled.decide(&input, self.host) {
             Answer::Rule(rule) => Some(vec![rule]),
             // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not

@@ -46,7 +46,7 @@ pub struct Found<T> {
 /// The policies of a suite that have a native twin, or could have one, in the order of the files.
 fn originals(asking: Asking<'_>) -> Vec<(Original, Origin)> {
     let loaded = &asking.suite.policies;
-    let classic = asking.policies.classic.iter().map(|(compiled, _)| compiled.policy());
+    let classic = asking.policies.classic.iter().map(|compiled| compiled.policy());
     let classic = classic.map(|policy| (Original::Policy(policy.clone()), policy.origin));
     let validating = loaded.validating_policies.iter();
     let validating = validating.map(|policy| (Original::ValidatingPolicy(policy.clone()), policy.origin));
@@ -134,7 +134,7 @@ fn answer(asking: Asking<'_>, original: &Original, request: Request, resource: &
     match original {
         Original::Policy(policy) => {
             let name = &policy.metadata.name.value;
-            let mut classic = asking.policies.classic.iter();
+            let mut classic = asking.policies.classic();
             if let Some((compiled, webhook)) = classic.find(|(compiled, _)| compiled.policy().origin == policy.origin) {
                 let scored = compiled.is_scored();
                 let answers = asking.classic(compiled, webhook, &request, resource);

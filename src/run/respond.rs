@@ -19,12 +19,17 @@ use kyvtest_go_compat::{
     value::Document,
 };
 use kyvtest_kyverno::{
-    autogen, classic_policy::CompiledPolicy, exception::CompiledException, lens::Lens, response::RuleResponse,
-    validating_policy::CompiledValidatingPolicy, webhook::Webhook,
+    autogen,
+    classic_policy::CompiledPolicy,
+    exception::CompiledException,
+    lens::Lens,
+    response::RuleResponse,
+    validating_policy::CompiledValidatingPolicy,
+    webhook::{Registration, Webhook},
 };
 use kyvtest_model::{
     kube::Operation,
-    policy::{Mode, validate, validate_exception, validate_in_cluster},
+    policy::{Mode, Policy, ValidatingPolicy, validate, validate_exception, validate_in_cluster},
 };
 use kyvtest_prove::behaviour::Behaviours;
 
@@ -153,17 +158,27 @@ pub(super) struct Asked<'s> {
 }
 
 pub(super) struct Policies {
-    pub(super) classic: Vec<(CompiledPolicy, Webhook)>,
+    pub(super) classic: Vec<CompiledPolicy>,
+    pub(super) registration: Registration,
     pub(super) exceptions: Vec<CompiledException>,
     pub(super) validating: Vec<Validating>,
     pub(super) native: Natives,
 }
 
-/// A CEL policy, or what autogen made of one, with the webhook of the policy as it is written.
+impl Policies {
+    /// The classic policies, each with its webhook.
+    pub(super) fn classic(&self) -> impl Iterator<Item = (&CompiledPolicy, Option<&Webhook>)> {
+        let classic = self.classic.iter().enumerate();
+        classic.map(|(number, compiled)| (compiled, self.registration.classic(number)))
+    }
+}
+
+/// A CEL policy, or what autogen made of one.
 pub(super) struct Validating {
     pub(super) compiled: CompiledValidatingPolicy,
     pub(super) kind: &'static str,
-    pub(super) webhook: Arc<Webhook>,
+    /// The index of the written policy in the registration.
+    pub(super) number: usize,
 }
 
 /// Asks all policies about all resources: once with the suite's own operation, and once with each operation that rows name.
@@ -198,7 +213,6 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         let (run, resource) = (asked.run, asked.resource);
         let operation = run.unwrap_or_else(|| default_operation(suite, resource));
         let request = surroundings.request(suite, resource, operation, asked.old);
-        let judged = settings.compat || settings.config.judges(&asking.input(&request));
         let key = Key::of(resource);
         let before = responses.list.len();
         let mut answer = |policy: &str, kind, scored, has_rules, rules, elapsed, told| {
@@ -217,14 +231,10 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 told,
             });
         };
-        for (compiled, webhook) in &policies.classic {
+        for (compiled, webhook) in policies.classic() {
             let policy = compiled.policy();
             let begin = time();
-            let rules = if judged {
-                asking.classic(compiled, webhook, &request, resource)
-            } else {
-                Vec::new()
-            };
+            let rules = asking.classic(compiled, webhook, &request, resource);
             let name = policy.metadata.name.value.as_str();
             let (elapsed, told) = (since(begin), asking.told(&rules));
             answer(
@@ -239,11 +249,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         }
         for policy in &policies.validating {
             let begin = time();
-            let rules = if judged {
-                asking.validating(policy, &request, resource)
-            } else {
-                Some(Vec::new())
-            };
+            let rules = asking.validating(policy, &request, resource);
             let compiled = &policy.compiled;
             if let Some(rules) = rules {
                 let (elapsed, told) = (since(begin), asking.told(&rules));
@@ -266,15 +272,13 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             let (elapsed, told) = (since(begin), asking.told(&rules));
             answer(name, native::KIND, true, false, rules, elapsed, told);
         }
-        if judged {
-            twins.ask(
-                &request,
-                &surroundings,
-                asking.host,
-                &mut responses.list[before..],
-                settings.watch,
-            );
-        }
+        twins.ask(
+            &request,
+            &surroundings,
+            asking.host,
+            &mut responses.list[before..],
+            settings.watch,
+        );
     }
     for payload in &suite.json_payloads {
         let key = Key {
@@ -407,6 +411,7 @@ fn keys(suite: &Suite) -> Vec<Key> {
 fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, responses: &mut Responses) -> Policies {
     let loaded = &suite.policies;
     let mut validating = Vec::new();
+    let mut registered: Vec<&ValidatingPolicy> = Vec::new();
     for policy in &loaded.validating_policies {
         let kind = if policy.namespaced {
             "NamespacedValidatingPolicy"
@@ -423,17 +428,14 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
             responses.unsupported.push((policy.metadata.name.value.clone(), what));
             continue;
         }
-        let webhook = Arc::new(Webhook::of_validating_policy(policy));
+        let number = registered.len();
+        registered.push(&**policy);
         let variants = autogen::variants(policy);
         let rewritten = variants.iter().map(|variant| &variant.policy);
         for policy in std::iter::once(&**policy).chain(rewritten) {
             let exceptions = suite.exceptions.cel_exceptions.iter().map(|exception| &**exception);
             match CompiledValidatingPolicy::compile(policy, exceptions) {
-                Ok(compiled) => validating.push(Validating {
-                    compiled,
-                    kind,
-                    webhook: Arc::clone(&webhook),
-                }),
+                Ok(compiled) => validating.push(Validating { compiled, kind, number }),
                 Err(errors) => {
                     let name = policy.metadata.name.value.clone();
                     if !responses.refused.iter().any(|(known, _)| *known == name) {
@@ -480,11 +482,11 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         }
         let names = rules.iter().map(|rule| rule.name.value.clone()).collect();
         responses.rules.push((name, names));
-        classic.push((CompiledPolicy::new(Arc::clone(policy)), Webhook::of_policy(policy)));
+        classic.push(CompiledPolicy::new(Arc::clone(policy)));
     }
     let names = classic
         .iter()
-        .map(|(compiled, _)| compiled.policy().metadata.name.value.as_str());
+        .map(|compiled| compiled.policy().metadata.name.value.as_str());
     let names = names.chain(validating.iter().map(|policy| policy.compiled.name()));
     responses.policies = names.chain(native.names()).map(str::to_owned).collect();
     responses.policies.sort();
@@ -501,8 +503,11 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
             exceptions.push(CompiledException::new(exception));
         }
     }
+    let accepted: Vec<&Policy> = classic.iter().map(|compiled| &**compiled.policy()).collect();
+    let registration = Registration::new(&accepted, &registered, &surroundings.discovery);
     Policies {
         classic,
+        registration,
         exceptions,
         validating,
         native,

@@ -106,7 +106,7 @@ fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Review, String> {
         validating_policies: &loaded.validating_policies,
         cel_exceptions: &loaded.cel_exceptions,
     };
-    let (controller, refused) = Controller::new(installed, cluster.config.clone());
+    let (controller, refused) = Controller::new(installed, cluster.config.clone(), cluster.discovery);
     match refused.into_iter().next() {
         Some((_, error)) => Err(error),
         None => Ok(controller.review(request, cluster.world, cluster.discovery, &NoHost)),

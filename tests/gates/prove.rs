@@ -7,6 +7,7 @@ mod live;
 mod mutants;
 mod order;
 mod repair;
+mod replayed;
 mod worlds;
 
 use std::{path::Path, sync::Arc};

@@ -7,7 +7,7 @@ use super::{
     answer::{Answer, Denial, PolicyVerdict},
     audit::{Audit, OfPolicy},
     input::{Documents, Input},
-    matching::{Match, is_exempt, matches},
+    matching::{Match, matches},
     params::{self, Served},
     policy::{Binding, CompiledPolicy, Failure},
     warning::Warnings,
@@ -38,7 +38,7 @@ pub fn decide(
     host: &dyn Host,
 ) -> Answer {
     let mut answer = Answer::admitted(request);
-    if is_exempt(&request.resource) {
+    if !request.resource.reaches_native_policies() {
         return answer;
     }
     let input = Input::new(request, world, discovery);

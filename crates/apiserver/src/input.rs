@@ -8,8 +8,8 @@ use super::convert::convert;
 use kyvtest_cel::host::Attributes;
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::kube::{
-    Concrete, Description, Discovery, Namespace, Operation, Request, Resource, World, describe, namespace_object,
-    with_name_label,
+    Concrete, Description, Discovery, Namespace, Operation, Request, Resource, World, decoded_numbers, describe,
+    namespace_object, with_name_label,
 };
 
 /// A request with what is known around it.
@@ -89,7 +89,11 @@ impl<'r> Input<'r> {
         let request = &*self.request;
         let own = &*request.resource;
         let (object, old_object) = if matched == own {
-            (request.object.clone(), request.old_object.clone())
+            let kind = &own.object_kind;
+            (
+                decoded_numbers(&request.object, kind).into_owned(),
+                decoded_numbers(&request.old_object, kind).into_owned(),
+            )
         } else {
             (
                 convert(request.object.root(), own, matched),

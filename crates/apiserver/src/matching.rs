@@ -1,7 +1,8 @@
 //! Does `matchConstraints` of a policy, or `matchResources` of a binding, select a request.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/matching` and `plugin/webhook/predicates`; what is exempt
-//! is in `pkg/kubeapiserver/admission/exclusion`. Known deviation: a namespace is always found.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/matching` and `plugin/webhook/predicates`.
+//!
+//! Known deviation: a namespace is always found.
 
 use std::fmt;
 
@@ -10,20 +11,6 @@ use kyvtest_model::{
     policy::{MatchConstraints, MatchPolicy, NamedRule},
     verdict::Part,
 };
-
-/// The kinds that policies from the API never see: their own.
-const POLICY_KINDS: [&str; 4] = [
-    "validatingadmissionpolicies",
-    "validatingadmissionpolicybindings",
-    "mutatingadmissionpolicies",
-    "mutatingadmissionpolicybindings",
-];
-
-/// Whether no policy is asked about requests of a resource, or of a subresource of it.
-pub fn is_exempt(resource: &Resource) -> bool {
-    resource.is_vap_exempt()
-        || resource.group == "admissionregistration.k8s.io" && POLICY_KINDS.contains(&resource.plural.as_str())
-}
 
 /// Whether a request is selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::{
     lens::Lens,
     refusal::{Answered, Refusal},
     validating_policy::{Answer, CompiledValidatingPolicy},
-    webhook::{Call, Webhook},
+    webhook::{Call, Registration, Webhook},
 };
 use kyvtest_cel::host::Host;
 use kyvtest_model::{
@@ -40,9 +40,10 @@ pub struct Installed<'p> {
 /// An admission controller with its policies.
 #[derive(Debug)]
 pub struct Controller {
-    classic: Vec<(CompiledPolicy, Webhook)>,
+    classic: Vec<CompiledPolicy>,
     exceptions: Vec<CompiledException>,
     validating: Vec<Validating>,
+    registration: Registration,
     config: Config,
 }
 
@@ -51,7 +52,6 @@ struct Validating {
     name: String,
     /// The policy and what autogen makes of it.
     variants: Vec<CompiledValidatingPolicy>,
-    webhook: Webhook,
 }
 
 /// What the controller says about a request.
@@ -70,27 +70,28 @@ pub struct Review {
 impl Controller {
     /// A controller with these policies. Exceptions that a cluster refuses do not count; of a ValidatingPolicy that cannot be
     /// compiled, name and reason are answered besides.
-    pub fn new(installed: Installed<'_>, config: Config) -> (Self, Vec<(String, String)>) {
+    pub fn new(installed: Installed<'_>, config: Config, discovery: &Discovery) -> (Self, Vec<(String, String)>) {
         let mut refused = Vec::new();
         let mut validating = Vec::new();
-        let webhooks = Webhook::of_validating_policies(installed.validating_policies.iter().map(|policy| &**policy));
-        for (policy, webhook) in installed.validating_policies.iter().zip(webhooks) {
+        let mut accepted: Vec<&ValidatingPolicy> = Vec::new();
+        for policy in installed.validating_policies {
             let exceptions = installed.cel_exceptions.iter().map(|exception| &**exception);
             let name = policy.metadata.name.value.clone();
             match CompiledValidatingPolicy::compile_all(policy, exceptions) {
-                Ok(variants) => validating.push(Validating {
-                    name,
-                    variants,
-                    webhook,
-                }),
+                Ok(variants) => {
+                    accepted.push(policy);
+                    validating.push(Validating { name, variants });
+                }
                 Err(error) => refused.push((name, error.to_string())),
             }
         }
+        let policies: Vec<&Policy> = installed.policies.iter().map(|policy| &**policy).collect();
         let controller = Self {
+            registration: Registration::new(&policies, &accepted, discovery),
             classic: installed
                 .policies
                 .iter()
-                .map(|policy| (CompiledPolicy::new(Arc::clone(policy)), Webhook::of_policy(policy)))
+                .map(|policy| CompiledPolicy::new(Arc::clone(policy)))
                 .collect(),
             exceptions: installed
                 .exceptions
@@ -112,21 +113,25 @@ impl Controller {
             warnings: Vec::new(),
             silent: Vec::new(),
         };
-        let judged = self
-            .config
-            .judges(&Input::new(request, world, discovery, Lens::CLUSTER));
         let deliver = |webhook: &Webhook| {
             let input = Input::new(request, world, discovery, Lens::CLUSTER);
             let delivery = webhook.delivers(&request.cell(), discovery, &mut input.facts());
-            delivery.of(request).filter(|_| judged)
+            let delivered = delivery.of(request)?;
+            // Kyverno's filters see the request as it arrives, converted to the listed version.
+            let judged = self
+                .config
+                .judges(&Input::new(&delivered, world, discovery, Lens::CLUSTER));
+            judged.then_some(delivered)
         };
-        for (policy, webhook) in &self.classic {
+        for (number, policy) in self.classic.iter().enumerate() {
             let name = &policy.policy().metadata.name.value;
-            let Some(delivered) = deliver(webhook) else {
+            let webhook = self.registration.classic(number);
+            let Some((webhook, delivered)) = webhook.and_then(|webhook| Some((webhook, deliver(webhook)?))) else {
                 review.silent.push((name.clone(), Part::Match));
                 continue;
             };
             let input = Input::new(&delivered, world, discovery, Lens::CLUSTER);
+            let input = input.converted_from(Arc::clone(&request.resource));
             if !review.called(webhook, &input, host, name) {
                 continue;
             }
@@ -144,13 +149,9 @@ impl Controller {
                     response,
                 }));
         }
-        for Validating {
-            name,
-            variants,
-            webhook,
-        } in &self.validating
-        {
-            let Some(delivered) = deliver(webhook) else {
+        for (number, Validating { name, variants }) in self.validating.iter().enumerate() {
+            let webhook = self.registration.validating(number);
+            let Some((webhook, delivered)) = webhook.and_then(|webhook| Some((webhook, deliver(webhook)?))) else {
                 review.silent.push((name.clone(), Part::Match));
                 continue;
             };
@@ -199,7 +200,7 @@ impl Controller {
         let mut warnings = Vec::new();
         for answered in review.answers.iter().filter(|answered| !answered.is_cel_policy) {
             let response = &answered.response;
-            let emits = self.classic.iter().any(|(policy, _)| {
+            let emits = self.classic.iter().any(|policy| {
                 let policy = policy.policy();
                 policy.metadata.name.value == answered.policy && policy.spec.emit_warning
             });

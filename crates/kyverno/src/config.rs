@@ -190,7 +190,11 @@ impl Config {
         let is_namespace = cell.resource.group.is_empty() && cell.resource.plural == "namespaces";
         let namespace = namespaces.is_none_or(|selector| {
             let has_one = cell.namespaced || is_namespace;
-            !has_one || selector.matches(Some(Pairs::NamespaceLabels), facts)
+            // A Namespace that is being written has the labels itself.
+            let writes = matches!(cell.operation, Operation::Create | Operation::Update);
+            let own = is_namespace && writes && cell.resource.subresource.is_empty();
+            let labels = if own { Pairs::NewLabels } else { Pairs::NamespaceLabels };
+            !has_one || selector.matches(Some(labels), facts)
         });
         namespace
             && self

@@ -3,7 +3,7 @@
 //! Upstream counterpart: the attributes that `pkg/engine/handlers/validation/validate_cel.go` makes for classic rules and
 //! `pkg/cel/engine` for CEL policies; the two differ in what they tell of subresources, names and absent objects.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::{borrow::Cow, cell::OnceCell, sync::Arc};
 
 use super::{
     classic::values::Values,
@@ -12,8 +12,8 @@ use super::{
 use kyvtest_cel::host::Attributes;
 use kyvtest_go_compat::value::{Builder, Data, Document, Value};
 use kyvtest_model::kube::{
-    Concrete, Description, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource, World, describe,
-    namespace_object,
+    Concrete, Description, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource, World,
+    decoded_numbers, describe, namespace_object, webhook_numbers,
 };
 
 /// A request, the world around it, and the documents that expressions read, made when they are first asked for.
@@ -33,6 +33,7 @@ pub struct Input<'r> {
     classic: OnceCell<Documents>,
     policy: OnceCell<Documents>,
     webhook: OnceCell<Documents>,
+    sent: OnceCell<Documents>,
     values: Option<&'r dyn Values>,
     resources: OnceCell<(Data, Data)>,
     json: OnceCell<Data>,
@@ -66,6 +67,7 @@ impl<'r> Input<'r> {
             classic: OnceCell::new(),
             policy: OnceCell::new(),
             webhook: OnceCell::new(),
+            sent: OnceCell::new(),
             values: None,
             resources: OnceCell::new(),
             json: OnceCell::new(),
@@ -230,6 +232,47 @@ impl<'r> Input<'r> {
         })
     }
 
+    /// What match conditions of a webhook see: the request as the API server describes it, absent objects as null
+    /// (`plugin/webhook/matchconditions` of the API server).
+    pub(super) fn as_sent(&self) -> &Documents {
+        self.sent.get_or_init(|| {
+            let request = self.request;
+            let kind = &request.resource.object_kind;
+            let requested = self.requested.as_deref().unwrap_or(&request.resource);
+            Documents {
+                object: with_kind(decoded_numbers(&request.object, kind), kind),
+                old_object: with_kind(decoded_numbers(&request.old_object, kind), kind),
+                request: describe(&Description {
+                    kind,
+                    resource: Some(requested.gvr()),
+                    requested: Some(requested),
+                    subresource: &request.resource.subresource,
+                    name: if request.collection { "" } else { &request.name },
+                    namespace: &request.namespace,
+                    operation: request.operation,
+                    user: &request.user,
+                    objects: [Value::Null; 2],
+                    dry_run: request.dry_run,
+                    options: request.options.root(),
+                }),
+                namespace: Document::null(),
+            }
+        })
+    }
+
+    /// What `authorizer.requestResource` of a webhook's match condition is about: the request as it was sent.
+    pub(super) fn sent_attributes(&self) -> Attributes {
+        let resource = self.requested.as_deref().unwrap_or(&self.request.resource);
+        Attributes {
+            group: resource.group.clone(),
+            resource: resource.plural.clone(),
+            subresource: resource.subresource.clone(),
+            namespace: self.request.namespace.clone(),
+            name: self.request.name.clone(),
+            ..Attributes::default()
+        }
+    }
+
     /// What expressions of a CEL policy see: the request as it was sent, and absent objects as empty maps.
     pub(super) fn policy(&self) -> &Documents {
         self.policy.get_or_init(|| {
@@ -244,6 +287,10 @@ impl<'r> Input<'r> {
             } else {
                 &request.namespace
             };
+            let objects = [&request.object, &request.old_object].map(|object| match self.lens.numbers {
+                Numbers::Decoded => webhook_numbers(object),
+                Numbers::Doubles => Cow::Borrowed(object),
+            });
             Documents {
                 object: present(&request.object),
                 old_object: present(&request.old_object),
@@ -256,7 +303,7 @@ impl<'r> Input<'r> {
                     namespace,
                     operation: request.operation,
                     user: &request.user,
-                    objects: [request.object.root(), request.old_object.root()],
+                    objects: [objects[0].root(), objects[1].root()],
                     dry_run: request.dry_run,
                     options: request.options.root(),
                 }),
@@ -285,9 +332,13 @@ impl<'r> Input<'r> {
 
     /// An object with the kind that Kyverno gives it, and with numbers as the lens shows them; null stays null.
     fn object(&self, object: &Document, kind: &GroupVersionKind) -> Document {
+        let object = &match self.lens.numbers {
+            Numbers::Decoded => webhook_numbers(object),
+            Numbers::Doubles => Cow::Borrowed(object),
+        };
         let root = object.root();
         let Some(map) = root.as_map() else {
-            return object.clone();
+            return object.clone().into_owned();
         };
         let text = |key: &str| root.get(key).and_then(Value::as_str);
         let api_version = kind.api_version();
@@ -297,7 +348,7 @@ impl<'r> Input<'r> {
         let own = root.at(&["metadata", "namespace"]).and_then(Value::as_str);
         let same = text("apiVersion") == Some(api_version.as_str()) && text("kind") == Some(kind.kind.as_str());
         if same && !doubles && (namespace.is_none() || namespace == own) {
-            return object.clone();
+            return object.clone().into_owned();
         }
         let mut builder = Builder::new();
         builder.begin_map();
@@ -337,6 +388,31 @@ impl<'r> Input<'r> {
         builder.end();
         builder.finish()
     }
+}
+
+/// Returns an object with the version that it is converted to; null stays null.
+fn with_kind(object: Cow<'_, Document>, kind: &GroupVersionKind) -> Document {
+    let root = object.root();
+    let api_version = kind.api_version();
+    let same = root.get("apiVersion").and_then(Value::as_str) == Some(api_version.as_str());
+    let Some(map) = root.as_map().filter(|_| !same) else {
+        return object.into_owned();
+    };
+    let mut builder = Builder::new();
+    builder.begin_map();
+    builder.key("apiVersion");
+    builder.string(&api_version);
+    builder.key("kind");
+    builder.string(&kind.kind);
+    for (key, value) in map
+        .iter()
+        .filter(|(key, _)| !matches!(key.text(), "apiVersion" | "kind"))
+    {
+        builder.key(key.text());
+        builder.value(value);
+    }
+    builder.end();
+    builder.finish()
 }
 
 /// Copies a value, with whole numbers as doubles if asked.

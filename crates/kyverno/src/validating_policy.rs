@@ -23,7 +23,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
-    kube::{Atom, Facts, Pattern, Text},
+    kube::{Atom, Cell, Facts, Pattern, Text},
     policy::{MatchConstraints, Mode, ReportResult, ValidationAction},
     verdict::{Effect, Part, Status, Trace},
 };
@@ -145,16 +145,17 @@ impl CompiledValidatingPolicy {
             return Answer::NoMatch(Part::Match);
         }
         let mut facts = input.facts();
+        let cell = input.request.cell();
         if let Some(namespace) = self.namespace.as_deref()
             && input.lens.namespaced_policies
-            && !facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(namespace)))
+            && !is_in_namespace(namespace, &cell, &mut facts)
         {
             return Answer::NoMatch(Part::Namespace);
         }
         let Some(constraints) = &self.constraints else {
             return Answer::NoMatch(Part::Match);
         };
-        match applies(constraints, &input.request.cell(), &mut facts) {
+        match applies(constraints, &cell, &mut facts) {
             Ok(true) => {}
             Ok(false) => return Answer::NoMatch(Part::Match),
             Err(error) => {
@@ -205,4 +206,15 @@ impl CompiledValidatingPolicy {
         }
         response
     }
+}
+
+/// Whether a policy for one namespace is evaluated on a request (`ValidateNamespaced` of
+/// `pkg/webhooks/resource/vpol/handler.go`): a Namespace is in itself.
+pub fn is_in_namespace<'p>(namespace: &'p str, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+    let text = if cell.is_core_namespace() {
+        Text::RequestName
+    } else {
+        Text::Namespace
+    };
+    facts.ask(Atom::Text(text, Pattern::Exact(namespace)))
 }

@@ -1,28 +1,35 @@
-//! Which requests reach Kyverno at all, and as what.
+//! The webhooks that Kyverno registers, and what the API server does with them.
 //!
-//! Upstream counterpart: `pkg/controllers/webhook` (1.19), which builds the webhooks, and the API server's
-//! `admission/plugin/webhook`, which decides whether to call them. A webhook that lists another version of the resource
-//! gets the object converted to it, unless the policy says `matchPolicy: Exact`.
+//! Upstream counterpart: `pkg/controllers/webhook` (Kyverno 1.19), which builds the webhooks, and the API server's
+//! `admission/plugin/webhook`, which decides whether to call them. [`Registration`] is the only description of a webhook:
+//! evaluation, proofs, repairs and `convert --webhooks` all read it.
 //!
-//! Match conditions go to the API server where it can evaluate them: a false one keeps Kyverno out, an error refuses the
-//! request or is passed over, as the policy's `failurePolicy` says.
+//! A webhook that lists another version of the resource gets the object converted to it, unless the policy says
+//! `matchPolicy: Exact`. The API server evaluates match conditions itself: a false one keeps Kyverno out, an error denies the
+//! request or skips the call, as the policy's `failurePolicy` says.
 //!
-//! Known deviation: a conversion changes the version and nothing else.
+//! Known deviations: a conversion changes the version and nothing else. A kind that discovery does not know is matched by the
+//! kind selector of the policy, because no registration can name its resource.
 
 mod classic;
 mod registration;
 mod validating;
 
-use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{autogen, input::Input, matching::kind_matches};
+use super::{autogen::Target, input::Input, matching::kind_matches};
 use kyvtest_cel::{
     admission::{Decision, Declarations, Environment, Expression, Inputs, Outcome, Parts, Returns, Validator},
     ast::{Expr, ExprId},
     context::Scratch,
-    host::{Attributes, Host},
+    host::Host,
     observe::Place,
     profile::Profile,
     program::Program,
@@ -30,47 +37,129 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
-    kube::{Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, Requirement, Resource},
-    policy::{FailurePolicy, KindSelector, MatchCondition, MatchPolicy, Policy, Spanned, ValidatingPolicy},
+    kube::{
+        Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, Requirement, Resource,
+        RuleWithOperations,
+    },
+    policy::{KindSelector, MatchCondition, Spanned, ValidatingPolicy},
 };
 
-pub use registration::configuration;
+pub use registration::{Registration, configuration};
 
-/// The webhook of one policy.
-#[derive(Debug)]
+/// One webhook of Kyverno's ValidatingWebhookConfiguration.
+#[derive(Debug, Default)]
 pub struct Webhook {
     name: String,
-    listed: Vec<Listed>,
-    object_selector: Option<LabelSelector>,
-    is_exact: bool,
-    conditions: Option<Validator>,
-    /// The texts of the conditions.
-    asked: Vec<String>,
+    path: String,
+    /// Whether an error in a match condition, or in the call, denies the request (`failurePolicy: Fail`).
     fails: bool,
-    /// The checksum of the selectors of a CEL policy that shares its webhook with others.
-    group: Option<String>,
+    rules: Vec<RuleWithOperations>,
+    /// Kinds that discovery does not know, with their operations; no operations means all.
+    unknown_kinds: Vec<(KindSelector, Vec<Operation>)>,
+    match_conditions: Vec<RegisteredCondition>,
+    match_policy: Option<&'static str>,
+    timeout_seconds: Option<i64>,
+    namespace_selector: Option<LabelSelector>,
+    object_selector: Option<LabelSelector>,
+    conditions: Option<Validator>,
+}
+
+/// A match condition as Kyverno registers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisteredCondition {
+    name: String,
+    /// The kinds that the condition is for: it holds for all others. Empty means all kinds.
+    guard: Vec<Target>,
+    expression: String,
+}
+
+impl RegisteredCondition {
+    fn plain(condition: &MatchCondition) -> Self {
+        Self {
+            name: condition.name.value.clone(),
+            guard: Vec::new(),
+            expression: condition.expression.text().to_owned(),
+        }
+    }
+
+    /// Whether the condition is for some kinds only.
+    pub fn is_guarded(&self) -> bool {
+        !self.guard.is_empty()
+    }
+
+    /// Whether two conditions are for the same kinds.
+    pub fn has_guard_of(&self, other: &Self) -> bool {
+        self.guard == other.guard
+    }
+
+    /// The name, prefixed if the condition is guarded.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The policy's own expression, without the guard.
+    pub fn expression(&self) -> &str {
+        &self.expression
+    }
+
+    /// The expression that the API server evaluates (`CreateMatchConditions` of `pkg/cel/autogen/match.go` upstream).
+    pub fn registered(&self) -> String {
+        if self.guard.is_empty() {
+            return self.expression.clone();
+        }
+        let tests: BTreeSet<String> = self
+            .guard
+            .iter()
+            .map(|target| {
+                let api_version = target.api_version();
+                format!(
+                    "(object.apiVersion == '{api_version}' && object.kind =='{}')",
+                    target.kind
+                )
+            })
+            .collect();
+        let tests: Vec<String> = tests.into_iter().collect();
+        format!("!({}) || ({})", tests.join(" || "), self.expression)
+    }
+
+    /// Evaluates the guard on a request class as it is delivered: the guard reads `object`, so it fails where there is none.
+    pub fn guard(&self, cell: &Cell<'_>) -> Guard {
+        if self.guard.is_empty() {
+            return Guard::Applies;
+        }
+        if cell.operation == Operation::Delete {
+            return Guard::Error;
+        }
+        let kind = &cell.resource.object_kind;
+        let applies = |target: &Target| target.api_version() == kind.api_version() && target.kind == kind.kind;
+        if self.guard.iter().any(applies) {
+            Guard::Applies
+        } else {
+            Guard::Passes
+        }
+    }
+}
+
+/// What the guard of a match condition evaluates to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// The object is of one of the kinds: the condition decides.
+    Applies,
+    /// The object is of another kind: the condition holds.
+    Passes,
+    /// There is no new object: the whole is an error unless the condition holds.
+    Error,
 }
 
 /// What the API server does with a request that a webhook lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// It asks Kyverno.
+    /// It calls Kyverno.
     Made,
-    /// It does not, for the sake of this match condition, or of an error that is passed over.
+    /// It does not, because this match condition is false, or because an error is ignored.
     NotMade(Option<usize>),
-    /// It refuses the request: a match condition cannot be evaluated. The text is the error's.
+    /// It denies the request: a match condition cannot be evaluated. Holds the error message.
     Refused(String),
-}
-
-/// What a webhook lists.
-#[derive(Debug, Clone)]
-enum Listed {
-    Kind {
-        selector: KindSelector,
-        /// None is all of them.
-        operations: Vec<String>,
-    },
-    Rule(kyvtest_model::kube::RuleWithOperations),
 }
 
 /// How Kyverno gets requests.
@@ -80,12 +169,12 @@ pub enum Delivery<'d> {
     None,
     /// As they are.
     AsIs,
-    /// As requests about a resource under whose name the same objects are served.
+    /// As requests for an equivalent resource, which serves the same objects under another name or version.
     As(&'d Arc<Resource>),
 }
 
 impl<'d> Delivery<'d> {
-    /// A request as Kyverno gets it, if it gets it.
+    /// Returns the request as Kyverno gets it, if it gets it.
     pub fn of(self, request: &Request) -> Option<Cow<'_, Request>> {
         match self {
             Self::None => None,
@@ -97,7 +186,7 @@ impl<'d> Delivery<'d> {
         }
     }
 
-    /// A cell as Kyverno gets it, if it gets it.
+    /// Returns the request class as Kyverno gets it, if it gets it.
     pub fn of_cell(self, cell: &Cell<'d>) -> Option<Cell<'d>> {
         match self {
             Self::None => None,
@@ -108,73 +197,57 @@ impl<'d> Delivery<'d> {
 }
 
 impl Webhook {
-    /// The webhook of a ClusterPolicy or Policy: the kinds of its rules, generated ones included.
-    pub fn of_policy(policy: &Policy) -> Self {
-        let mut listed = Vec::new();
-        for rule in autogen::all_rules(policy) {
-            let block = &rule.matches;
-            for filter in std::iter::once(&block.inline).chain(&block.all).chain(&block.any) {
-                let operations = &filter.resources.operations;
-                listed.extend(filter.resources.kinds.iter().map(|kind| Listed::Kind {
-                    selector: kind.value.clone(),
-                    operations: operations.iter().map(|text| text.value.clone()).collect(),
-                }));
-            }
-        }
-        let webhook = policy.spec.webhook.as_ref();
-        let conditions = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
-        let failure_policy = webhook
-            .and_then(|webhook| webhook.failure_policy.as_ref())
-            .or(policy.spec.failure_policy.as_ref());
-        let fails = failure_policy.is_none_or(|policy| policy.value == FailurePolicy::Fail);
-        let own = (!conditions.is_empty()).then(|| policy.key().replace('/', "-"));
-        Self {
-            name: name("validate.kyverno.svc", fails, own.as_deref()),
-            listed,
-            object_selector: None,
-            is_exact: false,
-            conditions: compile(conditions.iter()),
-            asked: texts(conditions.iter()),
-            fails,
-            group: None,
-        }
-    }
-
-    /// The webhook's name, which the API server tells with a refusal.
+    /// The webhook's name, which the API server puts into denials.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The conditions that the API server asks before it asks Kyverno.
-    pub fn asked(&self) -> &[String] {
-        &self.asked
+    /// The match conditions that the API server evaluates before it calls Kyverno.
+    pub fn match_conditions(&self) -> &[RegisteredCondition] {
+        &self.match_conditions
     }
 
-    /// Whether an error in a condition refuses the request.
+    /// Whether an error in a match condition denies the request.
     pub fn fails(&self) -> bool {
         self.fails
     }
 
-    /// The programs of its match conditions, for somebody who looks on.
+    /// The rules that select requests, all kinds resolved to resources.
+    pub fn rules(&self) -> &[RuleWithOperations] {
+        &self.rules
+    }
+
+    /// The labels that an object must have, if any are required.
+    pub fn object_selector(&self) -> Option<&LabelSelector> {
+        self.object_selector.as_ref()
+    }
+
+    /// The labels that a namespace must have, if any are required.
+    pub fn namespace_selector(&self) -> Option<&LabelSelector> {
+        self.namespace_selector.as_ref()
+    }
+
+    /// The programs of its match conditions, for observers.
     pub fn programs(&self) -> Vec<(Place, &Program)> {
         self.conditions.as_ref().map(Validator::programs).unwrap_or_default()
     }
 
-    /// Whether the API server asks Kyverno about a request that the webhook lists.
+    /// Evaluates the match conditions on a request that the webhook lists.
     pub fn call(&self, input: &Input<'_>, host: &dyn Host) -> Call {
         let Some(conditions) = &self.conditions else {
             return Call::Made;
         };
-        let documents = input.classic();
+        let documents = input.as_sent();
         let inputs = Inputs {
             object: documents.object.root(),
             old_object: documents.old_object.root(),
             request: documents.request.root(),
             condition_request: documents.request.root(),
+            // The API server binds `namespaceObject` to null in webhook conditions.
             namespace: Value::Null,
             params: Value::Null,
         };
-        match conditions.validate(&inputs, &Attributes::default(), host, &Scratch::new()) {
+        match conditions.validate(&inputs, &input.sent_attributes(), host, &Scratch::new()) {
             Outcome::Unmatched(condition) => Call::NotMade(Some(condition.index)),
             Outcome::Decided { decisions, .. } => {
                 let error = decisions.into_iter().find_map(|decision| match decision {
@@ -190,128 +263,54 @@ impl Webhook {
         }
     }
 
-    /// The webhooks of all ValidatingPolicies of a cluster. Those with different selectors cannot share one, and have a
-    /// checksum of them in their names.
-    pub fn of_validating_policies<'p>(policies: impl IntoIterator<Item = &'p ValidatingPolicy>) -> Vec<Self> {
-        let mut all: Vec<(bool, Self)> = policies
-            .into_iter()
-            .map(|policy| (policy.namespaced, Self::of_validating_policy(policy)))
-            .collect();
-        for namespaced in [false, true] {
-            let of_kind = |(is, _): &&(bool, Self)| *is == namespaced;
-            let mut groups: Vec<String> = all
-                .iter()
-                .filter(of_kind)
-                .filter_map(|(_, own)| own.group.clone())
-                .collect();
-            groups.sort();
-            groups.dedup();
-            if groups.len() > 1 {
-                for (_, webhook) in all.iter_mut().filter(|(is, _)| *is == namespaced) {
-                    let digits = webhook.group.as_deref().and_then(|group| group.get(..8));
-                    webhook.name.extend(digits.map(|digits| format!("-{digits}")));
-                }
-            }
-        }
-        all.into_iter().map(|(_, webhook)| webhook).collect()
-    }
-
-    /// The webhook of a ValidatingPolicy that is alone: its resource rules, those of what is generated from it, and its object selector.
-    pub fn of_validating_policy(policy: &ValidatingPolicy) -> Self {
-        let generated = autogen::variants(policy);
-        let constraints = policy.spec.match_constraints.as_ref();
-        let variants = generated
-            .iter()
-            .filter_map(|variant| variant.policy.spec.match_constraints.as_ref());
-        let rules = constraints
-            .into_iter()
-            .chain(variants)
-            .flat_map(|block| &block.resource_rules);
-        let fails = policy
-            .spec
-            .failure_policy
-            .as_ref()
-            .is_none_or(|policy| policy.value == FailurePolicy::Fail);
-        let is_exact = constraints
-            .and_then(|block| block.match_policy.as_ref())
-            .is_some_and(|word| word.value == MatchPolicy::Exact);
-        let valid = offloadable(&policy.spec.match_conditions);
-        let own = (!valid.is_empty() || is_exact || policy.spec.timeout_seconds.is_some()).then(|| {
-            let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
-            let namespace = namespace.map(|namespace| format!("{}-", namespace.value));
-            format!("{}{}", namespace.unwrap_or_default(), policy.metadata.name.value)
-        });
-        let group = own.is_none().then(|| selectors(policy));
-        let base = if policy.namespaced {
-            "nvpol.validate.kyverno.svc"
-        } else {
-            "vpol.validate.kyverno.svc"
-        };
-        // The API server knows no namespace here, so conditions about it are left to Kyverno.
-        let offered = valid
-            .iter()
-            .filter(|condition| !mentions_namespace(condition.expression.text()));
-        Self {
-            name: name(base, fails, own.as_deref()),
-            conditions: compile(offered.clone()),
-            asked: texts(offered),
-            fails,
-            group,
-            is_exact,
-            listed: rules.map(|rule| Listed::Rule(rule.rule.clone())).collect(),
-            object_selector: constraints
-                .and_then(|block| block.object_selector.as_ref())
-                .map(|selector| selector.value.clone()),
-        }
-    }
-
-    /// How Kyverno gets the requests of a cell, if it gets them.
+    /// Returns how Kyverno gets the requests of a class, if it gets them.
     pub fn delivers<'p, 'd>(
         &'p self,
         cell: &Cell<'d>,
         discovery: &'d Discovery,
         facts: &mut impl Facts<'p>,
     ) -> Delivery<'d> {
-        let delivery = if self.lists(cell) {
-            Delivery::AsIs
-        } else if self.is_exact {
-            Delivery::None
-        } else {
-            let listed = |other: &&Arc<Resource>| {
-                self.lists(&Cell {
-                    resource: other,
-                    ..*cell
-                })
-            };
-            let mut others = discovery.equivalents(cell.resource);
-            others.find(listed).map_or(Delivery::None, Delivery::As)
-        };
-        // Nobody needs to ask the selector about what no rule lists.
-        if delivery == Delivery::None || !self.selects_object(cell, facts) {
+        let delivery = self.route(cell, discovery);
+        // Skip the selectors if no rule lists the resource: they cannot change the result.
+        if delivery == Delivery::None || !self.selects_namespace(cell, facts) || !self.selects_object(cell, facts) {
             return Delivery::None;
         }
         delivery
     }
 
-    fn lists(&self, cell: &Cell<'_>) -> bool {
-        self.listed.iter().any(|listed| match listed {
-            Listed::Kind { selector, operations } => {
-                let operation = cell.operation.as_str();
-                (operations.is_empty() || operations.iter().any(|listed| listed == operation))
-                    && lists_kind(selector, cell.resource)
-            }
-            Listed::Rule(rule) => rule.matches(cell),
-        })
+    /// Returns how the rules alone deliver a request (`predicates/rules` and `ShouldCallHook` of the API server).
+    fn route<'d>(&self, cell: &Cell<'d>, discovery: &'d Discovery) -> Delivery<'d> {
+        if !cell.resource.reaches_webhooks() {
+            return Delivery::None;
+        }
+        let unknown = |cell: &Cell<'_>| {
+            self.unknown_kinds.iter().any(|(selector, operations)| {
+                (operations.is_empty() || operations.contains(&cell.operation)) && lists_kind(selector, cell.resource)
+            })
+        };
+        if self.rules.iter().any(|rule| rule.matches(cell)) || unknown(cell) {
+            return Delivery::AsIs;
+        }
+        if self.match_policy == Some("Exact") {
+            return Delivery::None;
+        }
+        let others: Vec<&Arc<Resource>> = discovery.equivalents(cell.resource).collect();
+        let as_other = |resource| Cell { resource, ..*cell };
+        let mut by_rule = self.rules.iter().filter_map(|rule| {
+            let mut others = others.iter().copied();
+            others.find(|other| rule.matches(&as_other(other)))
+        });
+        let found = by_rule
+            .next()
+            .or_else(|| others.iter().copied().find(|other| unknown(&as_other(other))));
+        found.map_or(Delivery::None, Delivery::As)
     }
 
-    /// The API server asks the labels of the objects that there are; what a connection sends has none.
+    /// Compares the labels of the objects that the request has; what a CONNECT sends has none.
     fn selects_object<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
-        let Some(selector) = self.object_selector.as_ref().filter(|selector| !selector.is_empty()) else {
+        let Some(selector) = usable(self.object_selector.as_ref()) else {
             return true;
         };
-        if selector.error().is_some() {
-            return true;
-        }
         let mut matches = |pairs| selector.matches(Some(pairs), facts);
         match cell.operation {
             Operation::Create => matches(Pairs::NewLabels),
@@ -320,6 +319,41 @@ impl Webhook {
             Operation::Connect => false,
         }
     }
+
+    /// Compares the labels of the request's namespace; a Namespace that is being written has them itself
+    /// (`predicates/namespace` of the API server).
+    fn selects_namespace<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+        let Some(selector) = usable(self.namespace_selector.as_ref()) else {
+            return true;
+        };
+        let of_namespaces = cell.resource.plural == "namespaces";
+        if !cell.namespaced && !of_namespaces {
+            return true;
+        }
+        let writes = matches!(cell.operation, Operation::Create | Operation::Update);
+        let own = of_namespaces && writes && cell.resource.subresource.is_empty();
+        let labels = if own { Pairs::NewLabels } else { Pairs::NamespaceLabels };
+        selector.matches(Some(labels), facts)
+    }
+
+    /// Compiles the match conditions once they are complete.
+    fn compile(mut self) -> Self {
+        if !self.match_conditions.is_empty() {
+            let conditions = self.match_conditions.iter();
+            let texts: Vec<(&str, String)> = conditions.map(|one| (one.name.as_str(), one.registered())).collect();
+            let parts = Parts {
+                match_conditions: texts.iter().map(|(name, text)| (*name, text.as_str())).collect(),
+                ..Parts::default()
+            };
+            self.conditions = Some(Validator::compile(Profile::kubernetes(), DECLARATIONS, &parts));
+        }
+        self
+    }
+}
+
+/// A selector that excludes something. Kyverno's API refuses invalid ones, so they never reach a webhook.
+fn usable(selector: Option<&LabelSelector>) -> Option<&LabelSelector> {
+    selector.filter(|selector| !selector.is_empty() && selector.error().is_none())
 }
 
 /// The name of a webhook; a policy with a webhook of its own is named in it.
@@ -386,25 +420,6 @@ const DECLARATIONS: Declarations = Declarations {
     authorizer: true,
     variables: true,
 };
-
-fn compile<'p>(conditions: impl Iterator<Item = &'p MatchCondition>) -> Option<Validator> {
-    let match_conditions: Vec<(&str, &str)> = conditions
-        .map(|condition| (condition.name.value.as_str(), condition.expression.text()))
-        .collect();
-    (!match_conditions.is_empty()).then(|| {
-        let parts = Parts {
-            match_conditions,
-            ..Parts::default()
-        };
-        Validator::compile(Profile::kubernetes(), DECLARATIONS, &parts)
-    })
-}
-
-fn texts<'p>(conditions: impl Iterator<Item = &'p MatchCondition>) -> Vec<String> {
-    conditions
-        .map(|condition| condition.expression.text().trim().to_owned())
-        .collect()
-}
 
 /// The conditions, if the API server can evaluate them all: it does not know Kyverno's functions. One that it cannot
 /// evaluate keeps all of them with Kyverno.

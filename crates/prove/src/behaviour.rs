@@ -17,7 +17,7 @@ use super::{
     example,
     explain::{Table, literals},
     replay::Engines,
-    sides::{Both, Said, Sides},
+    sides::{Both, SelectedRules, Sides},
     solver::{Literal, Solver},
     symbolic::{Budget, Path, explore},
     twin, universe,
@@ -139,7 +139,7 @@ enum Side {
 }
 
 impl Side {
-    fn of(self, both: &Both) -> &Said {
+    fn of(self, both: &Both) -> &SelectedRules {
         match self {
             Self::Kyverno => &both.kyverno,
             Self::Native => &both.native,
@@ -229,7 +229,7 @@ fn found_from(
             return found;
         }
     };
-    let sides = Sides::new(&layered, exceptions, &target, &config, options.layer);
+    let sides = Sides::new(&layered, exceptions, &target, &config, options.layer, &universe);
     if let Some(first) = sides.inexact.first() {
         found.note.clone_from(first);
     }
@@ -299,12 +299,12 @@ fn found_from(
 }
 
 /// What paths come to, why, and which they are.
-type Merged<'p> = ((Said, String), Group<'p>);
+type Merged<'p> = ((SelectedRules, String), Group<'p>);
 
 /// The paths of both sides by what they come to and why, in the order of their first places; and whether there was too much to do.
 fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -> (Vec<Merged<'p>>, bool) {
     let mut left = WORK;
-    let mut groups: BTreeMap<(Said, String), Group<'p>> = BTreeMap::new();
+    let mut groups: BTreeMap<(SelectedRules, String), Group<'p>> = BTreeMap::new();
     let sides: &[Side] = if has_native {
         &[Side::Kyverno, Side::Native]
     } else {
@@ -313,7 +313,7 @@ fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -
     for side in sides {
         for (at, (_, paths)) in explored.iter().enumerate() {
             let table = Table::new(paths);
-            let mut others: BTreeMap<&Said, Vec<usize>> = BTreeMap::new();
+            let mut others: BTreeMap<&SelectedRules, Vec<usize>> = BTreeMap::new();
             for (number, path) in paths.iter().enumerate() {
                 let own = side.of(&path.outcome);
                 left = left.saturating_sub(paths.len() * (1 + path.literals.len()));
@@ -366,7 +366,14 @@ struct Search<'s, 'p, 'u> {
 
 impl<'p> Search<'_, 'p, '_> {
     /// Adds the behaviours of a group.
-    fn add(&mut self, said: &Said, text: &str, group: &Group<'p>, seen: &[Seen<'_>], found: &mut Vec<Behaviour>) {
+    fn add(
+        &mut self,
+        said: &SelectedRules,
+        text: &str,
+        group: &Group<'p>,
+        seen: &[Seen<'_>],
+        found: &mut Vec<Behaviour>,
+    ) {
         let side = if group.kyverno { Side::Kyverno } else { Side::Native };
         let mut fates: BTreeMap<Fate, (bool, Option<Shown>)> = BTreeMap::new();
         for seen in seen.iter().filter(|seen| self.belongs(side, said, group, seen)) {
@@ -401,7 +408,7 @@ impl<'p> Search<'_, 'p, '_> {
     }
 
     /// Whether a request of the suite takes one of the paths of a group.
-    fn belongs(&self, side: Side, said: &Said, group: &Group<'p>, seen: &Seen<'_>) -> bool {
+    fn belongs(&self, side: Side, said: &SelectedRules, group: &Group<'p>, seen: &Seen<'_>) -> bool {
         let request = &seen.tried.request;
         let same = |cell: &Cell<'_>| {
             let (ours, theirs) = (cell.resource, &*request.resource);
@@ -419,7 +426,7 @@ impl<'p> Search<'_, 'p, '_> {
     }
 
     /// Requests of a group, one for each fate.
-    fn shown(&mut self, side: Side, said: &Said, group: &Group<'p>) -> BTreeMap<Fate, Shown> {
+    fn shown(&mut self, side: Side, said: &SelectedRules, group: &Group<'p>) -> BTreeMap<Fate, Shown> {
         let mut found: BTreeMap<Fate, Shown> = BTreeMap::new();
         let number_of_body = said.first().map(|(body, _)| *body);
         let body = number_of_body.and_then(|body| self.sides.bodies.get(body));
@@ -443,7 +450,7 @@ impl<'p> Search<'_, 'p, '_> {
             let Some(witness) = Witness::new(&mut self.solver, cell, &path.literals) else {
                 continue;
             };
-            let mut objects = self.plans.candidates(cell.resource, number_of_body);
+            let mut objects = self.plans.candidates(cell.resource, number_of_body, false);
             if let Some(seeds) = self.seeds {
                 objects = objects.with_seeds(seeds);
             }
@@ -486,7 +493,7 @@ impl<'p> Search<'_, 'p, '_> {
     fn take(
         &mut self,
         side: Side,
-        said: &Said,
+        said: &SelectedRules,
         group: &Group<'p>,
         situation: Situation,
         found: &mut BTreeMap<Fate, Shown>,

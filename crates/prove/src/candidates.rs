@@ -31,6 +31,8 @@ pub(super) struct Plans<'p> {
 struct Plan {
     found: Vec<Steps>,
     constants: Vec<Json>,
+    /// Integral floats, for kinds whose numbers may be floats.
+    floats: Vec<Json>,
 }
 
 impl<'p> Plans<'p> {
@@ -44,12 +46,13 @@ impl<'p> Plans<'p> {
     }
 
     /// Objects of a resource without metadata, the least one first: new ones and old ones may be any of them.
-    pub(super) fn candidates(&self, resource: &Resource, body: Option<usize>) -> Candidates {
+    /// `floats` says that numbers may be integral floats.
+    pub(super) fn candidates(&self, resource: &Resource, body: Option<usize>, floats: bool) -> Candidates {
         let plan = body.and_then(|body| {
             let (plan, body) = (self.read.get(body)?, self.bodies.get(body)?);
             Some(Rc::clone(plan.get_or_init(|| Rc::new(Plan::new(body, &self.hints)))))
         });
-        Candidates::new(resource, plan)
+        Candidates::new(resource, plan, floats)
     }
 }
 
@@ -80,9 +83,18 @@ impl Plan {
                 json!(number.saturating_sub(1)),
             ],
         });
+        let numbers = reading.constants.iter().filter_map(|constant| match constant {
+            Constant::Int(number) => Some(*number as f64),
+            Constant::Text(_) => None,
+        });
         Self {
             found: found.filter(|steps| !steps.is_empty() && !fixed(steps)).collect(),
             constants: constants.collect(),
+            floats: [1.0, 0.0]
+                .into_iter()
+                .chain(numbers)
+                .map(|number| json!(number))
+                .collect(),
         }
     }
 }
@@ -90,6 +102,7 @@ impl Plan {
 /// One field at a time, with what it may be compared with; then everything at once; then anything.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
+    Floats,
     Constants,
     Whole,
     Plain,
@@ -111,12 +124,16 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    fn new(resource: &Resource, plan: Option<Rc<Plan>>) -> Self {
+    fn new(resource: &Resource, plan: Option<Rc<Plan>>, floats: bool) -> Self {
         let least = least(resource);
         Self {
             known: BTreeSet::from([least.to_string()]),
             made: vec![least],
-            phase: if plan.is_some() { Phase::Constants } else { Phase::Done },
+            phase: match &plan {
+                None => Phase::Done,
+                Some(_) if floats => Phase::Floats,
+                Some(_) => Phase::Constants,
+            },
             plan,
             at: 0,
             given: 0,
@@ -125,7 +142,7 @@ impl Candidates {
 
     /// The least object and no other one.
     pub(super) fn only_least(resource: &Resource) -> Self {
-        Self::new(resource, None)
+        Self::new(resource, None, false)
     }
 
     /// The same with parts of objects to start from, each put over the least object.
@@ -157,6 +174,10 @@ impl Candidates {
         let plain;
         loop {
             match self.phase {
+                Phase::Floats => match self.one_by_one(&plan, &plan.floats, LIMIT / 4) {
+                    Some(object) => return Some(object),
+                    None => self.enter(Phase::Constants),
+                },
                 Phase::Constants => match self.one_by_one(&plan, &plan.constants, LIMIT / 2) {
                     Some(object) => return Some(object),
                     None => self.enter(Phase::Whole),

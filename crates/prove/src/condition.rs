@@ -9,7 +9,7 @@ mod read;
 
 use self::read::node;
 use kyvtest_cel::{profile::Profile, syntax::parse};
-use kyvtest_model::kube::{Atom, Cell, Facts, Operation, Pairs, Pattern, Text};
+use kyvtest_model::kube::{Atom, Cell, Facts, GroupVersionKind, Operation, Pairs, Pattern, Resource, Text};
 
 /// What a condition comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +87,10 @@ enum Term {
     /// `request.resource.group`
     Group,
     Subresource,
+    /// `….apiVersion`
+    ApiVersion(Object),
+    /// `….kind`
+    ObjectKind(Object),
     /// A label or annotation (`true`), and what stands for an absent one.
     Entry(Object, bool, String, Option<String>),
 }
@@ -116,11 +120,13 @@ impl Condition {
         Some(Self { reader, node })
     }
 
-    /// What the condition comes to.
-    pub fn ask<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Tri {
+    /// Evaluates the condition on a request class. `requested` is the resource that was asked for, which is not the class's
+    /// own if the request was converted.
+    pub fn ask<'p>(&'p self, cell: &Cell<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
         Asking {
             reader: self.reader,
             cell,
+            requested,
             facts,
         }
         .ask(&self.node)
@@ -130,6 +136,7 @@ impl Condition {
 struct Asking<'c, 'u, F> {
     reader: Reader,
     cell: &'c Cell<'u>,
+    requested: &'c Resource,
     facts: &'c mut F,
 }
 
@@ -226,6 +233,22 @@ impl<F> Asking<'_, '_, F> {
         }
     }
 
+    /// The kind of an object; `None` if there is no such object. A classic rule sees a subresource's object with the kind of
+    /// its parent.
+    fn object_kind(&self, object: Object) -> Option<GroupVersionKind> {
+        let present = match (object, self.cell.operation) {
+            (Object::Namespace, _) => false,
+            (Object::New, operation) => operation != Operation::Delete,
+            (Object::Old, operation) => matches!(operation, Operation::Update | Operation::Delete),
+            (Object::Subject, _) => true,
+        };
+        let resource = self.cell.resource;
+        present.then(|| match self.reader {
+            Reader::Classic => resource.gvk(),
+            Reader::Validating | Reader::Native => resource.object_kind.clone(),
+        })
+    }
+
     /// Whether a map has an entry: an empty one is left out of the object.
     fn has_any<'p>(&mut self, pairs: Pairs) -> bool
     where
@@ -259,8 +282,17 @@ impl<F> Asking<'_, '_, F> {
             Term::Operation => return known(self.cell.operation.as_str()),
             Term::Kind if self.reader == Reader::Classic => return known(&self.cell.resource.kind),
             Term::Kind => return known(&self.cell.resource.object_kind.kind),
-            Term::Resource => return known(&self.cell.resource.plural),
-            Term::Group => return known(&self.cell.resource.group),
+            Term::Resource => return known(&self.requested.plural),
+            Term::Group => return known(&self.requested.group),
+            Term::ApiVersion(object) | Term::ObjectKind(object) => {
+                let Some(kind) = self.object_kind(*object) else {
+                    return Tri::Error;
+                };
+                return match term {
+                    Term::ApiVersion(_) => known(&kind.api_version()),
+                    _ => known(&kind.kind),
+                };
+            }
             Term::Subresource => return self.subresource().map_or(Tri::Error, known),
             Term::Username => Text::Username,
             Term::Namespace => match self.namespace() {
@@ -278,6 +310,10 @@ impl<F> Asking<'_, '_, F> {
             },
             Term::RequestName if self.reader == Reader::Classic => Text::BareName,
             Term::RequestName if self.cell.collection => return Tri::Error,
+            // An empty name is left out of the request.
+            Term::RequestName if self.facts.ask(Atom::Text(Text::RequestName, Pattern::Exact(""))) => {
+                return Tri::Error;
+            }
             Term::RequestName => Text::RequestName,
             Term::Entry(object, annotations, key, default) => {
                 let Some(pairs) = self.pairs(*object, *annotations) else {

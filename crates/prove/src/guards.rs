@@ -14,7 +14,7 @@ use super::{
     sides::Body,
 };
 use kyvtest_cel::{
-    ast::{Expr, ExprId},
+    ast::{Ast, Expr, ExprId, Literal},
     profile::Profile,
     syntax::parse,
 };
@@ -38,6 +38,10 @@ pub struct Reads {
     conditions_err: bool,
     /// What is written in CEL that means another thing to each side.
     dialect: Option<Guard>,
+    /// Whether an operation treats integers and floats differently.
+    numeric: bool,
+    /// Fields of `object` and `oldObject`; `*` is any.
+    object: BTreeSet<String>,
 }
 
 /// Which sides let errors pass.
@@ -80,21 +84,45 @@ impl Reads {
             return;
         };
         let all = || (0..ast.len() as u32).map(ExprId);
-        let mut selected = 0;
-        let mut named = 0;
+        let (mut selected, mut selected_objects) = (0, 0);
+        let (mut named, mut named_objects) = (0, 0);
         for id in all() {
             match ast.expr(id) {
                 Expr::Ident(name) => {
                     self.roots.insert(name.to_string());
                     named += usize::from(&**name == "request");
+                    named_objects += usize::from(is_object(&ast, id));
                 }
                 Expr::Select { operand, field, .. } => {
                     if matches!(ast.expr(*operand), Expr::Ident(name) if &**name == "request") {
                         self.request.insert(field.to_string());
                         selected += 1;
                     }
+                    if is_object(&ast, *operand) {
+                        self.object.insert(field.to_string());
+                        selected_objects += 1;
+                    }
                 }
                 Expr::Literal(_) => {}
+                Expr::Call { function, target, args } => {
+                    self.may_err = true;
+                    self.numeric |= tells_numbers_apart(function, target.is_some(), args.len());
+                    // Comparing with null reads no field.
+                    if matches!(&**function, "_==_" | "_!=_") {
+                        let null = |id: &ExprId| matches!(ast.expr(*id), Expr::Literal(Literal::Null));
+                        if args.iter().any(null) {
+                            selected_objects += args.iter().filter(|id| is_object(&ast, **id)).count();
+                        }
+                    }
+                    // So does an optional or constant key.
+                    if let ("_?._" | "_[?_]" | "_[_]", [operand, key]) = (&**function, args.as_slice())
+                        && is_object(&ast, *operand)
+                        && let Expr::Literal(Literal::String(field)) = ast.expr(*key)
+                    {
+                        self.object.insert(field.to_string());
+                        selected_objects += 1;
+                    }
+                }
                 _ => self.may_err = true,
             }
         }
@@ -102,14 +130,28 @@ impl Reads {
         if named > selected {
             self.request.insert("*".to_owned());
         }
+        if named_objects > selected_objects {
+            self.object.insert("*".to_owned());
+        }
+    }
+
+    fn reads_of_object(&self, fields: &[&str]) -> bool {
+        self.object.contains("*") || fields.iter().any(|field| self.object.contains(*field))
     }
 
     fn asks(&self, field: &str) -> bool {
         self.request.contains(field) || self.request.contains("*")
     }
 
-    /// The first guard that does not hold on a cell: its name and what it is about.
-    pub fn broken(&self, reader: Reader, ignoring: Ignoring, cell: &Cell<'_>) -> Option<(&'static str, &'static str)> {
+    /// Returns the first guard that does not hold on a request class: its name and what it is about. `floats` says that the
+    /// two sides may see different numbers in the objects of the class.
+    pub fn broken(
+        &self,
+        reader: Reader,
+        ignoring: Ignoring,
+        cell: &Cell<'_>,
+        floats: bool,
+    ) -> Option<(&'static str, &'static str)> {
         let classic = reader == Reader::Classic;
         let has = |root: &str| self.roots.contains(root);
         let is_namespace = cell.is_core_namespace();
@@ -145,6 +187,24 @@ impl Reads {
         if self.request.contains("*") {
             return Some(("D3", "the request as a whole"));
         }
+        if floats && self.numeric && (has("object") || has("oldObject")) {
+            return Some((
+                "D16",
+                "numbers that are floats to the API server and integers to Kyverno",
+            ));
+        }
+        if classic && !known_kind && self.reads_of_object(&["kind", "apiVersion"]) {
+            return Some(("D17", "the kind of a subresource's object"));
+        }
+        if cell.operation == Operation::Connect && self.reads_of_object(&["metadata"]) {
+            return Some(("D18", "the metadata of a CONNECT request's options"));
+        }
+        if classic && self.asks("name") && is_body_of_parent(cell) {
+            return Some((
+                "D9",
+                "`request.name`, which Kyverno reads from the body of a subresource request",
+            ));
+        }
         if classic && self.asks("namespace") && is_namespace {
             return Some(("D9", "`request.namespace` of a Namespace"));
         }
@@ -168,5 +228,28 @@ impl Reads {
             return Some(("D4", "`namespaceObject` of a Namespace"));
         }
         None
+    }
+}
+
+fn is_object(ast: &Ast, id: ExprId) -> bool {
+    matches!(ast.expr(id), Expr::Ident(name) if matches!(&**name, "object" | "oldObject"))
+}
+
+/// Whether a request creates something under the name of its parent: the body need not repeat that name.
+fn is_body_of_parent(cell: &Cell<'_>) -> bool {
+    cell.operation == Operation::Create && !cell.resource.subresource.is_empty()
+}
+
+/// Whether a function gives another result, or fails, if an integer is a float. Comparisons, equality and `in` do not.
+fn tells_numbers_apart(function: &str, is_method: bool, args: usize) -> bool {
+    match function {
+        "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "type" | "format" | "sum" | "range" | "flatten" | "slice" => {
+            true
+        }
+        "string" | "timestamp" | "uint" => !is_method,
+        "charAt" | "substring" | "add" | "sub" => is_method,
+        "indexOf" | "lastIndexOf" | "split" => args > 1,
+        "replace" => args > 2,
+        _ => function.starts_with("math."),
     }
 }

@@ -51,11 +51,12 @@ use self::{
 use crate::pair::{Original, Pair, VAP_INVALID};
 use kyvtest_cel::{profile::Profile, time::Timestamp};
 use kyvtest_convert::{Exceptions, RefusalCode};
-use kyvtest_kyverno::config::Config;
+use kyvtest_kyverno::{autogen, config::Config};
 use kyvtest_model::{
     kube::Discovery,
     policy::{
         Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, autogen::ANNOTATION, validate_admission,
+        validate_in_cluster,
     },
     verdict::DivergenceClass,
 };
@@ -258,6 +259,8 @@ pub struct Options<'a> {
     pub exempt: bool,
     /// Whether messages count.
     pub messages: bool,
+    /// Whether warnings to the client count beside an audit.
+    pub warnings: bool,
     /// The API server's dialect of CEL.
     pub kube: &'static Profile,
     /// Set by somebody who does not want to wait any longer.
@@ -277,6 +280,7 @@ impl Default for Options<'_> {
             paranoid: false,
             exempt: true,
             messages: false,
+            warnings: false,
             kube: Profile::kubernetes(),
             stop: None,
             spoil: None,
@@ -352,6 +356,12 @@ pub fn prove(
             }
         },
     };
+    if let Original::Policy(policy) = original
+        && let Some(message) = validate_in_cluster(policy, &autogen::all_rules(policy), discovery).error
+    {
+        proof.reason = format!("Kyverno refuses the policy: {message}");
+        return proof;
+    }
     let layered = at_layer(original, options.layer);
     let config = if options.layer == Layer::Cluster {
         options.config.clone()
@@ -368,13 +378,13 @@ pub fn prove(
         options.kube,
     );
     let engines = match engines {
-        Ok(engines) => engines,
+        Ok(engines) => engines.with_warnings(options.warnings),
         Err(message) => {
             proof.reason = format!("Kyverno refuses the policy: {message}");
             return proof;
         }
     };
-    let mut sides = Sides::new(&layered, exceptions, target, &config, options.layer);
+    let mut sides = Sides::new(&layered, exceptions, target, &config, options.layer, &universe);
     if config.has_wild_roles() {
         sides
             .inexact

@@ -22,7 +22,6 @@ use std::collections::BTreeSet;
 use self::{object::Objects, steps::Steps};
 use super::{Label, Layer, Options, Proof, Region, Target, at_layer, prove, sides::ignores};
 use crate::pair::{Original, Pair};
-use kyvtest_apiserver::matching::is_exempt;
 use kyvtest_convert::{Exceptions, Object, Outcome};
 use kyvtest_model::{
     kube::Discovery,
@@ -129,7 +128,7 @@ fn repaired(
     let layered = at_layer(original, options.layer);
     let mut shapes = vec![Shape::default()];
     if let Original::ValidatingPolicy(policy) = &layered {
-        if options.layer != Layer::Rule && validating::may_refuse_errors(policy) {
+        if options.layer != Layer::Rule && validating::may_refuse_errors(policy, discovery) {
             shapes.push(Shape {
                 refuses_errors: true,
                 ..Shape::default()
@@ -178,7 +177,7 @@ fn candidate(
             rules::add(policy, exceptions, (discovery, options.layer), &mut objects, &mut steps)?;
         }
         Original::ValidatingPolicy(policy) => {
-            validating::add(policy, exceptions, shape, &mut objects, &mut steps)?;
+            validating::add(policy, exceptions, (discovery, shape), &mut objects, &mut steps)?;
         }
     }
     let asked = options.layer == Layer::Rule || asks(layered);
@@ -195,7 +194,7 @@ fn candidate(
     }
     let mut proof = prove(original, exceptions, Some(&target), discovery, options);
     let mut remarks = Vec::new();
-    let exempt = |region: &Region| is_exempt(&region.witness.situation().request.resource);
+    let exempt = |region: &Region| !region.witness.situation().request.resource.reaches_native_policies();
     if proof.regions.iter().any(exempt) {
         let options = Options {
             exempt: false,

@@ -15,7 +15,7 @@ use kyvtest_kyverno::{
     input::Input,
     lens::Lens,
     validating_policy::{Answer, CompiledValidatingPolicy},
-    webhook::Webhook,
+    webhook::Registration,
 };
 use kyvtest_model::{
     compare,
@@ -70,11 +70,13 @@ enum Kyverno {
 pub struct Engines<'d> {
     kyverno: Kyverno,
     name: String,
-    webhook: Webhook,
+    registration: Registration,
     native: Vec<vap::CompiledPolicy>,
     bindings: Vec<vap::Binding>,
     discovery: &'d Discovery,
     mocks: Mocks,
+    /// Whether a warning to the client counts beside an audit.
+    warnings: bool,
 }
 
 impl<'d> Engines<'d> {
@@ -135,7 +137,7 @@ impl<'d> Engines<'d> {
                     validating_policies: &validating,
                     cel_exceptions: exceptions.cel,
                 };
-                let (controller, mut refused) = Controller::new(installed, config.clone());
+                let (controller, mut refused) = Controller::new(installed, config.clone(), discovery);
                 if let Some((_, error)) = refused.pop() {
                     return Err(error);
                 }
@@ -145,9 +147,9 @@ impl<'d> Engines<'d> {
         Ok(Self {
             kyverno,
             name: original.name().to_owned(),
-            webhook: match original {
-                Original::Policy(policy) => Webhook::of_policy(policy),
-                Original::ValidatingPolicy(policy) => Webhook::of_validating_policy(policy),
+            registration: match original {
+                Original::Policy(policy) => Registration::of_policy(policy, discovery),
+                Original::ValidatingPolicy(policy) => Registration::of_validating_policy(policy, discovery),
             },
             native: target
                 .policies
@@ -161,7 +163,40 @@ impl<'d> Engines<'d> {
                 .collect(),
             discovery,
             mocks: Mocks::new(),
+            warnings: false,
         })
+    }
+
+    /// The same, with warnings to the client as part of the comparison.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: bool) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    /// Compares both verdicts; `warned` says which side warns the client.
+    fn compare(&self, kyverno: &Verdict, native: &Verdict, warned: [bool; 2]) -> Option<DivergenceClass> {
+        match compare::class(kyverno, native) {
+            None | Some(DivergenceClass::Message) if self.warnings && warned[0] != warned[1] => {
+                Some(DivergenceClass::Action)
+            }
+            class => class,
+        }
+    }
+
+    /// Whether each side warns the client.
+    fn warned(&self, situation: &Situation) -> [bool; 2] {
+        let Situation { request, world, .. } = situation;
+        let kyverno = match &self.kyverno {
+            Kyverno::Controller(controller) => {
+                let review = controller.review(request, world, self.discovery, &self.mocks);
+                !review.warnings.is_empty()
+            }
+            Kyverno::Rule { .. } | Kyverno::Variants(_) => false,
+        };
+        let (policies, bindings) = (&self.native, &self.bindings);
+        let answer = vap::decide(policies, bindings, request, world, self.discovery, &self.mocks);
+        [kyverno, !answer.warnings.is_empty()]
     }
 
     fn kyverno(&self, situation: &Situation) -> Verdict {
@@ -178,7 +213,7 @@ impl<'d> Engines<'d> {
         }
         let input = Input::new(request, world, self.discovery, Lens::CLUSTER);
         let delivery = delivered(
-            &self.webhook,
+            self.registration.only(),
             Layer::Rule,
             &request.cell(),
             self.discovery,
@@ -226,7 +261,12 @@ impl<'d> Engines<'d> {
     /// How they differ about a request.
     pub fn class(&self, situation: &Situation) -> Option<DivergenceClass> {
         let (kyverno, native) = self.ask(situation);
-        compare::class(&kyverno, &native)
+        let warned = if self.warnings {
+            self.warned(situation)
+        } else {
+            [false; 2]
+        };
+        self.compare(&kyverno, &native, warned)
     }
 
     /// Asks both; `None` if they do not differ, but in their texts.
@@ -238,7 +278,12 @@ impl<'d> Engines<'d> {
     /// Asks both; `None` if they do not differ at all.
     pub fn replay_texts(&self, situation: Situation) -> Option<Replayed> {
         let (kyverno, native) = self.ask(&situation);
-        let class = compare::class(&kyverno, &native)?;
+        let warned = if self.warnings {
+            self.warned(&situation)
+        } else {
+            [false; 2]
+        };
+        let class = self.compare(&kyverno, &native, warned)?;
         Some(Replayed {
             situation,
             kyverno,

@@ -22,12 +22,11 @@ use super::{
     universe,
     witness::{Situation, Witness},
 };
-use crate::pair::Original;
-use kyvtest_apiserver::matching::is_exempt;
+use crate::pair::{Note, Original};
 use kyvtest_cel::profile::Profile;
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Cell, Concrete, Discovery, Namespace, Resource},
+    kube::{Cell, Concrete, Discovery, Namespace, Resource, may_have_floats},
     policy::MatchConstraints,
     verdict::DivergenceClass,
 };
@@ -51,6 +50,8 @@ pub(super) struct Search<'p, 'u> {
     sides: &'p Sides,
     engines: &'p Engines<'u>,
     discovery: &'u Discovery,
+    /// What Kubernetes itself serves, from Go types.
+    builtin: Discovery,
     /// What the conversion says about a difference.
     cause: &'p dyn Fn(&Replayed) -> Option<Divergence>,
     ignoring: Ignoring,
@@ -112,6 +113,7 @@ impl<'p, 'u> Search<'p, 'u> {
             sides,
             engines,
             discovery,
+            builtin: Discovery::kubernetes(),
             cause,
             ignoring: Ignoring {
                 kyverno: ours,
@@ -134,7 +136,7 @@ impl<'p, 'u> Search<'p, 'u> {
     pub(super) fn explore(&mut self, solver: &mut Solver<'p>, budget: &mut Budget<'_>) -> Result<(), GaveUp> {
         self.explored.reserve(self.cells.len());
         for cell in std::mem::take(&mut self.cells) {
-            if !self.options.exempt && is_exempt(cell.resource) {
+            if !self.options.exempt && !cell.resource.reaches_native_policies() {
                 continue;
             }
             let equivalents = self.equivalents(&cell);
@@ -201,20 +203,34 @@ impl<'p, 'u> Search<'p, 'u> {
 
     /// Draws the conclusion of what was explored.
     pub(super) fn conclude(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
-        let Options { paranoid, messages, .. } = *self.options;
+        let Options {
+            paranoid,
+            messages,
+            warnings,
+            ..
+        } = *self.options;
         let unshown = self.differences(solver, proof);
         let broken = self.guarded(solver, proof);
         if !self.sides.inexact.is_empty() {
             self.sample(solver, proof);
         }
         if messages && proof.regions.is_empty() {
-            self.texts(solver, proof);
+            let text = "both object, with other messages";
+            self.seek(solver, proof, DivergenceClass::Message, text);
         }
+        let warns = warnings && proof.notes.iter().any(|note| note == Note::AuditWarnings.as_str());
+        if warns && proof.regions.is_empty() {
+            let text = "both audit, and the native policy also warns the client";
+            self.seek(solver, proof, DivergenceClass::Action, text);
+        }
+        let unreported = self.only_reported(proof);
         proof.regions.sort_by_key(|region| Kind::of(region.class));
         if !proof.regions.is_empty() {
             // The label follows below.
-        } else if let Some(text) = unshown {
-            proof.reason = format!("no request was found that shows a difference of the match part: {text}");
+        } else if warns {
+            "no request was found on which the native policy warns the client".clone_into(&mut proof.reason);
+        } else if let Some(text) = unshown.or(unreported) {
+            proof.reason = format!("the match blocks may differ, but no request was found that shows it: {text}");
         } else if let Some(problem) = self.sides.inexact.first() {
             proof.reason.clone_from(problem);
             if self.requests > 0 {
@@ -338,7 +354,9 @@ impl<'p, 'u> Search<'p, 'u> {
                 &path.outcome.native
             };
             let body = said.first().map(|(body, _)| *body);
-            let mut objects = self.plans.candidates(cell.resource, body);
+            let mut objects = self
+                .plans
+                .candidates(cell.resource, body, self.may_have_floats(cell.resource));
             let Some(witness) = Witness::new(solver, &cell, &place.literals) else {
                 self.blame(&cell, &place.literals, "a path has no request");
                 return None;
@@ -394,6 +412,10 @@ impl<'p, 'u> Search<'p, 'u> {
         None
     }
 
+    fn may_have_floats(&self, resource: &Resource) -> bool {
+        may_have_floats(resource, self.builtin.by_resource(&resource.gvr(), "").is_some())
+    }
+
     fn reader(&self) -> Reader {
         match self.original {
             Original::Policy(_) => Reader::Classic,
@@ -425,7 +447,8 @@ impl<'p, 'u> Search<'p, 'u> {
                     continue;
                 }
                 for reads in both.kyverno.iter().filter_map(|(body, _)| reads.get(*body)) {
-                    if let Some(guard) = reads.broken(reader, self.ignoring, cell) {
+                    if let Some(guard) = reads.broken(reader, self.ignoring, cell, self.may_have_floats(cell.resource))
+                    {
                         groups.entry(guard).or_default().push((at, number));
                     }
                 }
@@ -465,7 +488,9 @@ impl<'p, 'u> Search<'p, 'u> {
         let (cell, path) = (*cell, paths.get(number)?);
         let said = path.outcome.kyverno.first().or(path.outcome.native.first());
         let body = said.map_or(0, |(body, _)| *body);
-        let objects = self.plans.candidates(cell.resource, Some(body));
+        let objects = self
+            .plans
+            .candidates(cell.resource, Some(body), self.may_have_floats(cell.resource));
         let witness = Witness::new(solver, &cell, &path.literals)?;
         Some((cell, witness, objects))
     }
@@ -513,8 +538,25 @@ impl<'p, 'u> Search<'p, 'u> {
         }
     }
 
-    /// Looks for requests to which both object with other words.
-    fn texts(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
+    /// Takes out the regions in which only reports differ, because exactly one side evaluates or errs, to the same effect.
+    /// They are notes and refute nothing; the first one is returned if a violation could change the effect there.
+    fn only_reported(&self, proof: &mut Proof) -> Option<String> {
+        let is_reported = |region: &Region| Kind::of(region.class) == Kind::Applicability;
+        let (reported, shown): (Vec<Region>, Vec<Region>) = proof.regions.drain(..).partition(is_reported);
+        proof.regions = shown;
+        for region in &reported {
+            proof.notes.push(format!("only reports differ: {}", region.text));
+        }
+        let objects = self.sides.bodies.iter().any(|body| !body.never_objects());
+        reported
+            .into_iter()
+            .next()
+            .filter(|_| objects)
+            .map(|region| region.text)
+    }
+
+    /// Looks for requests on which both sides apply and differ in a class.
+    fn seek(&mut self, solver: &mut Solver<'p>, proof: &mut Proof, class: DivergenceClass, text: &str) {
         let until = self.requests + TRIES;
         let objects = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() && !path.outcome.native.is_empty();
         let mut places = Vec::new();
@@ -532,9 +574,8 @@ impl<'p, 'u> Search<'p, 'u> {
                 }
                 self.requests += 1;
                 let found = self.engines.replay_texts(self.situation(&witness, &cell, new, old));
-                if let Some(found) = found.filter(|found| found.class() == DivergenceClass::Message) {
-                    let text = "both object, with other messages".to_owned();
-                    let region = self.region(found, text, vec![universe::name(&cell)], &[]);
+                if let Some(found) = found.filter(|found| found.class() == class) {
+                    let region = self.region(found, text.to_owned(), vec![universe::name(&cell)], &[]);
                     proof.regions.push(region);
                     return;
                 }

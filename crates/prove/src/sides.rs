@@ -6,11 +6,13 @@
 //! shows when a witness is replayed.
 
 mod build;
+mod called;
 
 use std::collections::BTreeMap;
 
 pub(super) use self::build::ignores;
-use self::build::{Bodies, called, classic, native, unreadable, validating};
+use self::build::{Bodies, classic, native, validating};
+use self::called::Called;
 use super::{
     Layer, Target,
     condition::{Condition, Tri},
@@ -23,7 +25,8 @@ use kyvtest_kyverno::{
     constraints,
     failure_action::Actions,
     matching::{self, Selection},
-    webhook::{Delivery, Webhook},
+    validating_policy::is_in_namespace,
+    webhook::{Delivery, Registration, Webhook},
 };
 use kyvtest_model::{
     kube::{Atom, Cell, Discovery, Facts, Pattern, Resource, Text},
@@ -48,19 +51,27 @@ pub struct Body {
     pub opaque: Option<&'static str>,
 }
 
+impl Body {
+    /// Whether no request can violate it: it has no conditions or validations that could fail.
+    pub(crate) fn never_objects(&self) -> bool {
+        let fixed = self.conditions.is_empty() && self.validations.is_empty() && self.annotations.is_empty();
+        fixed && self.params.is_none() && self.opaque.is_none()
+    }
+}
+
 /// The number of what cannot be evaluated at all.
 pub const BROKEN: usize = usize::MAX;
 
 /// Which expressions are asked, and what a violation of them does; sorted.
-pub type Said = Vec<(usize, Effect)>;
+pub type SelectedRules = Vec<(usize, Effect)>;
 
 /// What both sides say on a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Both {
     /// Kyverno.
-    pub kyverno: Said,
+    pub kyverno: SelectedRules,
     /// The API server.
-    pub native: Said,
+    pub native: SelectedRules,
 }
 
 /// Match conditions that are asked one by one.
@@ -127,11 +138,8 @@ pub struct Sides {
     /// What is not exact about the match part.
     pub inexact: Vec<String>,
     kyverno: Kyverno,
-    webhook: Webhook,
-    /// The webhook's conditions: the API server asks them before it asks Kyverno.
-    called: Asked,
-    /// Those of them that nobody can read, and what stands for an error in them, which refuses the request.
-    refusing: Option<(Vec<String>, usize)>,
+    registration: Registration,
+    called: Called,
     config: Config,
     native: Vec<Native>,
     layer: Layer,
@@ -146,38 +154,34 @@ impl Sides {
         target: &Target,
         config: &Config,
         layer: Layer,
+        discovery: &Discovery,
     ) -> Self {
         let mut bodies = Bodies::default();
         let mut inexact = Vec::new();
         let native = native(target, &mut bodies);
-        let webhook = match original {
-            Original::Policy(policy) => Webhook::of_policy(policy),
-            Original::ValidatingPolicy(policy) => Webhook::of_validating_policy(policy),
+        let registration = match original {
+            Original::Policy(policy) => Registration::of_policy(policy, discovery),
+            Original::ValidatingPolicy(policy) => Registration::of_validating_policy(policy, discovery),
         };
-        let texts = if layer == Layer::Rule { &[][..] } else { webhook.asked() };
-        let unread = unreadable(texts);
+        let webhook = registration.only().filter(|_| layer != Layer::Rule);
+        let called = Called::new(webhook, &mut bodies, &mut inexact);
+        let unread = called.unguarded();
         let (kyverno, admission) = match original {
             Original::Policy(policy) => (
                 classic(policy, exceptions, &unread, &mut bodies, &mut inexact),
                 policy.spec.admission,
             ),
             Original::ValidatingPolicy(policy) => (
-                validating(policy, exceptions, &unread, &mut bodies, &mut inexact),
+                validating(policy, exceptions, &mut bodies, &mut inexact),
                 policy.spec.evaluation.admission,
             ),
         };
-        let refusing = if webhook.fails() {
-            bodies.of_conditions(&unread)
-        } else {
-            None
-        };
         let mut sides = Self {
-            called: called(&webhook, layer),
-            refusing: refusing.map(|body| (unread, body)),
+            called,
             bodies: bodies.0,
             inexact,
             kyverno,
-            webhook,
+            registration,
             config: config.clone(),
             native,
             layer,
@@ -233,27 +237,26 @@ impl Sides {
         Both { kyverno, native }
     }
 
-    fn kyverno<'p, 'd>(&'p self, cell: &Cell<'d>, discovery: &'d Discovery, facts: &mut impl Facts<'p>) -> Said {
-        let delivery = delivered(&self.webhook, self.layer, cell, discovery, facts);
+    fn kyverno<'p, 'd>(
+        &'p self,
+        cell: &Cell<'d>,
+        discovery: &'d Discovery,
+        facts: &mut impl Facts<'p>,
+    ) -> SelectedRules {
+        let webhook = self.registration.only();
+        let delivery = delivered(webhook, self.layer, cell, discovery, facts);
         let Some(delivered) = delivery.of_cell(cell) else {
-            return Said::new();
+            return SelectedRules::new();
         };
-        if self.layer != Layer::Rule && (!self.admission || !self.config.judges_cell(cell, facts)) {
-            return Said::new();
+        if self.layer != Layer::Rule && (!self.admission || !self.config.judges_cell(&delivered, facts)) {
+            return SelectedRules::new();
         }
+        let requested = cell.resource;
         let cell = &delivered;
-        let mut said = Said::new();
-        match self.called.hold(cell, facts) {
-            Tri::True => {}
-            Tri::False => return said,
-            // The request is refused whatever the policy's actions are, or Kyverno is not asked.
-            Tri::Error if self.webhook.fails() => return vec![(BROKEN, Effect::Deny)],
-            Tri::Error => return said,
-        }
-        said.extend(self.refusing.iter().map(|(_, body)| (*body, Effect::Deny)));
-        let mut in_namespace = |namespace: &'p Option<String>| {
-            let own = namespace.as_deref();
-            own.is_none_or(|own| facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(own))))
+        let mut said = match self.called.on(cell, requested, facts) {
+            called::Outcome::NotCalled => return SelectedRules::new(),
+            called::Outcome::Denied => return vec![(BROKEN, Effect::Deny)],
+            called::Outcome::Called(refusing) => refusing,
         };
         match &self.kyverno {
             Kyverno::Classic {
@@ -262,7 +265,8 @@ impl Sides {
                 namespace,
                 only_one,
             } => {
-                if !in_namespace(namespace) {
+                let own_namespace = namespace.as_deref();
+                if !own_namespace.is_none_or(|own| facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(own)))) {
                     return said;
                 }
                 let own = rules.get(&cell.resource.kind).or_else(|| rules.get(""));
@@ -281,7 +285,7 @@ impl Sides {
                         continue;
                     }
                     let effect = rule.actions.effect(Status::Fail, cell, facts);
-                    match rule.asked.hold(cell, facts) {
+                    match rule.asked.hold(cell, requested, facts) {
                         Tri::False => continue,
                         Tri::Error => said.push((BROKEN, effect)),
                         Tri::True => said.push((rule.body, effect)),
@@ -292,7 +296,8 @@ impl Sides {
                 }
             }
             Kyverno::Validating { variants, namespace } => {
-                if !in_namespace(namespace) {
+                let own_namespace = namespace.as_deref();
+                if !own_namespace.is_none_or(|own| is_in_namespace(own, cell, facts)) {
                     return said;
                 }
                 for variant in variants {
@@ -302,7 +307,7 @@ impl Sides {
                     match constraints::applies(constraints, cell, facts) {
                         Ok(false) => {}
                         Err(_) => said.push((BROKEN, variant.effect)),
-                        Ok(true) => match variant.said(cell, facts) {
+                        Ok(true) => match variant.said(cell, requested, facts) {
                             Tri::False => {}
                             Tri::Error => said.push((BROKEN, variant.effect)),
                             Tri::True => said.push((variant.body, variant.effect)),
@@ -314,9 +319,9 @@ impl Sides {
         said
     }
 
-    fn native<'p>(&'p self, cell: &Cell<'_>, equivalents: &[&Resource], facts: &mut impl Facts<'p>) -> Said {
-        let mut said = Said::new();
-        if native_matching::is_exempt(cell.resource) {
+    fn native<'p>(&'p self, cell: &Cell<'_>, equivalents: &[&Resource], facts: &mut impl Facts<'p>) -> SelectedRules {
+        let mut said = SelectedRules::new();
+        if !cell.resource.reaches_native_policies() {
             return said;
         }
         for native in &self.native {
@@ -327,27 +332,27 @@ impl Sides {
                 said.push((BROKEN, Effect::Deny));
                 continue;
             };
-            match native_matching::matches(constraints, cell, equivalents, facts) {
+            let matched = match native_matching::matches(constraints, cell, equivalents, facts) {
                 Ok(Match::No(_)) => continue,
-                Ok(Match::Yes(_)) => {}
+                Ok(Match::Yes(resource)) => Cell { resource, ..*cell },
                 Err(_) => {
                     said.push((BROKEN, Effect::Deny));
                     continue;
                 }
-            }
+            };
             for (block, effect) in &native.bindings {
                 match block
                     .as_ref()
                     .map(|block| native_matching::matches(block, cell, equivalents, facts))
                 {
-                    None | Some(Ok(Match::Yes(_))) => match native.asked.hold(cell, facts) {
+                    None | Some(Ok(Match::Yes(_))) => match native.asked.hold(&matched, cell.resource, facts) {
                         Tri::False => {}
                         Tri::Error => said.push((BROKEN, *effect)),
                         Tri::True => {
                             said.push((native.body, *effect));
-                            // An error in what nobody can read.
-                            let same = self.refusing.iter().filter(|(unread, _)| *unread == native.unread);
-                            said.extend(same.map(|(_, body)| (*body, *effect)));
+                            // An error in a condition outside the decidable fragment.
+                            let same = self.called.refusing_with(&native.unread);
+                            said.extend(same.map(|body| (body, *effect)));
                         }
                     },
                     Some(Ok(Match::No(_))) => {}
@@ -361,24 +366,24 @@ impl Sides {
 
 impl Variant {
     /// Whether its validations are asked. Exceptions come first; an error in one counts unless one before it lifts the policy.
-    fn said<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Tri {
+    fn said<'p>(&'p self, cell: &Cell<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
         for exception in &self.exceptions {
-            match exception.hold(cell, facts) {
+            match exception.hold(cell, requested, facts) {
                 Tri::True => return Tri::False,
                 Tri::False => {}
                 Tri::Error => return Tri::Error,
             }
         }
-        self.asked.hold(cell, facts)
+        self.asked.hold(cell, requested, facts)
     }
 }
 
 impl Asked {
     /// Whether all conditions hold: a false one decides, also where another cannot be evaluated.
-    fn hold<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Tri {
+    fn hold<'p>(&'p self, cell: &Cell<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
         let mut all = Tri::True;
         for condition in &self.conditions {
-            match condition.ask(cell, facts) {
+            match condition.ask(cell, requested, facts) {
                 Tri::False => return Tri::False,
                 Tri::Error => all = Tri::Error,
                 Tri::True => {}
@@ -395,13 +400,13 @@ impl Asked {
 /// As what Kyverno gets a request. A single rule is asked about everything, but gets what it lists in the version that it
 /// lists.
 pub fn delivered<'p, 'd>(
-    webhook: &'p Webhook,
+    webhook: Option<&'p Webhook>,
     layer: Layer,
     cell: &Cell<'d>,
     discovery: &'d Discovery,
     facts: &mut impl Facts<'p>,
 ) -> Delivery<'d> {
-    match webhook.delivers(cell, discovery, facts) {
+    match webhook.map_or(Delivery::None, |webhook| webhook.delivers(cell, discovery, facts)) {
         Delivery::None if layer == Layer::Rule => Delivery::AsIs,
         delivery => delivery,
     }

@@ -100,7 +100,7 @@ impl Variables {
     pub fn new(cell: &Cell<'_>) -> Self {
         let resource = cell.resource;
         let is_namespace = resource.group.is_empty() && resource.object_kind.kind == "Namespace";
-        let asks = resource.subresource.is_empty() && resource.is_vap_exempt();
+        let is_review = resource.reaches_webhooks() && !resource.reaches_native_policies();
         Self {
             operation: cell.operation,
             collection: cell.collection,
@@ -109,8 +109,8 @@ impl Variables {
             same_metadata: resource.subresource == "ephemeralcontainers",
             name: match resource.group.as_str() {
                 _ if is_namespace => Base::DnsLabel,
-                // Questions to the server have no name, usually.
-                _ if asks => Base::Any,
+                // Reviews usually have no name.
+                _ if is_review => Base::Any,
                 "" if resource.plural == "services" => Base::DnsLabel,
                 // Their own validation does not look at names (`pkg/apis/core/validation/events.go`).
                 "" if resource.plural == "events" => Base::Segment,

@@ -325,11 +325,15 @@ impl Watch<'_> {
     }
 
     /// What was seen of a classic policy.
-    pub(super) fn classic(&self, compiled: &CompiledPolicy, webhook: &Webhook) -> PolicyCoverage {
+    pub(super) fn classic(&self, compiled: &CompiledPolicy, webhook: Option<&Webhook>) -> PolicyCoverage {
         let policy = compiled.policy();
         let (kind, name) = (policy.kind.name(), policy.metadata.name.value.as_str());
         let watched = compiled.watched(&self.observer);
-        let mut items = Texts::of_webhook(policy).items(None, &[webhook.programs()], &self.observer);
+        let mut items = Texts::of_webhook(policy).items(
+            None,
+            &[webhook.map(Webhook::programs).unwrap_or_default()],
+            &self.observer,
+        );
         for rule in &policy.spec.rules {
             let own = rule.name.value.as_str();
             let may_skip = rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null())

@@ -32,17 +32,14 @@ pub(in crate::run) fn observe(plain: Asking<'_>) -> Coverage {
         let operation = asked.run.unwrap_or_else(|| default_operation(suite, asked.resource));
         let old = asked.old.take();
         let request = asking.surroundings.request(suite, asked.resource, operation, old);
-        if settings.compat || settings.config.judges(&asking.input(&request)) {
-            classic(asking, &watch, &asked, &request);
-            validating(asking, &watch, &asked, &request);
-            natives(asking, &watch, &asked, &request);
-        }
+        classic(asking, &watch, &asked, &request);
+        validating(asking, &watch, &asked, &request);
+        natives(asking, &watch, &asked, &request);
     }
     payloads(asking, &watch);
     let policies = asking.policies;
     let classic = policies
-        .classic
-        .iter()
+        .classic()
         .map(|(compiled, webhook)| watch.classic(compiled, webhook));
     let validating = suite.policies.validating_policies.iter().filter_map(|policy| {
         let own = policies
@@ -61,7 +58,7 @@ pub(in crate::run) fn observe(plain: Asking<'_>) -> Coverage {
 }
 
 fn classic(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request: &Request) {
-    for (compiled, webhook) in &asking.policies.classic {
+    for (compiled, webhook) in asking.policies.classic() {
         let policy = compiled.policy();
         let (kind, name) = (policy.kind.name(), policy.metadata.name.value.as_str());
         if !watch.is_asked(name, asked) {
@@ -99,7 +96,7 @@ fn validating(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request:
             else {
                 continue;
             };
-            let delivered = asking.delivered(&variant.webhook, request);
+            let delivered = asking.delivered(asking.policies.registration.validating(variant.number), request);
             let input = asking.input(delivered.as_deref().unwrap_or(request));
             let cell = input.request.cell();
             found.extend(constraints_select(constraints, |part: &MatchConstraints| {

@@ -139,7 +139,14 @@ fn check_mirror(case: &Case, discovery: &Discovery) -> Result<(), String> {
     let (one, two) = (natives(&pair), natives(&again));
     let universe = with_unknown(discovery);
     let layered = at_layer(&models.original, Layer::Policy);
-    let sides = Sides::new(&layered, models.exceptions(), &one, &Config::bare(), Layer::Policy);
+    let sides = Sides::new(
+        &layered,
+        models.exceptions(),
+        &one,
+        &Config::bare(),
+        Layer::Policy,
+        discovery,
+    );
     let (ours, theirs) = (&one.policies[0], &two.policies[0]);
     let (Some(ours), Some(theirs)) = (&ours.match_constraints, &theirs.match_constraints) else {
         return Ok(());

@@ -65,7 +65,7 @@ fn check(mut case: Case, before: &str, after: &str) -> Result<(), String> {
     counterexample(&case, &natives, 400, true).map(|_| ())
 }
 
-fn written(repaired: &Repaired) -> String {
+pub(super) fn written(repaired: &Repaired) -> String {
     let policies = repaired.policies.iter().map(|object| &object.document);
     let bindings = repaired.bindings.iter().map(|object| &object.document);
     let texts: Vec<String> = policies

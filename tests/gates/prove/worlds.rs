@@ -16,7 +16,6 @@ use kyvtest::{
         witness::Situation,
     },
     value::Document,
-    vap::matching::is_exempt,
     verdict::DivergenceClass,
 };
 use serde_json::{Map, Value, json};
@@ -443,7 +442,7 @@ pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, smal
     let whole = format!("{}{}", case.policy, texts.join(""));
     let mut all = cells(&universe);
     if case.spares_exempt {
-        all.retain(|cell| !is_exempt(cell.resource));
+        all.retain(|cell| cell.resource.reaches_native_policies());
     }
     // Kinds that are named are worth more requests than the others.
     let (named, others): (Vec<&Cell<'_>>, Vec<&Cell<'_>>) = all

@@ -21,7 +21,7 @@ const LONGEST_KEY: usize = 512;
 /// value comes after its `key`.
 ///
 /// ```
-/// use kyvtest::yaml::emit::Emitter;
+/// use kyvtest_go_compat::yaml::emit::Emitter;
 /// let mut emitter = Emitter::new();
 /// emitter.begin_map();
 /// emitter.key("on");

@@ -45,6 +45,17 @@ pub struct Target {
     pub kind: &'static str,
 }
 
+impl Target {
+    /// Group and version as objects write them.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
 /// What was generated from a ValidatingPolicy.
 #[derive(Debug, Clone)]
 pub struct Variant {

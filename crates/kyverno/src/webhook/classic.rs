@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    name,
-    registration::{Registered, Rule, sorted},
+    RegisteredCondition, Webhook, name,
+    registration::{Members, sorted},
 };
 use crate::autogen;
 use kyvtest_go_compat::yaml::{Items, Node, Number};
 use kyvtest_model::{
-    kube::{Discovery, LabelSelector, Operation},
+    kube::{Discovery, LabelSelector, Operation, ResourcePattern, RuleWithOperations, Scope},
     policy::{self, FailurePolicy, KindSelector, Policy, PolicyKind},
 };
 
@@ -41,11 +41,19 @@ struct Entry {
     operation: Operation,
 }
 
-pub(super) fn webhooks(policies: &[&Policy], discovery: &Discovery) -> Vec<Registered> {
-    let mut shared = [(false, BTreeSet::new(), TIMEOUT), (true, BTreeSet::new(), TIMEOUT)];
+/// What a policy contributes to its webhook.
+#[derive(Default)]
+struct Listed {
+    entries: BTreeSet<Entry>,
+    unknown: Vec<(KindSelector, Vec<Operation>)>,
+}
+
+pub(super) fn webhooks(policies: &[&Policy], discovery: &Discovery) -> Vec<Members> {
+    let shared = |is_ignore| (is_ignore, Listed::default(), TIMEOUT, Vec::new());
+    let mut shared = [shared(false), shared(true)];
     let mut own = Vec::new();
-    for policy in policies.iter().filter(|policy| policy.spec.admission) {
-        let entries = entries(policy, discovery);
+    for (number, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.spec.admission) {
+        let listed = listed(policy, discovery);
         let timeout = timeout(policy).unwrap_or(0).max(TIMEOUT);
         let is_ignore = ignores(policy);
         let conditions = policy.spec.webhook.as_ref().map(|webhook| &webhook.match_conditions);
@@ -53,50 +61,53 @@ pub(super) fn webhooks(policies: &[&Policy], discovery: &Discovery) -> Vec<Regis
             Some(conditions) => {
                 let key = policy.key();
                 let word = word(is_ignore);
-                own.extend(registered(&entries, timeout).map(|webhook| {
-                    Registered {
-                        name: name(BASE, !is_ignore, Some(&key.replace('/', "-"))),
-                        path: format!("/validate/{word}/finegrained/{key}"),
-                        is_ignore,
-                        match_conditions: conditions
-                            .iter()
-                            .map(|condition| (condition.name.value.clone(), condition.expression.text().to_owned()))
-                            .collect(),
-                        ..webhook
-                    }
-                }));
+                let conditions = conditions.iter();
+                let webhook = listed.webhook(timeout).map(|webhook| Webhook {
+                    name: name(BASE, !is_ignore, Some(&key.replace('/', "-"))),
+                    path: format!("/validate/{word}/finegrained/{key}"),
+                    fails: !is_ignore,
+                    match_conditions: conditions.map(RegisteredCondition::plain).collect(),
+                    ..webhook
+                });
+                own.extend(webhook.map(|webhook| (webhook, vec![number])));
             }
             None => {
-                let (_, all, longest) = &mut shared[usize::from(is_ignore)];
-                all.extend(entries);
+                let (_, all, longest, members) = &mut shared[usize::from(is_ignore)];
+                all.entries.extend(listed.entries);
+                all.unknown.extend(listed.unknown);
                 *longest = timeout.max(*longest);
+                members.push(number);
             }
         }
     }
-    let shared = shared.into_iter().filter_map(|(is_ignore, entries, timeout)| {
+    let shared = shared.into_iter().filter_map(|(is_ignore, listed, timeout, members)| {
         let word = word(is_ignore);
-        registered(&entries, timeout).map(|webhook| Registered {
+        let webhook = listed.webhook(timeout).map(|webhook| Webhook {
             name: name(BASE, !is_ignore, None),
             path: format!("/validate/{word}"),
-            is_ignore,
+            fails: !is_ignore,
             ..webhook
-        })
+        });
+        webhook.map(|webhook| (webhook, members))
     });
     shared.chain(own).collect()
 }
 
-/// A webhook without its name; `None` if it has no rules.
-fn registered(entries: &BTreeSet<Entry>, timeout: i64) -> Option<Registered> {
-    if entries.is_empty() {
-        return None;
+impl Listed {
+    /// Returns a webhook without its name; `None` if it lists nothing.
+    fn webhook(self, timeout: i64) -> Option<Webhook> {
+        if self.entries.is_empty() && self.unknown.is_empty() {
+            return None;
+        }
+        Some(Webhook {
+            rules: rules(&self.entries),
+            unknown_kinds: self.unknown,
+            match_policy: Some("Equivalent"),
+            timeout_seconds: Some(timeout.min(LONGEST_TIMEOUT)),
+            object_selector: Some(LabelSelector::default()),
+            ..Webhook::default()
+        })
     }
-    Some(Registered {
-        rules: rules(entries),
-        match_policy: Some("Equivalent"),
-        timeout_seconds: Some(timeout.min(LONGEST_TIMEOUT)),
-        object_selector: Some(LabelSelector::default()),
-        ..Registered::default()
-    })
 }
 
 fn word(is_ignore: bool) -> &'static str {
@@ -121,7 +132,7 @@ fn timeout(policy: &Policy) -> Option<i64> {
     })
 }
 
-fn entries(policy: &Policy, discovery: &Discovery) -> BTreeSet<Entry> {
+fn listed(policy: &Policy, discovery: &Discovery) -> Listed {
     let mut kinds = Kinds::new();
     for rule in autogen::all_rules(policy) {
         collect(&rule, &mut kinds);
@@ -130,7 +141,7 @@ fn entries(policy: &Policy, discovery: &Discovery) -> BTreeSet<Entry> {
         PolicyKind::ClusterPolicy => "*",
         PolicyKind::Policy => "Namespaced",
     };
-    let mut entries = BTreeSet::new();
+    let mut listed = Listed::default();
     for (kind, operations) in &kinds {
         let selector = KindSelector::parse(kind);
         let found: Vec<(String, String, String, String, &'static str)> = if selector.kind == "*" {
@@ -162,8 +173,13 @@ fn entries(policy: &Policy, discovery: &Discovery) -> BTreeSet<Entry> {
             });
             all.collect()
         };
+        if found.is_empty() {
+            listed
+                .unknown
+                .push((KindSelector::parse(kind), operations.iter().copied().collect()));
+        }
         for (group, version, resource, subresource, scope) in found {
-            entries.extend(operations.iter().map(|operation| Entry {
+            listed.entries.extend(operations.iter().map(|operation| Entry {
                 group: group.clone(),
                 version: version.clone(),
                 resource: resource.clone(),
@@ -173,7 +189,7 @@ fn entries(policy: &Policy, discovery: &Discovery) -> BTreeSet<Entry> {
             }));
         }
     }
-    entries
+    listed
 }
 
 /// The kinds of a rule that is decided in the validating phase.
@@ -247,7 +263,7 @@ fn generated(node: Node<'_>, kinds: &mut Kinds) {
 }
 
 /// The entries as rules: those that another entry covers are left out, resources with the same operations are joined.
-fn rules(entries: &BTreeSet<Entry>) -> Vec<Rule> {
+fn rules(entries: &BTreeSet<Entry>) -> Vec<RuleWithOperations> {
     let mut by_version: BTreeMap<(&str, &str, &str), BTreeMap<String, BTreeSet<Operation>>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| !is_covered(entry, entries)) {
         let resource = match entry.subresource.as_str() {
@@ -270,15 +286,15 @@ fn rules(entries: &BTreeSet<Entry>) -> Vec<Rule> {
             if is_core && (resources.contains("pods") || resources.contains("*")) {
                 resources.insert("pods/ephemeralcontainers".to_owned());
             }
-            rules.push(Rule {
-                groups: vec![group.to_owned()],
-                versions: vec![version.to_owned()],
-                resources: resources.into_iter().collect(),
+            rules.push(RuleWithOperations {
+                api_groups: vec![group.to_owned()],
+                api_versions: vec![version.to_owned()],
+                resources: resources.iter().map(|text| ResourcePattern::from_text(text)).collect(),
                 operations: operations
                     .iter()
                     .map(|operation| operation.as_str().to_owned())
                     .collect(),
-                scope: scope.to_owned(),
+                scope: Scope::from_text(scope),
             });
         }
     }

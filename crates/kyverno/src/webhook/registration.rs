@@ -5,66 +5,118 @@
 //! Known deviations: what an installation decides is left out (certificate, labels, owner, the selectors and conditions of
 //! Kyverno's configuration), and flags have their defaults.
 
-use super::{classic, validating};
+use super::{Webhook, classic, validating};
 use kyvtest_go_compat::value::{Builder, Document};
 use kyvtest_model::{
-    kube::{Discovery, LabelSelector},
+    kube::{Discovery, RuleWithOperations},
     policy::{Policy, ValidatingPolicy, write_selector},
 };
 
-/// One webhook.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Registered {
-    pub(super) name: String,
-    pub(super) path: String,
-    pub(super) is_ignore: bool,
-    pub(super) rules: Vec<Rule>,
-    pub(super) match_conditions: Vec<(String, String)>,
-    pub(super) match_policy: Option<&'static str>,
-    pub(super) timeout_seconds: Option<i64>,
-    pub(super) namespace_selector: Option<LabelSelector>,
-    pub(super) object_selector: Option<LabelSelector>,
+/// The webhooks of a set of policies, and which policy is behind which webhook.
+#[derive(Debug, Default)]
+pub struct Registration {
+    webhooks: Vec<Webhook>,
+    classic: Vec<Option<usize>>,
+    validating: Vec<Option<usize>>,
 }
 
-/// A rule of a webhook.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub(super) groups: Vec<String>,
-    pub(super) versions: Vec<String>,
-    pub(super) resources: Vec<String>,
-    pub(super) operations: Vec<String>,
-    pub(super) scope: String,
-}
+/// A webhook with the indexes of its policies.
+pub(super) type Members = (Webhook, Vec<usize>);
 
-/// The ValidatingWebhookConfiguration of policies that Kyverno decides itself.
-pub fn configuration(policies: &[&Policy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Document {
-    let mut webhooks = classic::webhooks(policies, discovery);
-    webhooks.extend(validating::webhooks(validating, false));
-    webhooks.extend(validating::webhooks(validating, true));
-    webhooks.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut builder = Builder::new();
-    builder.begin_map();
-    string(&mut builder, "apiVersion", "admissionregistration.k8s.io/v1");
-    string(&mut builder, "kind", "ValidatingWebhookConfiguration");
-    builder.key("metadata");
-    builder.begin_map();
-    string(&mut builder, "name", "kyverno-resource-validating-webhook-cfg");
-    builder.key("labels");
-    builder.begin_map();
-    string(&mut builder, "webhook.kyverno.io/managed-by", "kyverno");
-    builder.end();
-    builder.end();
-    builder.key("webhooks");
-    builder.begin_list();
-    for webhook in &webhooks {
-        webhook.write(&mut builder);
+impl Registration {
+    /// Registers all policies that are installed together: those without settings of their own share webhooks.
+    pub fn new(policies: &[&Policy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Self {
+        let mut registration = Self {
+            webhooks: Vec::new(),
+            classic: vec![None; policies.len()],
+            validating: vec![None; validating.len()],
+        };
+        let mut add = |(webhook, members): Members, slots: fn(&mut Self) -> &mut Vec<Option<usize>>| {
+            let number = registration.webhooks.len();
+            registration.webhooks.push(webhook.compile());
+            for member in members {
+                if let Some(slot) = slots(&mut registration).get_mut(member) {
+                    *slot = Some(number);
+                }
+            }
+        };
+        for webhook in classic::webhooks(policies, discovery) {
+            add(webhook, |registration| &mut registration.classic);
+        }
+        for namespaced in [false, true] {
+            for webhook in validating::webhooks(validating, namespaced) {
+                add(webhook, |registration| &mut registration.validating);
+            }
+        }
+        registration
     }
-    builder.end();
-    builder.end();
-    builder.finish()
+
+    /// Registers a ClusterPolicy or Policy that is alone in its cluster.
+    pub fn of_policy(policy: &Policy, discovery: &Discovery) -> Self {
+        Self::new(&[policy], &[], discovery)
+    }
+
+    /// Registers a ValidatingPolicy that is alone in its cluster.
+    pub fn of_validating_policy(policy: &ValidatingPolicy, discovery: &Discovery) -> Self {
+        Self::new(&[], &[policy], discovery)
+    }
+
+    /// The webhook of the classic policy at an index; `None` if Kyverno registers none for it.
+    pub fn classic(&self, index: usize) -> Option<&Webhook> {
+        self.classic
+            .get(index)
+            .copied()
+            .flatten()
+            .and_then(|number| self.webhooks.get(number))
+    }
+
+    /// The webhook of the ValidatingPolicy at an index; `None` if Kyverno registers none for it.
+    pub fn validating(&self, index: usize) -> Option<&Webhook> {
+        self.validating
+            .get(index)
+            .copied()
+            .flatten()
+            .and_then(|number| self.webhooks.get(number))
+    }
+
+    /// The only webhook of a policy that is alone.
+    pub fn only(&self) -> Option<&Webhook> {
+        self.webhooks.first()
+    }
+
+    /// The ValidatingWebhookConfiguration as Kyverno writes it.
+    pub fn configuration(&self) -> Document {
+        let mut webhooks: Vec<&Webhook> = self.webhooks.iter().collect();
+        webhooks.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut builder = Builder::new();
+        builder.begin_map();
+        string(&mut builder, "apiVersion", "admissionregistration.k8s.io/v1");
+        string(&mut builder, "kind", "ValidatingWebhookConfiguration");
+        builder.key("metadata");
+        builder.begin_map();
+        string(&mut builder, "name", "kyverno-resource-validating-webhook-cfg");
+        builder.key("labels");
+        builder.begin_map();
+        string(&mut builder, "webhook.kyverno.io/managed-by", "kyverno");
+        builder.end();
+        builder.end();
+        builder.key("webhooks");
+        builder.begin_list();
+        for webhook in webhooks {
+            webhook.write(&mut builder);
+        }
+        builder.end();
+        builder.end();
+        builder.finish()
+    }
 }
 
-impl Registered {
+/// The ValidatingWebhookConfiguration of policies that Kyverno evaluates itself.
+pub fn configuration(policies: &[&Policy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Document {
+    Registration::new(policies, validating, discovery).configuration()
+}
+
+impl Webhook {
     fn write(&self, builder: &mut Builder) {
         builder.begin_map();
         string(builder, "name", &self.name);
@@ -83,15 +135,16 @@ impl Registered {
         builder.begin_list();
         for rule in &self.rules {
             builder.begin_map();
-            texts(builder, "apiGroups", &rule.groups);
-            texts(builder, "apiVersions", &rule.versions);
+            texts(builder, "apiGroups", &rule.api_groups);
+            texts(builder, "apiVersions", &rule.api_versions);
             texts(builder, "operations", &rule.operations);
-            texts(builder, "resources", &rule.resources);
-            string(builder, "scope", &rule.scope);
+            let resources: Vec<String> = rule.resources.iter().map(ToString::to_string).collect();
+            texts(builder, "resources", &resources);
+            string(builder, "scope", rule.scope.as_str());
             builder.end();
         }
         builder.end();
-        string(builder, "failurePolicy", if self.is_ignore { "Ignore" } else { "Fail" });
+        string(builder, "failurePolicy", if self.fails { "Fail" } else { "Ignore" });
         if let Some(policy) = self.match_policy {
             string(builder, "matchPolicy", policy);
         }
@@ -107,10 +160,10 @@ impl Registered {
         if !self.match_conditions.is_empty() {
             builder.key("matchConditions");
             builder.begin_list();
-            for (name, expression) in &self.match_conditions {
+            for condition in &self.match_conditions {
                 builder.begin_map();
-                string(builder, "name", name);
-                string(builder, "expression", expression);
+                string(builder, "name", &condition.name);
+                string(builder, "expression", &condition.registered());
                 builder.end();
             }
             builder.end();
@@ -126,25 +179,22 @@ impl Registered {
 }
 
 /// Rules without repetition, each sorted, in upstream's order: shorter lists first.
-pub(super) fn sorted(mut rules: Vec<Rule>) -> Vec<Rule> {
+pub(super) fn sorted(mut rules: Vec<RuleWithOperations>) -> Vec<RuleWithOperations> {
     for rule in &mut rules {
-        for list in [
-            &mut rule.groups,
-            &mut rule.versions,
-            &mut rule.resources,
-            &mut rule.operations,
-        ] {
+        for list in [&mut rule.api_groups, &mut rule.api_versions, &mut rule.operations] {
             list.sort_unstable();
         }
+        rule.resources.sort_by_cached_key(ToString::to_string);
     }
-    let key = |rule: &Rule| {
+    let key = |rule: &RuleWithOperations| {
         let list = |list: &Vec<String>| (list.len(), list.clone());
+        let resources: Vec<String> = rule.resources.iter().map(ToString::to_string).collect();
         (
-            list(&rule.groups),
-            list(&rule.versions),
-            list(&rule.resources),
+            list(&rule.api_groups),
+            list(&rule.api_versions),
+            list(&resources),
             list(&rule.operations),
-            rule.scope.clone(),
+            rule.scope.as_str(),
         )
     };
     rules.sort_by_cached_key(key);

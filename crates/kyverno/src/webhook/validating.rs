@@ -4,13 +4,13 @@
 //! Upstream counterpart: `buildWebhookRules` of `pkg/controllers/webhook/validating.go` and `match_conditions.go` (1.19).
 
 use super::{
-    mentions_namespace, name, offloadable,
-    registration::{Registered, Rule, sorted},
+    RegisteredCondition, Webhook, mentions_namespace, name, offloadable,
+    registration::{Members, sorted},
     selectors,
 };
 use crate::autogen::{self, Target, Variant};
 use kyvtest_model::{
-    kube::{self, LabelSelector, ResourcePattern, Scope},
+    kube::{self, LabelSelector, RuleWithOperations},
     policy::{FailurePolicy, MatchCondition, MatchConstraints, MatchPolicy, ValidatingPolicy},
 };
 
@@ -22,21 +22,28 @@ const PODS: Target = Target {
     kind: "Pod",
 };
 
+/// A policy with its index among all.
+type Numbered<'p> = (usize, &'p ValidatingPolicy);
+
 /// The webhooks of the policies of one of the two kinds.
-pub(super) fn webhooks(policies: &[&ValidatingPolicy], namespaced: bool) -> Vec<Registered> {
+pub(super) fn webhooks(policies: &[&ValidatingPolicy], namespaced: bool) -> Vec<Members> {
     let served = policies
         .iter()
         .copied()
-        .filter(|policy| policy.namespaced == namespaced && policy.spec.evaluation.admission);
-    let (fine, basic): (Vec<&ValidatingPolicy>, Vec<&ValidatingPolicy>) = served.partition(|policy| is_fine(policy));
+        .enumerate()
+        .filter(|(_, policy)| policy.namespaced == namespaced && policy.spec.evaluation.admission);
+    let (fine, basic): (Vec<Numbered<'_>>, Vec<Numbered<'_>>) = served.partition(|(_, policy)| is_fine(policy));
     let (base, root) = if namespaced {
         ("nvpol.validate.kyverno.svc", "/nvpol")
     } else {
         ("vpol.validate.kyverno.svc", "/vpol")
     };
-    let mut webhooks: Vec<Registered> = fine.iter().map(|policy| own(policy, base, root)).collect();
+    let fine = fine
+        .iter()
+        .map(|(number, policy)| (own(policy, base, root), vec![*number]));
+    let mut webhooks: Vec<Members> = fine.collect();
     webhooks.extend(shared(&basic, base, root));
-    for webhook in &mut webhooks {
+    for (webhook, _) in &mut webhooks {
         webhook.rules = sorted(std::mem::take(&mut webhook.rules));
     }
     webhooks
@@ -56,64 +63,36 @@ fn is_exact(policy: &ValidatingPolicy) -> bool {
 }
 
 fn is_fine(policy: &ValidatingPolicy) -> bool {
-    !offloadable(&policy.spec.match_conditions).is_empty() || is_exact(policy) || policy.spec.timeout_seconds.is_some()
+    let conditions = &policy.spec.match_conditions;
+    // Upstream tests the offloaded list for nil, so a list that is written and empty counts.
+    let lists_none = conditions.is_empty() && {
+        let written = policy.spec.source.node().get("matchConditions");
+        written.is_some_and(|node| node.as_seq().is_some())
+    };
+    lists_none || !offloadable(conditions).is_empty() || is_exact(policy) || policy.spec.timeout_seconds.is_some()
 }
 
 /// The conditions that the API server evaluates: it has no `namespaceObject` for them.
-fn offloaded(conditions: &[MatchCondition]) -> Vec<(String, String)> {
+fn offloaded(conditions: &[MatchCondition]) -> Vec<RegisteredCondition> {
     let kept = offloadable(conditions)
         .iter()
         .filter(|condition| !mentions_namespace(condition.expression.text()));
-    kept.map(|condition| (condition.name.value.clone(), condition.expression.text().to_owned()))
-        .collect()
+    kept.map(RegisteredCondition::plain).collect()
 }
 
-/// Conditions that count for some kinds only.
-fn guarded(prefix: &str, targets: &[Target], conditions: Vec<(String, String)>) -> Vec<(String, String)> {
-    let mut tests: Vec<String> = targets
-        .iter()
-        .map(|target| {
-            let group = if target.group.is_empty() {
-                String::new()
-            } else {
-                format!("{}/", target.group)
-            };
-            format!(
-                "(object.apiVersion == '{group}{}' && object.kind =='{}')",
-                target.version, target.kind
-            )
-        })
-        .collect();
-    tests.sort_unstable();
-    tests.dedup();
-    let test = tests.join(" || ");
-    let guard =
-        |(name, expression): (String, String)| (format!("{prefix}-{name}"), format!("!({test}) || ({expression})"));
+/// Conditions that decide for some kinds only.
+fn guarded(prefix: &str, targets: &[Target], conditions: Vec<RegisteredCondition>) -> Vec<RegisteredCondition> {
+    let guard = |condition: RegisteredCondition| RegisteredCondition {
+        name: format!("{prefix}-{}", condition.name),
+        guard: targets.to_vec(),
+        ..condition
+    };
     conditions.into_iter().map(guard).collect()
 }
 
-fn rules(constraints: Option<&MatchConstraints>) -> Vec<Rule> {
+fn rules(constraints: Option<&MatchConstraints>) -> Vec<RuleWithOperations> {
     let listed = constraints.into_iter().flat_map(|block| &block.resource_rules);
-    listed.map(|named| rule(&named.rule)).collect()
-}
-
-fn rule(rule: &kube::RuleWithOperations) -> Rule {
-    let resource = |pattern: &ResourcePattern| match pattern.subresource.as_str() {
-        "" => pattern.resource.clone(),
-        subresource => format!("{}/{subresource}", pattern.resource),
-    };
-    Rule {
-        groups: rule.api_groups.clone(),
-        versions: rule.api_versions.clone(),
-        resources: rule.resources.iter().map(resource).collect(),
-        operations: rule.operations.clone(),
-        scope: match rule.scope {
-            Scope::Cluster => "Cluster",
-            Scope::Namespaced => "Namespaced",
-            Scope::All | Scope::Unknown => "*",
-        }
-        .to_owned(),
-    }
+    listed.map(|named| named.rule.clone()).collect()
 }
 
 /// The labels that a namespace must have: a policy for one namespace asks for its name.
@@ -142,7 +121,7 @@ fn object_selector(policy: &ValidatingPolicy) -> Option<LabelSelector> {
 }
 
 /// The webhook of one policy.
-fn own(policy: &ValidatingPolicy, base: &str, root: &str) -> Registered {
+fn own(policy: &ValidatingPolicy, base: &str, root: &str) -> Webhook {
     let constraints = policy.spec.match_constraints.as_ref();
     let mut conditions = offloaded(&policy.spec.match_conditions);
     if constraints.is_some_and(MatchConstraints::is_pods_only) {
@@ -163,30 +142,31 @@ fn own(policy: &ValidatingPolicy, base: &str, root: &str) -> Registered {
     let own = &policy.metadata.name.value;
     let namespace = policy.metadata.namespace.as_ref();
     let namespace = namespace.map(|text| format!("{}-", text.value)).unwrap_or_default();
-    Registered {
+    Webhook {
         name: name(base, !is_ignore, Some(&format!("{namespace}{own}"))),
         path: format!("{root}/{own}"),
-        is_ignore,
+        fails: !is_ignore,
         rules,
         match_conditions: conditions,
         match_policy: is_exact(policy).then_some("Exact"),
         timeout_seconds: policy.spec.timeout_seconds.as_ref().map(|seconds| seconds.value),
         namespace_selector: namespace_selector(policy),
         object_selector: object_selector(policy),
+        ..Webhook::default()
     }
 }
 
 /// Policies that share a webhook, with the digest of their selectors.
-type Group<'p> = (String, Vec<&'p ValidatingPolicy>);
+type Group<'p> = (String, Vec<Numbered<'p>>);
 
 /// The webhooks that several policies share.
-fn shared(policies: &[&ValidatingPolicy], base: &str, root: &str) -> Vec<Registered> {
+fn shared(policies: &[Numbered<'_>], base: &str, root: &str) -> Vec<Members> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    for policy in policies {
+    for (number, policy) in policies {
         let key = selectors(policy);
         match groups.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, members)) => members.push(policy),
-            None => groups.push((key, vec![policy])),
+            Some((_, members)) => members.push((*number, policy)),
+            None => groups.push((key, vec![(*number, policy)])),
         }
     }
     groups.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -200,36 +180,43 @@ fn shared(policies: &[&ValidatingPolicy], base: &str, root: &str) -> Vec<Registe
         };
         let mut names: Vec<&str> = members
             .iter()
-            .map(|policy| policy.metadata.name.value.as_str())
+            .map(|(_, policy)| policy.metadata.name.value.as_str())
             .collect();
         names.sort_unstable();
         for is_ignore in [false, true] {
-            let mut rules = Vec::new();
-            for policy in members.iter().filter(|policy| ignores(policy) == is_ignore) {
-                // Upstream forgets the generated ones of policies for one namespace.
-                let variants = if policy.namespaced {
-                    Vec::new()
-                } else {
-                    autogen::variants(policy)
-                };
-                for variant in &variants {
-                    rules.extend(self::rules(variant.policy.spec.match_constraints.as_ref()));
-                }
-                rules.extend(self::rules(policy.spec.match_constraints.as_ref()));
-            }
-            let Some(first) = members.first().filter(|_| !rules.is_empty()) else {
+            let own: Vec<&Numbered<'_>> = members
+                .iter()
+                .filter(|(_, policy)| ignores(policy) == is_ignore)
+                .collect();
+            let rules: Vec<RuleWithOperations> = own.iter().flat_map(|(_, policy)| basic_rules(policy)).collect();
+            let Some((_, first)) = members.first().filter(|_| !rules.is_empty()) else {
                 continue;
             };
-            webhooks.push(Registered {
+            let webhook = Webhook {
                 name: format!("{}{suffix}", name(base, !is_ignore, None)),
                 path: format!("{root}/{}", names.join("/")),
-                is_ignore,
+                fails: !is_ignore,
                 rules,
                 namespace_selector: namespace_selector(first),
                 object_selector: object_selector(first),
-                ..Registered::default()
-            });
+                ..Webhook::default()
+            };
+            webhooks.push((webhook, own.iter().map(|(number, _)| *number).collect()));
         }
     }
     webhooks
+}
+
+/// The rules that a policy adds to a shared webhook. Upstream omits what autogen generates from policies for one namespace.
+fn basic_rules(policy: &ValidatingPolicy) -> Vec<RuleWithOperations> {
+    let variants = if policy.namespaced {
+        Vec::new()
+    } else {
+        autogen::variants(policy)
+    };
+    let generated = variants
+        .iter()
+        .map(|variant| variant.policy.spec.match_constraints.as_ref());
+    let own = std::iter::once(policy.spec.match_constraints.as_ref());
+    generated.chain(own).flat_map(rules).collect()
 }

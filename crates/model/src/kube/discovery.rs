@@ -117,13 +117,6 @@ impl Resource {
         }
     }
 
-    /// Whether no native policy ever sees it: the review kinds (`exclusion.Excluded` upstream).
-    pub fn is_vap_exempt(&self) -> bool {
-        self.subresource.is_empty()
-            && !self.group.is_empty()
-            && CREATE_ONLY.contains(&(self.group.as_str(), self.plural.as_str()))
-    }
-
     fn is(&self, group: &str, version: &str) -> bool {
         self.group == group && self.version == version
     }
@@ -494,7 +487,7 @@ mod tests {
         assert_eq!(scale.kind, "Deployment");
         let exempt: Vec<&str> = discovery
             .iter()
-            .filter(|resource| resource.is_vap_exempt())
+            .filter(|resource| resource.reaches_webhooks() && !resource.reaches_native_policies())
             .map(|resource| &*resource.kind)
             .collect();
         assert_eq!(exempt.len(), 6, "{exempt:?}");

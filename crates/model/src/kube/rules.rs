@@ -3,6 +3,8 @@
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules`. What a rule says is finite, so
 //! matching it needs a [`Cell`] and no [`Facts`](super::Facts); names are the business of the engines.
 
+use std::fmt;
+
 use super::Cell;
 
 /// Which requests a rule is about, by their namespace.
@@ -27,6 +29,15 @@ impl Scope {
             "Cluster" => Self::Cluster,
             "Namespaced" => Self::Namespaced,
             _ => Self::Unknown,
+        }
+    }
+
+    /// The word as a registration writes it; an unknown one is registered as `*`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All | Self::Unknown => "*",
+            Self::Cluster => "Cluster",
+            Self::Namespaced => "Namespaced",
         }
     }
 
@@ -63,6 +74,16 @@ impl ResourcePattern {
     pub fn matches(&self, cell: &Cell<'_>) -> bool {
         (self.resource == "*" || self.resource == cell.resource.plural)
             && (self.subresource == "*" || self.subresource == cell.resource.subresource)
+    }
+}
+
+impl fmt::Display for ResourcePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource)?;
+        if !self.subresource.is_empty() {
+            write!(f, "/{}", self.subresource)?;
+        }
+        Ok(())
     }
 }
 

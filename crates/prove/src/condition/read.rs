@@ -135,6 +135,13 @@ fn term(ast: &Ast, id: ExprId) -> Option<Term> {
     if let Some((object, annotations, false)) = map(ast, of) {
         return Some(Term::Entry(object, annotations, name.to_owned(), None));
     }
+    if let Some(object) = object(ast, of).filter(|object| *object != Object::Namespace) {
+        return match name {
+            "apiVersion" => Some(Term::ApiVersion(object)),
+            "kind" => Some(Term::ObjectKind(object)),
+            _ => None,
+        };
+    }
     let (owner, metadata, false) = field(ast, of)? else {
         return None;
     };

@@ -8,17 +8,18 @@ use super::{
     steps::{Construct, Steps},
 };
 use kyvtest_convert::Exceptions;
-use kyvtest_kyverno::{autogen, webhook::Webhook};
+use kyvtest_go_compat::value::Builder;
+use kyvtest_kyverno::{autogen, webhook::Registration};
 use kyvtest_model::{
-    kube::NAME_LABEL,
-    policy::{CelPolicyException, Mode, ValidatingPolicy, ValidationAction},
+    kube::{Cell, Discovery, NAME_LABEL},
+    policy::{CelPolicyException, Mode, ValidatingPolicy, ValidationAction, write_selector},
 };
 
 /// Adds the native policies of a policy.
 pub(super) fn add(
     policy: &ValidatingPolicy,
     exceptions: Exceptions<'_>,
-    shape: Shape,
+    (discovery, shape): (&Discovery, Shape),
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
@@ -45,64 +46,77 @@ pub(super) fn add(
         }
         lifting.push(exception);
     }
-    let generated = autogen::variants(policy);
+    let mut generated = autogen::variants(policy);
+    let registration = Registration::of_validating_policy(policy, discovery);
+    generated.retain(|variant| is_registered(&variant.policy, &registration, discovery));
     steps.note(!generated.is_empty(), Construct::Autogen);
     let all = std::iter::once(policy).chain(generated.iter().map(|variant| &variant.policy));
-    for (number, variant) in all.enumerate() {
-        // The webhook asks the policy's own conditions, also about what is generated.
-        let before = if number == 0 { None } else { Some(policy) };
-        add_one((variant, before), &lifting, shape, objects, steps)?;
+    for variant in all {
+        add_one(variant, &lifting, shape, objects, steps)?;
     }
     if shape.refuses_errors {
-        let variants: Vec<&ValidatingPolicy> = generated.iter().map(|variant| &variant.policy).collect();
-        refuse_errors(policy, &variants, objects, steps)?;
+        refuse_errors(policy, discovery, objects, steps)?;
     }
     Ok(())
 }
 
-/// Whether Kyverno's webhook asks conditions whose errors refuse the request.
-pub(super) fn may_refuse_errors(policy: &ValidatingPolicy) -> bool {
-    let webhook = Webhook::of_validating_policy(policy);
-    webhook.fails() && !webhook.asked().is_empty()
+/// Whether the webhook lists anything that a generated policy is about: the shared webhook of policies for one namespace does
+/// not.
+fn is_registered(variant: &ValidatingPolicy, registration: &Registration, discovery: &Discovery) -> bool {
+    let constraints = variant.spec.match_constraints.as_ref();
+    let rules = registration.only().map_or(&[][..], |webhook| webhook.rules());
+    discovery.iter().any(|resource| {
+        resource.operations.iter().any(|operation| {
+            let cell = Cell::new(resource, operation, false);
+            constraints.is_some_and(|constraints| constraints.lists(&cell))
+                && rules.iter().any(|rule| rule.matches(&cell))
+        })
+    })
 }
 
-/// Adds a native policy for all that the webhook lists, which admits whatever its conditions can be asked about.
+/// Whether Kyverno's webhook has match conditions whose errors deny the request.
+pub(super) fn may_refuse_errors(policy: &ValidatingPolicy, discovery: &Discovery) -> bool {
+    let registration = Registration::of_validating_policy(policy, discovery);
+    let webhook = registration.only();
+    webhook.is_some_and(|webhook| webhook.fails() && !webhook.match_conditions().is_empty())
+}
+
+/// Adds a native policy for everything that the webhook lists, with the webhook's conditions, which admits whenever they can
+/// be evaluated: an error in one denies the request on both sides.
 fn refuse_errors(
     policy: &ValidatingPolicy,
-    generated: &[&ValidatingPolicy],
+    discovery: &Discovery,
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
-    let mut rules: Vec<Json> = Vec::new();
-    let mut selector = Json::Null;
-    for (number, policy) in std::iter::once(&policy).chain(generated).enumerate() {
-        let written = policy.spec.source.document().root().to_serde();
-        let constraints = pruned(&written["matchConstraints"]);
-        if number == 0 {
-            selector = constraints["objectSelector"].clone();
-        }
-        for rule in constraints["resourceRules"].as_array().into_iter().flatten() {
-            let mut rule = rule.clone();
-            if let Some(map) = rule.as_object_mut() {
-                map.remove("resourceNames");
-            }
-            if !rules.contains(&rule) {
-                rules.push(rule);
-            }
-        }
-    }
+    let registration = Registration::of_validating_policy(policy, discovery);
+    let Some(webhook) = registration.only() else {
+        return Ok(());
+    };
     steps.add(Construct::Errors);
-    let mut constraints = json!({"resourceRules": rules});
-    if !selector.is_null() {
-        constraints["objectSelector"] = selector;
+    let rules = webhook.rules().iter().map(|rule| {
+        json!({
+            "apiGroups": rule.api_groups,
+            "apiVersions": rule.api_versions,
+            "operations": rule.operations,
+            "resources": rule.resources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "scope": rule.scope.as_str(),
+        })
+    });
+    let mut constraints = json!({"resourceRules": rules.collect::<Vec<Json>>()});
+    for (key, selector) in [
+        ("namespaceSelector", webhook.namespace_selector()),
+        ("objectSelector", webhook.object_selector()),
+    ] {
+        if let Some(selector) = selector {
+            let mut builder = Builder::new();
+            write_selector(&mut builder, selector);
+            constraints[key] = builder.finish().root().to_serde();
+        }
     }
     let mut conditions = Conditions::default();
-    let asked = Webhook::of_validating_policy(policy);
-    for condition in &policy.spec.match_conditions {
-        let text = condition.expression.text().trim();
-        if asked.asked().iter().any(|other| other == text) {
-            conditions.add(&condition.name.value, text, steps);
-        }
+    for condition in webhook.match_conditions() {
+        conditions.add(condition.name(), &condition.registered(), steps);
     }
     let spec = json!({
         "failurePolicy": "Fail",
@@ -116,7 +130,7 @@ fn refuse_errors(
 }
 
 fn add_one(
-    (policy, before): (&ValidatingPolicy, Option<&ValidatingPolicy>),
+    policy: &ValidatingPolicy,
     lifting: &[&CelPolicyException],
     shape: Shape,
     objects: &mut Objects<'_>,
@@ -149,13 +163,6 @@ fn add_one(
     let mut conditions = Conditions::default();
     for condition in &policy.spec.match_conditions {
         conditions.add(&condition.name.value, condition.expression.text().trim(), steps);
-    }
-    for condition in before.iter().flat_map(|policy| &policy.spec.match_conditions) {
-        let text = condition.expression.text().trim();
-        let mut known = policy.spec.match_conditions.iter();
-        if !known.any(|other| other.expression.text().trim() == text) {
-            conditions.add(&condition.name.value, text, &mut Steps::default());
-        }
     }
     for exception in lifting {
         steps.add(Construct::Exceptions);

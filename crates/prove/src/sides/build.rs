@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{Asked, Body, ClassicRule, Kyverno, Native, Variant};
 use crate::{
-    Layer, Target,
+    Target,
     condition::{Condition, Reader},
     inline::inline,
 };
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::text::wildcard;
-use kyvtest_kyverno::{autogen, exception::CompiledException, failure_action::Actions, webhook::Webhook};
+use kyvtest_kyverno::{autogen, exception::CompiledException, failure_action::Actions};
 use kyvtest_model::{
     policy::{
         ApplyRules, FailurePolicy, MatchCondition, MatchResources, Mode, Policy, PolicyKind, Rule,
@@ -95,17 +95,8 @@ pub(super) fn unreadable(texts: &[String]) -> Vec<String> {
 }
 
 /// The conditions that can be asked.
-fn asked(texts: &[String], reader: Reader) -> Vec<Condition> {
+pub(super) fn asked(texts: &[String], reader: Reader) -> Vec<Condition> {
     texts.iter().filter_map(|text| Condition::read(text, reader)).collect()
-}
-
-/// The conditions that a webhook asks.
-pub(super) fn called(webhook: &Webhook, layer: Layer) -> Asked {
-    let texts = if layer == Layer::Rule { &[][..] } else { webhook.asked() };
-    Asked {
-        conditions: asked(texts, Reader::Classic),
-        ignores_errors: false,
-    }
 }
 
 fn classic_body(rule: &Rule, conditions: Vec<String>) -> Body {
@@ -206,9 +197,6 @@ pub(super) fn classic(
         .map(|exception| (CompiledException::new(exception), exception.conditions.is_some()))
         .collect();
     let key = policy.key();
-    if !called.is_empty() && !Webhook::of_policy(policy).fails() {
-        inexact.push("errors in match conditions of the webhook are ignored".to_owned());
-    }
     let mut make = |rule: &Rule| {
         let blocks = [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten();
         if blocks.clone().any(is_random) {
@@ -296,7 +284,6 @@ fn is_random(block: &MatchResources) -> bool {
 pub(super) fn validating(
     policy: &ValidatingPolicy,
     exceptions: Exceptions<'_>,
-    called: &[String],
     bodies: &mut Bodies,
     inexact: &mut Vec<String>,
 ) -> Kyverno {
@@ -341,7 +328,7 @@ pub(super) fn validating(
             let spec = &policy.spec;
             let actions = spec.validation_actions.as_ref();
             let texts = text_of(&spec.match_conditions);
-            let unread = unreadable(&[texts.as_slice(), called].concat());
+            let unread = unreadable(&texts);
             Variant {
                 constraints: spec.match_constraints.clone(),
                 effect: actions.map_or(Effect::Deny, |list| effect_of(list.iter().map(|action| action.value))),

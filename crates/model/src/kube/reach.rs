@@ -1,0 +1,53 @@
+//! Which resources webhooks and native policies see.
+//!
+//! Upstream counterpart (Kubernetes 1.36.4): `IsExemptAdmissionConfigurationResource` of
+//! `k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules`, which looks at the kind; `admissionResources` of
+//! `plugin/policy/generic/plugin.go` and `pkg/kubeapiserver/admission/exclusion`, which look at group and resource, whatever
+//! the subresource.
+//!
+//! | resources | webhooks | native policies |
+//! |---|---|---|
+//! | webhook configurations | no | yes |
+//! | admission policies and their bindings | no | no |
+//! | review kinds | yes | no |
+//! | everything else | yes | yes |
+
+use super::Resource;
+
+const REGISTRATION: &str = "admissionregistration.k8s.io";
+
+/// Kinds of `admissionregistration.k8s.io` that no webhook is called for.
+const WEBHOOK_CONFIGURATIONS: [&str; 2] = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
+
+/// Kinds and resources of `admissionregistration.k8s.io` that neither webhooks nor native policies see.
+const POLICIES: [(&str, &str); 4] = [
+    ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+    ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+    ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+    ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
+];
+
+/// Resources that are never stored, which only webhooks see.
+const REVIEWS: [(&str, &str); 6] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+];
+
+impl Resource {
+    /// Whether the API server calls webhooks for requests about the resource.
+    pub fn reaches_webhooks(&self) -> bool {
+        let kind = &self.object_kind;
+        let is_policy = || POLICIES.iter().any(|(name, _)| *name == kind.kind);
+        kind.group != REGISTRATION || !(WEBHOOK_CONFIGURATIONS.contains(&kind.kind.as_str()) || is_policy())
+    }
+
+    /// Whether the API server evaluates native policies for requests about the resource.
+    pub fn reaches_native_policies(&self) -> bool {
+        let is_policy = || POLICIES.iter().any(|(_, plural)| *plural == self.plural);
+        !(self.group == REGISTRATION && is_policy() || REVIEWS.contains(&(self.group.as_str(), self.plural.as_str())))
+    }
+}
