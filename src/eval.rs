@@ -15,7 +15,7 @@ use kyvtest_cel::{
 };
 use kyvtest_convert::{Exceptions, Generated};
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, FileId, Sources, nearest},
+    diagnostic::{Code, Diagnostic, FileId, Severity, Sources, nearest},
     value::{Document, Value},
     yaml,
 };
@@ -290,6 +290,11 @@ impl Cluster {
             cel_exceptions: &loaded.cel_exceptions,
         };
         let (controller, refused) = Controller::new(installed, settings.config.clone(), &self.discovery);
+        if let Some(problem) = controller.registration_problem() {
+            let message = format!("the API server refuses Kyverno's webhooks, so Kyverno sees no request: {problem}");
+            self.problems
+                .push(Diagnostic::new(Code::PolicyRefused, message).with_severity(Severity::Warning));
+        }
         let accepted = policies.len() + loaded.validating_policies.len() - refused.len();
         for (name, message) in refused {
             self.invalid.push(refuse(format!("ValidatingPolicy/{name}"), message));

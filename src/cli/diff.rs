@@ -209,6 +209,9 @@ fn human(found: &Diff, all: bool) -> String {
             format!("{} -> {}", pair.from, pair.to)
         };
         let _ = writeln!(out, "{name}: {}", counts(pair.cases.iter()));
+        if pair.audit_warnings {
+            let _ = writeln!(out, "  note: audit-warnings: {}", kyvtest_convert::AUDIT_WARNINGS);
+        }
         for case in &pair.cases {
             let class = case.divergence.as_ref().map(|found| found.class.as_str());
             if class.is_none() && !all && !case.unsupported {
@@ -298,7 +301,7 @@ fn to_json(found: &Diff) -> Json {
         .iter()
         .map(|pair| {
             let cases: Vec<Json> = pair.cases.iter().map(case).collect();
-            json!({"from": pair.from, "to": pair.to, "cases": cases})
+            json!({"from": pair.from, "to": pair.to, "cases": cases, "auditWarnings": pair.audit_warnings})
         })
         .collect();
     json!({"version": 1, "pairs": pairs, "onlyFrom": found.only_from, "onlyTo": found.only_to})

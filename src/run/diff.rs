@@ -9,7 +9,7 @@ use crate::suite::{Resource, Suite};
 use kyvtest_model::{
     compare::{self, Divergence},
     kube::Operation,
-    verdict::{Status, Verdict},
+    verdict::{Effect, Status, Verdict},
 };
 
 /// Two policies that shall decide alike.
@@ -21,6 +21,8 @@ pub struct PolicyPair {
     pub to: String,
     /// What they answer, by resource and operation.
     pub cases: Vec<DiffCase>,
+    /// Whether the other side is a native policy that warns the client on violations that Kyverno only audits.
+    pub audit_warnings: bool,
 }
 
 /// One request on both sides.
@@ -73,6 +75,7 @@ pub fn diff(from: &mut [Suite], to: &mut [Suite], mapping: &[(String, String)], 
         .map(|(from_name, to_name)| {
             let cases = compare_policies(from, &from_name, to, &to_name, settings);
             PolicyPair {
+                audit_warnings: warns_beside_audit(from, &from_name, to, &to_name, &cases),
                 from: from_name,
                 to: to_name,
                 cases,
@@ -84,6 +87,19 @@ pub fn diff(from: &mut [Suite], to: &mut [Suite], mapping: &[(String, String)], 
         only_from,
         only_to,
     }
+}
+
+/// Whether both sides audit a request, and a native binding of the other side warns the client where Kyverno does not.
+fn warns_beside_audit(from: &[Suite], from_name: &str, to: &[Suite], to_name: &str, cases: &[DiffCase]) -> bool {
+    let audits = |case: &DiffCase| case.from.effect == Effect::Audit && case.to.effect == Effect::Audit;
+    let mut classic = from.iter().flat_map(|suite| &suite.policies.policies);
+    let is_silent = classic.any(|policy| policy.metadata.name.value == from_name && !policy.spec.emit_warning);
+    let mut bindings = to.iter().flat_map(|suite| &suite.policies.bindings);
+    let warns = bindings.any(|binding| {
+        let has = |wanted: &str| binding.validation_actions.iter().any(|action| action.value == wanted);
+        binding.policy_name.value == to_name && has("Audit") && has("Warn")
+    });
+    is_silent && warns && cases.iter().any(audits)
 }
 
 fn names(suites: &[Suite]) -> Vec<String> {

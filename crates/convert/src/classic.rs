@@ -181,6 +181,7 @@ fn generate(plan: &Plan<'_>, report: &mut Vec<Item>) -> Option<Generated> {
     let binding = format!("{name}-binding");
     let binding = maker.finish("ValidatingAdmissionPolicyBinding", &owner, &binding, &[], spec);
     Some(Generated {
+        audit_warnings: plan.action() == FailureAction::Audit && !policy.spec.emit_warning,
         vap: object(vap, policy.origin, report, ValidatingAdmissionPolicy::read)?,
         bindings: vec![object(
             binding,

@@ -86,7 +86,13 @@ pub struct Generated {
     pub vap: Object<ValidatingAdmissionPolicy>,
     /// Its bindings; Kyverno makes one.
     pub bindings: Vec<Object<ValidatingAdmissionPolicyBinding>>,
+    /// Whether a binding warns the client on violations that Kyverno only audits.
+    pub audit_warnings: bool,
 }
+
+/// What [`Generated::audit_warnings`] means, for people.
+pub const AUDIT_WARNINGS: &str =
+    "on a violation that is only audited, the native policy also warns the client, which Kyverno does not";
 
 /// A generated object.
 #[derive(Debug, Clone)]

@@ -105,6 +105,11 @@ impl Controller {
         (controller, refused)
     }
 
+    /// Why the API server refuses the webhooks; Kyverno then sees no request.
+    pub fn registration_problem(&self) -> Option<&str> {
+        self.registration.problem()
+    }
+
     /// Judges a request.
     pub fn review(&self, request: &Request, world: &World, discovery: &Discovery, host: &dyn Host) -> Review {
         let mut review = Review {

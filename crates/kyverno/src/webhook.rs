@@ -35,7 +35,7 @@ use kyvtest_cel::{
     program::Program,
     syntax::parse,
 };
-use kyvtest_go_compat::value::Value;
+use kyvtest_go_compat::{text::label, value::Value};
 use kyvtest_model::{
     kube::{
         Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, Requirement, Resource,
@@ -426,6 +426,9 @@ const DECLARATIONS: Declarations = Declarations {
 fn offloadable(conditions: &[MatchCondition]) -> &[MatchCondition] {
     let environment = Environment::new(Profile::kubernetes(), DECLARATIONS, []);
     let is_valid = |condition: &MatchCondition| {
+        if !is_qualified(&condition.name.value) {
+            return false;
+        }
         let text = condition.expression.text();
         let compiled = Expression::compile(text, &environment, Returns::Bool, true);
         compiled.flaw().is_none()
@@ -435,6 +438,13 @@ fn offloadable(conditions: &[MatchCondition]) -> &[MatchCondition] {
     } else {
         &[]
     }
+}
+
+/// Whether the API server accepts the name of a match condition.
+fn is_qualified(name: &str) -> bool {
+    let mut problems = Vec::new();
+    label::key_problems(name, label::Wording::QualifiedName, &mut problems);
+    problems.is_empty()
 }
 
 /// Whether an expression mentions `namespaceObject`; one that cannot be parsed may.

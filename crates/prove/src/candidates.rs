@@ -19,6 +19,9 @@ use kyvtest_model::kube::Resource;
 /// How many objects are tried.
 const LIMIT: usize = 400;
 
+/// The longest list that is tried.
+const LONGEST: usize = 32;
+
 /// What is worth trying for each body.
 pub(super) struct Plans<'p> {
     bodies: &'p [Body],
@@ -31,6 +34,8 @@ pub(super) struct Plans<'p> {
 struct Plan {
     found: Vec<Steps>,
     constants: Vec<Json>,
+    /// How long lists may have to be, for bodies that compare sizes.
+    lengths: Vec<usize>,
     /// Integral floats, for kinds whose numbers may be floats.
     floats: Vec<Json>,
 }
@@ -83,6 +88,12 @@ impl Plan {
                 json!(number.saturating_sub(1)),
             ],
         });
+        let lengths = reading.constants.iter().filter_map(|constant| match constant {
+            Constant::Int(number) => usize::try_from(*number)
+                .ok()
+                .filter(|length| (1..=LONGEST).contains(length)),
+            Constant::Text(_) => None,
+        });
         let numbers = reading.constants.iter().filter_map(|constant| match constant {
             Constant::Int(number) => Some(*number as f64),
             Constant::Text(_) => None,
@@ -90,6 +101,7 @@ impl Plan {
         Self {
             found: found.filter(|steps| !steps.is_empty() && !fixed(steps)).collect(),
             constants: constants.collect(),
+            lengths: lengths.collect(),
             floats: [1.0, 0.0]
                 .into_iter()
                 .chain(numbers)
@@ -104,6 +116,7 @@ impl Plan {
 enum Phase {
     Floats,
     Constants,
+    Lists,
     Whole,
     Plain,
     Done,
@@ -180,6 +193,10 @@ impl Candidates {
                 },
                 Phase::Constants => match self.one_by_one(&plan, &plan.constants, LIMIT / 2) {
                     Some(object) => return Some(object),
+                    None => self.enter(Phase::Lists),
+                },
+                Phase::Lists => match self.long_list(&plan) {
+                    Some(object) => return Some(object),
                     None => self.enter(Phase::Whole),
                 },
                 Phase::Whole => match WHOLE.get(self.at) {
@@ -206,6 +223,20 @@ impl Candidates {
         }
     }
 
+    /// The least object with one list of it made longer than the next length, its items told apart by their names.
+    fn long_list(&mut self, plan: &Plan) -> Option<Json> {
+        let count = plan.found.len();
+        loop {
+            let length = *plan.lengths.get(self.at.checked_div(count)?)?;
+            let steps = plan.found.get(self.at.checked_rem(count)?)?;
+            self.at += 1;
+            let mut object = self.least().clone();
+            if lengthen(&mut object, steps, length + 1) && self.known.insert(object.to_string()) {
+                return Some(object);
+            }
+        }
+    }
+
     fn enter(&mut self, phase: Phase) {
         (self.phase, self.at) = (phase, 0);
     }
@@ -225,6 +256,33 @@ impl Candidates {
         }
         None
     }
+}
+
+/// Repeats the first item of the list that steps lead to; `false` if there is no such list.
+fn lengthen(object: &mut Json, steps: &[Step], length: usize) -> bool {
+    let mut value = object;
+    for step in steps {
+        let inner = match step {
+            Step::Field(name) => value.get_mut(name),
+            Step::Item => value.get_mut(0),
+        };
+        let Some(inner) = inner else { return false };
+        value = inner;
+    }
+    let Some(list) = value.as_array_mut() else {
+        return false;
+    };
+    let Some(first) = list.first().cloned() else {
+        return false;
+    };
+    for number in list.len()..length {
+        let mut item = first.clone();
+        if let Some(Json::String(name)) = item.get_mut("name") {
+            name.push_str(&number.to_string());
+        }
+        list.push(item);
+    }
+    true
 }
 
 fn plain_values() -> [Json; 9] {

@@ -42,6 +42,8 @@ pub struct Reads {
     numeric: bool,
     /// Fields of `object` and `oldObject`; `*` is any.
     object: BTreeSet<String>,
+    /// Whether `dyn` takes the type of something away.
+    untyped: bool,
 }
 
 /// Which sides let errors pass.
@@ -88,6 +90,7 @@ impl Reads {
         let (mut named, mut named_objects) = (0, 0);
         for id in all() {
             match ast.expr(id) {
+                Expr::Ident(name) if is_bound(&ast, name) => {}
                 Expr::Ident(name) => {
                     self.roots.insert(name.to_string());
                     named += usize::from(&**name == "request");
@@ -106,6 +109,7 @@ impl Reads {
                 Expr::Literal(_) => {}
                 Expr::Call { function, target, args } => {
                     self.may_err = true;
+                    self.untyped |= &**function == "dyn";
                     self.numeric |= tells_numbers_apart(function, target.is_some(), args.len());
                     // Comparing with null reads no field.
                     if matches!(&**function, "_==_" | "_!=_") {
@@ -133,6 +137,16 @@ impl Reads {
         if named_objects > selected_objects {
             self.object.insert("*".to_owned());
         }
+    }
+
+    /// Whether the result is the same for every request of a class: nothing that varies is read.
+    pub fn is_constant(&self, cell: &Cell<'_>) -> bool {
+        let absent = |root: &str| match root {
+            "object" => cell.operation == Operation::Delete,
+            "oldObject" => matches!(cell.operation, Operation::Create | Operation::Connect),
+            _ => false,
+        };
+        self.opaque.is_none() && !self.params && !self.annotations && self.roots.iter().all(|root| absent(root))
     }
 
     fn reads_of_object(&self, fields: &[&str]) -> bool {
@@ -187,7 +201,9 @@ impl Reads {
         if self.request.contains("*") {
             return Some(("D3", "the request as a whole"));
         }
-        if floats && self.numeric && (has("object") || has("oldObject")) {
+        // An old object comes from storage, where a float is written as an integer.
+        let writes = matches!(cell.operation, Operation::Create | Operation::Update);
+        if floats && writes && self.numeric && has("object") {
             return Some((
                 "D16",
                 "numbers that are floats to the API server and integers to Kyverno",
@@ -198,12 +214,6 @@ impl Reads {
         }
         if cell.operation == Operation::Connect && self.reads_of_object(&["metadata"]) {
             return Some(("D18", "the metadata of a CONNECT request's options"));
-        }
-        if classic && self.asks("name") && is_body_of_parent(cell) {
-            return Some((
-                "D9",
-                "`request.name`, which Kyverno reads from the body of a subresource request",
-            ));
         }
         if classic && self.asks("namespace") && is_namespace {
             return Some(("D9", "`request.namespace` of a Namespace"));
@@ -224,6 +234,10 @@ impl Reads {
                 return Some(("D10", "`namespaceObject` in a match condition"));
             }
         }
+        // Without its type the object has fields that the API server does not show: managed fields and owners.
+        if has("namespaceObject") && self.untyped {
+            return Some(("D4", "`dyn(namespaceObject)`"));
+        }
         if has("namespaceObject") && is_namespace {
             return Some(("D4", "`namespaceObject` of a Namespace"));
         }
@@ -235,9 +249,27 @@ fn is_object(ast: &Ast, id: ExprId) -> bool {
     matches!(ast.expr(id), Expr::Ident(name) if matches!(&**name, "object" | "oldObject"))
 }
 
-/// Whether a request creates something under the name of its parent: the body need not repeat that name.
-fn is_body_of_parent(cell: &Cell<'_>) -> bool {
-    cell.operation == Operation::Create && !cell.resource.subresource.is_empty()
+/// Whether a name is a variable of a comprehension, and no variable of the environment.
+fn is_bound(ast: &Ast, name: &str) -> bool {
+    const ENVIRONMENT: [&str; 8] = [
+        "object",
+        "oldObject",
+        "request",
+        "namespaceObject",
+        "params",
+        "authorizer",
+        "variables",
+        "images",
+    ];
+    let mut all = (0..ast.len() as u32).map(ExprId);
+    !ENVIRONMENT.contains(&name)
+        && all.any(|id| match ast.expr(id) {
+            Expr::Comprehension(fold) => {
+                let second = fold.iter_var2.as_ref().is_some_and(|second| &**second == name);
+                &*fold.iter_var == name || &*fold.accu_var == name || second
+            }
+            _ => false,
+        })
 }
 
 /// Whether a function gives another result, or fails, if an integer is a float. Comparisons, equality and `in` do not.

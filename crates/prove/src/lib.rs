@@ -356,9 +356,7 @@ pub fn prove(
             }
         },
     };
-    if let Original::Policy(policy) = original
-        && let Some(message) = validate_in_cluster(policy, &autogen::all_rules(policy), discovery).error
-    {
+    if let Some(message) = rejected_by_kyverno(original, discovery) {
         proof.reason = format!("Kyverno refuses the policy: {message}");
         return proof;
     }
@@ -384,6 +382,10 @@ pub fn prove(
             return proof;
         }
     };
+    if let Some(problem) = engines.registration_problem() {
+        let text = format!("the API server refuses Kyverno's webhook, so Kyverno sees no request: {problem}");
+        proof.notes.push(text);
+    }
     let mut sides = Sides::new(&layered, exceptions, target, &config, options.layer, &universe);
     if config.has_wild_roles() {
         sides
@@ -414,6 +416,14 @@ pub fn prove(
     proof.stats = search.stats();
     proof.notes.extend(search.notes());
     proof
+}
+
+/// Why Kyverno refuses to store a classic policy; nothing is claimed about a policy that cannot exist.
+fn rejected_by_kyverno(original: &Original, discovery: &Discovery) -> Option<String> {
+    match original {
+        Original::Policy(policy) => validate_in_cluster(policy, &autogen::all_rules(policy), discovery).error,
+        Original::ValidatingPolicy(_) => None,
+    }
 }
 
 /// What Kyverno generates, or why it does not.

@@ -181,6 +181,16 @@ pub(super) fn labels(body: Option<&Body>) -> Vec<Vec<(String, String)>> {
     all
 }
 
+/// The first texts that a body compares with.
+pub(super) fn texts(body: &Body) -> Vec<String> {
+    let reading = Reading::of(body, &["object", "oldObject"]);
+    let texts = reading.constants.into_iter().filter_map(|constant| match constant {
+        Constant::Text(text) if !text.is_empty() => Some(text),
+        _ => None,
+    });
+    texts.take(6).collect()
+}
+
 /// Parameters without metadata, the least one first.
 pub(super) fn parameters(bodies: &[Body]) -> Vec<Json> {
     let mut all = vec![json!({})];

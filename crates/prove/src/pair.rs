@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kyvtest_apiserver as vap;
 use kyvtest_cel::{host::Host, time::Timestamp};
 use kyvtest_convert::{
-    self as convert, Conversion, Exceptions, Generated, Object, Options, Outcome, RefusalCode, Source,
+    self as convert, Conversion, Exceptions, Generated, Options, Outcome, RefusalCode, Source,
     hazard::{Direction, Hazard},
 };
 use kyvtest_kyverno::{
@@ -20,7 +20,7 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     compare::{self, Divergence, Suspect, Tendency},
     kube::{Discovery, Request, World},
-    policy::{Policy, ValidatingAdmissionPolicyBinding, ValidatingPolicy, ValidationAction},
+    policy::{Policy, ValidatingPolicy},
     verdict::{DivergenceClass, Verdict},
 };
 
@@ -112,26 +112,9 @@ impl Note {
             Self::PodControllersOff => {
                 "no native policy is generated while it stands for pod controllers; both sides are compared without that"
             }
-            Self::AuditWarnings => {
-                "on a violation that is only audited, the native policy also warns the client, which Kyverno does not"
-            }
+            Self::AuditWarnings => convert::AUDIT_WARNINGS,
         }
     }
-}
-
-/// Whether a generated binding warns on violations that Kyverno only audits.
-fn warns_beside_audit(original: &Original, bindings: &[Object<ValidatingAdmissionPolicyBinding>]) -> bool {
-    let Original::Policy(policy) = original else {
-        return false;
-    };
-    let has = |binding: &ValidatingAdmissionPolicyBinding, wanted: ValidationAction| {
-        let mut actions = binding.validation_actions.iter();
-        actions.any(|action| ValidationAction::from_text(&action.value) == Some(wanted))
-    };
-    let warns = |binding: &ValidatingAdmissionPolicyBinding| {
-        has(binding, ValidationAction::Audit) && has(binding, ValidationAction::Warn)
-    };
-    !policy.spec.emit_warning && bindings.iter().any(|binding| warns(&binding.model))
 }
 
 /// Why there is no twin.
@@ -248,10 +231,7 @@ impl Pair {
         if self.without_autogen() {
             notes.push(Note::PodControllersOff);
         }
-        if self
-            .generated()
-            .is_some_and(|generated| warns_beside_audit(&self.original, &generated.bindings))
-        {
+        if self.generated().is_some_and(|generated| generated.audit_warnings) {
             notes.push(Note::AuditWarnings);
         }
         notes

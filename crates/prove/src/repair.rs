@@ -20,7 +20,7 @@ mod validating;
 use std::collections::BTreeSet;
 
 use self::{object::Objects, steps::Steps};
-use super::{Label, Layer, Options, Proof, Region, Target, at_layer, prove, sides::ignores};
+use super::{Label, Layer, Options, Proof, Region, Target, at_layer, prove, rejected_by_kyverno, sides::ignores};
 use crate::pair::{Original, Pair};
 use kyvtest_convert::{Exceptions, Object, Outcome};
 use kyvtest_model::{
@@ -90,6 +90,8 @@ mod code {
     pub(super) const TOO_MANY: &str = "too-many-policies";
     /// Exceptions that a native policy cannot express.
     pub(super) const EXCEPTION: &str = "exception";
+    /// Kyverno refuses to store the policy.
+    pub(super) const REJECTED: &str = "rejected-by-kyverno";
     /// The API server would refuse the candidate.
     pub(super) const INVALID: &str = "vap-invalid";
     /// A request tells the candidate from the policy.
@@ -125,6 +127,10 @@ fn repaired(
     discovery: &Discovery,
     options: &Options<'_>,
 ) -> Result<Repaired, Refused> {
+    if let Some(message) = rejected_by_kyverno(original, discovery) {
+        let reason = format!("Kyverno refuses the policy: {message}");
+        return Err(Refused::new(code::REJECTED, reason));
+    }
     let layered = at_layer(original, options.layer);
     let mut shapes = vec![Shape::default()];
     if let Original::ValidatingPolicy(policy) = &layered {

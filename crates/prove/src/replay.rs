@@ -174,6 +174,11 @@ impl<'d> Engines<'d> {
         self
     }
 
+    /// Why the API server refuses the webhook that Kyverno registers for the policy.
+    pub fn registration_problem(&self) -> Option<&str> {
+        self.registration.problem()
+    }
+
     /// Compares both verdicts; `warned` says which side warns the client.
     fn compare(&self, kyverno: &Verdict, native: &Verdict, warned: [bool; 2]) -> Option<DivergenceClass> {
         match compare::class(kyverno, native) {

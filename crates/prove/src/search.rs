@@ -16,9 +16,9 @@ use super::{
     region::{Answer, Region},
     replay::{Engines, Replayed},
     shrink::shrink,
-    sides::{Both, Sides, ignores},
+    sides::{BROKEN, Both, Sides, ignores},
     solver::{Literal, Solver},
-    symbolic::{Budget, GaveUp, Path, explore},
+    symbolic::{Budget, GaveUp, Path, Variables, explore},
     universe,
     witness::{Situation, Witness},
 };
@@ -26,7 +26,7 @@ use crate::pair::{Note, Original};
 use kyvtest_cel::profile::Profile;
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Cell, Concrete, Discovery, Namespace, Resource, may_have_floats},
+    kube::{Cell, Concrete, Discovery, Namespace, Resource, Text, may_have_floats},
     policy::MatchConstraints,
     verdict::DivergenceClass,
 };
@@ -63,6 +63,8 @@ pub(super) struct Search<'p, 'u> {
     cells: Vec<Cell<'u>>,
     explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
     requests: u64,
+    /// Where only reports differ: exactly one side evaluates or errs, to the same effect.
+    reported: Vec<String>,
     /// What contradicts itself: a bug.
     fault: Option<String>,
 }
@@ -125,6 +127,7 @@ impl<'p, 'u> Search<'p, 'u> {
             cells,
             explored: Vec::new(),
             requests: 0,
+            reported: Vec::new(),
             fault: None,
         }
     }
@@ -209,8 +212,9 @@ impl<'p, 'u> Search<'p, 'u> {
             warnings,
             ..
         } = *self.options;
-        let unshown = self.differences(solver, proof);
-        let broken = self.guarded(solver, proof);
+        let reads = self.reads();
+        let unshown = self.differences(solver, proof, &reads);
+        let broken = self.guarded(solver, proof, &reads);
         if !self.sides.inexact.is_empty() {
             self.sample(solver, proof);
         }
@@ -223,13 +227,13 @@ impl<'p, 'u> Search<'p, 'u> {
             let text = "both audit, and the native policy also warns the client";
             self.seek(solver, proof, DivergenceClass::Action, text);
         }
-        let unreported = self.only_reported(proof);
+        self.note_reports(proof);
         proof.regions.sort_by_key(|region| Kind::of(region.class));
         if !proof.regions.is_empty() {
             // The label follows below.
         } else if warns {
             "no request was found on which the native policy warns the client".clone_into(&mut proof.reason);
-        } else if let Some(text) = unshown.or(unreported) {
+        } else if let Some(text) = unshown {
             proof.reason = format!("the match blocks may differ, but no request was found that shows it: {text}");
         } else if let Some(problem) = self.sides.inexact.first() {
             proof.reason.clone_from(problem);
@@ -278,7 +282,7 @@ impl<'p, 'u> Search<'p, 'u> {
     }
 
     /// Finds the regions in which the match parts differ; the answer is one that no request shows.
-    fn differences(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) -> Option<String> {
+    fn differences(&mut self, solver: &mut Solver<'p>, proof: &mut Proof, reads: &[Reads]) -> Option<String> {
         let mut groups: BTreeMap<(Way, String), Vec<Place<'p>>> = BTreeMap::new();
         for (cell, (_, paths)) in self.explored.iter().enumerate() {
             let mut table = None;
@@ -310,6 +314,7 @@ impl<'p, 'u> Search<'p, 'u> {
             (first, key.clone())
         });
         let mut unshown = None;
+        self.reported.clear();
         let total = groups.len();
         for ((way, text), places) in groups {
             if proof.regions.len() >= REGIONS {
@@ -330,6 +335,12 @@ impl<'p, 'u> Search<'p, 'u> {
                 .collect();
             let text = told(way, &cells, &text);
             match self.show(solver, &places, way) {
+                Some(witness) if Kind::of(witness.class()) == Kind::Applicability => {
+                    if !places.iter().all(|place| self.is_constant(place, reads)) {
+                        unshown = unshown.or(Some(text.clone()));
+                    }
+                    self.reported.push(text);
+                }
                 Some(witness) => {
                     let first = places.first().map_or(&[][..], |place| &place.literals);
                     let region = self.region(witness, text, names, first);
@@ -366,13 +377,24 @@ impl<'p, 'u> Search<'p, 'u> {
                 self.blame(&cell, &place.literals, "the request of a path does not follow it");
                 return None;
             }
-            let found = self.attempt(&witness, &cell, &mut objects, until, |found| {
+            let mut wanted = |found: &Replayed| {
                 let kind = Kind::of(found.class());
                 if best.as_ref().is_none_or(|best| kind < Kind::of(best.class())) {
                     best = Some(found.clone());
                 }
                 kind == Kind::Decision
-            });
+            };
+            let mut found = self.attempt(&witness, &cell, &mut objects, until, &mut wanted);
+            if found.is_none() {
+                let variations = self.variations(&witness, &cell).into_iter();
+                let differing: Vec<Witness> = variations
+                    .filter(|witness| ways(&self.said(&cell, witness)).contains(&way))
+                    .collect();
+                found = differing.iter().find_map(|witness| {
+                    let mut least = Candidates::only_least(cell.resource);
+                    self.attempt(witness, &cell, &mut least, until, &mut wanted)
+                });
+            }
             if found.is_some() || self.requests >= until {
                 break;
             }
@@ -423,15 +445,31 @@ impl<'p, 'u> Search<'p, 'u> {
         }
     }
 
-    /// Searches the cells on which a guard does not hold; the answer is what the first guard is about.
-    fn guarded(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) -> Option<String> {
-        let reader = self.reader();
-        let kyverno = match reader {
+    /// What each body reads.
+    fn reads(&self) -> Vec<Reads> {
+        let kyverno = match self.reader() {
             Reader::Classic => Profile::kyverno_classic(),
             _ => Profile::kyverno(),
         };
         let bodies = self.sides.bodies.iter();
-        let reads: Vec<Reads> = bodies.map(|body| Reads::of(body, kyverno, self.options.kube)).collect();
+        bodies.map(|body| Reads::of(body, kyverno, self.options.kube)).collect()
+    }
+
+    /// Whether both sides have the same effect on every request of a path as on any one: nothing that decides varies.
+    fn is_constant(&self, place: &Place<'p>, reads: &[Reads]) -> bool {
+        let Some((cell, paths)) = self.explored.get(place.cell) else {
+            return false;
+        };
+        let Some(path) = paths.get(place.path) else {
+            return false;
+        };
+        let mut said = path.outcome.kyverno.iter().chain(&path.outcome.native);
+        said.all(|(body, _)| *body == BROKEN || reads.get(*body).is_some_and(|reads| reads.is_constant(cell)))
+    }
+
+    /// Searches the cells on which a guard does not hold; the answer is what the first guard is about.
+    fn guarded(&mut self, solver: &mut Solver<'p>, proof: &mut Proof, reads: &[Reads]) -> Option<String> {
+        let reader = self.reader();
         let mut groups: BTreeMap<(&str, &str), Vec<(usize, usize)>> = BTreeMap::new();
         for (at, (cell, paths)) in self.explored.iter().enumerate() {
             for (number, path) in paths.iter().enumerate() {
@@ -503,13 +541,37 @@ impl<'p, 'u> Search<'p, 'u> {
         if found.is_some() {
             return found;
         }
-        // Labels that nothing asks about may matter to expressions.
-        let bodies = self.sides.bodies.iter();
-        let labels: Vec<Vec<(String, String)>> = bodies.flat_map(|body| objects::labels(Some(body))).collect();
-        labels.iter().find_map(|labels| {
+        self.variations(&witness, &cell).iter().find_map(|witness| {
             let mut least = Candidates::only_least(cell.resource);
-            self.attempt(&witness.with_labels(labels), &cell, &mut least, until, wanted)
+            self.attempt(witness, &cell, &mut least, until, wanted)
         })
+    }
+
+    /// The request of a path with metadata that matching does not look at, but that expressions may: labels and names that
+    /// they compare with.
+    fn variations(&self, witness: &Witness, cell: &Cell<'u>) -> Vec<Witness> {
+        let variables = Variables::new(cell);
+        let mut all = Vec::new();
+        for body in &self.sides.bodies {
+            all.extend(
+                objects::labels(Some(body))
+                    .iter()
+                    .map(|labels| witness.with_labels(labels)),
+            );
+            for text in objects::texts(body) {
+                let fits = |kind: Text| variables.text(kind).contains(&text).then_some(text.as_str());
+                let names = [
+                    (fits(Text::Name), None, None),
+                    (None, fits(Text::Namespace).filter(|_| cell.namespaced), None),
+                    (None, None, Some(text.as_str())),
+                ];
+                let named = names
+                    .into_iter()
+                    .filter(|(name, namespace, user)| name.is_some() || namespace.is_some() || user.is_some());
+                all.extend(named.map(|(name, namespace, user)| witness.with_names(name, namespace, user)));
+            }
+        }
+        all
     }
 
     /// Tries requests of all paths of cells in which something applies, and of all cells if there are none; those that are
@@ -538,21 +600,14 @@ impl<'p, 'u> Search<'p, 'u> {
         }
     }
 
-    /// Takes out the regions in which only reports differ, because exactly one side evaluates or errs, to the same effect.
-    /// They are notes and refute nothing; the first one is returned if a violation could change the effect there.
-    fn only_reported(&self, proof: &mut Proof) -> Option<String> {
+    /// Tells where only reports differ: that refutes nothing.
+    fn note_reports(&mut self, proof: &mut Proof) {
         let is_reported = |region: &Region| Kind::of(region.class) == Kind::Applicability;
         let (reported, shown): (Vec<Region>, Vec<Region>) = proof.regions.drain(..).partition(is_reported);
         proof.regions = shown;
-        for region in &reported {
-            proof.notes.push(format!("only reports differ: {}", region.text));
-        }
-        let objects = self.sides.bodies.iter().any(|body| !body.never_objects());
-        reported
-            .into_iter()
-            .next()
-            .filter(|_| objects)
-            .map(|region| region.text)
+        self.reported.extend(reported.into_iter().map(|region| region.text));
+        let notes = self.reported.iter().map(|text| format!("only reports differ: {text}"));
+        proof.notes.extend(notes);
     }
 
     /// Looks for requests on which both sides apply and differ in a class.
@@ -583,8 +638,8 @@ impl<'p, 'u> Search<'p, 'u> {
         }
     }
 
-    /// Asks both engines on every path of what is proven: another effect, or that only one of them looks, contradicts the
-    /// proof. That one of them erred, and to the same effect, is no matter of the claim.
+    /// Reviews requests of every path of what is proven: another effect contradicts the proof. That only one side evaluates or
+    /// errs, to the same effect, is not part of the claim.
     fn verify(&mut self, solver: &mut Solver<'p>) {
         for at in 0..self.explored.len() {
             let count = self.explored.get(at).map_or(0, |(_, paths)| paths.len());
@@ -596,7 +651,7 @@ impl<'p, 'u> Search<'p, 'u> {
                     let Some(object) = objects.get(number) else { break };
                     self.requests += 1;
                     let found = self.engines.replay(self.situation(&witness, &cell, object, object));
-                    if found.is_some_and(|found| found.class() != DivergenceClass::Error) {
+                    if found.is_some_and(|found| matches!(Kind::of(found.class()), Kind::Decision | Kind::Action)) {
                         self.blame(&cell, &[], "the engines contradict a proof");
                         return;
                     }

@@ -228,6 +228,8 @@ impl Sides {
         let mut kyverno = self.kyverno(cell, discovery, facts);
         let mut native = self.native(cell, equivalents, facts);
         for said in [&mut kyverno, &mut native] {
+            // What cannot object has no effect.
+            said.retain(|(body, _)| self.bodies.get(*body).is_none_or(|body| !body.never_objects()));
             said.sort_unstable();
             // One body may be asked twice: the strongest effect counts.
             said.reverse();

@@ -1,4 +1,5 @@
-//! The finite part of all requests: what a cluster serves, what can be done to it, and two kinds that nobody knows.
+//! The finite part of all requests: what a cluster serves, what can be done to it, two unknown kinds, and the kind of
+//! Kyverno's own that Kyverno never evaluates, which every cluster with Kyverno serves.
 
 use kyvtest_model::kube::{Cell, Discovery, GroupVersionKind, Operation, Resource};
 
@@ -14,6 +15,12 @@ pub fn with_unknown(discovery: &Discovery) -> Discovery {
             plural,
             namespaced,
         ));
+    }
+    let update_request = GroupVersionKind::new("kyverno.io", "v2", "UpdateRequest");
+    if all.by_object("kyverno.io/v2", "UpdateRequest").is_none() {
+        let main = Resource::main(&update_request, "updaterequests", true);
+        all.add(main.sub("status", "UpdateRequest"));
+        all.add(main);
     }
     all
 }

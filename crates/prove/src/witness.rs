@@ -138,6 +138,23 @@ impl Witness {
         witness
     }
 
+    /// The same with other names; `None` keeps the one that there is.
+    #[must_use]
+    pub fn with_names(&self, name: Option<&str>, namespace: Option<&str>, username: Option<&str>) -> Self {
+        let mut witness = self.clone();
+        if let Some(name) = name {
+            name.clone_into(&mut witness.name);
+            name.clone_into(&mut witness.request_name);
+        }
+        if let Some(namespace) = namespace {
+            namespace.clone_into(&mut witness.namespace);
+        }
+        if let Some(username) = username {
+            username.clone_into(&mut witness.user.username);
+        }
+        witness
+    }
+
     /// How odd it is: shorter is better.
     pub fn size(&self) -> usize {
         let maps = [

@@ -120,6 +120,9 @@ pub(super) fn explanation(row: &Row, sources: &Sources) -> String {
             for item in marked {
                 let _ = write!(text, "\n{}", render::full(&diagnostic(item), sources, true));
             }
+            if generated.audit_warnings {
+                let _ = writeln!(text, "\n  note: audit-warnings: {}", kyvtest_convert::AUDIT_WARNINGS);
+            }
         }
     }
     text

@@ -2,8 +2,8 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use super::{optional, quoted, rows};
-use crate::support::{fixture, read, tell};
+use super::{optional, quoted, rows, storable};
+use crate::support::{fixture, tell};
 
 fn kyvtest(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
@@ -35,7 +35,7 @@ fn emitted_suites_are_green() {
         }
         let hazard = fixture("hazards").join(&row[0]);
         let policy = folder.join(format!("{}.yaml", row[0]));
-        fs::write(&policy, quoted(&read(&hazard.join("policy.yaml")))).expect("a file");
+        fs::write(&policy, storable(&hazard)).expect("a file");
         let suites = folder.join(&row[0]);
         let mut args = vec!["prove", policy.to_str().expect("text"), "--layer", &row[1]];
         args.extend(["--emit-cases", suites.to_str().expect("text")]);

@@ -19,7 +19,7 @@ fn every_guard_has_a_policy_that_it_stops() {
         .collect();
     let gate = Gate {
         name: "prove-guards",
-        rows: 15,
+        rows: 18,
     };
     gate.run(
         &rows,

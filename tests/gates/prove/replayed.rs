@@ -4,7 +4,7 @@ use kyvtest::{
     eval::{Settings, line},
     kube::Discovery,
     prove::{
-        Label, Options, Proof,
+        Label, Layer, Options, Proof,
         repair::{Repair, repair},
     },
     value::Document,
@@ -12,7 +12,7 @@ use kyvtest::{
 use serde_json::{Value, json};
 
 use super::{Case, repair::written};
-use crate::support::{Gate, jsonl, read, shared, tell};
+use crate::support::{Gate, fixture, jsonl, read, shared, tell};
 
 /// The policies that `prove` must still prove, of those without an observed difference, in percent.
 const STILL_PROVEN: usize = 97;
@@ -85,6 +85,10 @@ fn no_live_difference_is_proven() {
             }
             match plain.label {
                 Label::Refuted(_) => Ok(()),
+                label if label != Label::Proven && !plain.reason.is_empty() => {
+                    tell(&format!("  {}: {}: {}", row["id"], label.as_str(), plain.reason));
+                    Ok(())
+                }
                 label => Err(format!("{}: {}", label.as_str(), plain.reason)),
             }
         },
@@ -150,6 +154,44 @@ fn live_requests() {
                 if wanted.is_some_and(|wanted| wanted != got) {
                     return Err(format!("{side}: {got} instead of {wanted:?}: {answer}"));
                 }
+            }
+            Ok(())
+        },
+    );
+}
+
+/// One policy for each finding, with its label and a word of the explanation in the first comment.
+#[test]
+fn findings() {
+    let folder = fixture("prove/live");
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .expect("a directory")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
+    let gate = Gate {
+        name: "live-findings-own",
+        rows: 12,
+    };
+    gate.run(
+        &files,
+        |path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        |path| {
+            let policy = read(path);
+            let first = policy.lines().next().unwrap_or_default().trim_start_matches("# ");
+            let (label, words) = first.split_once(' ').ok_or("no expectation in the first line")?;
+            let case = Case {
+                policy: policy.clone(),
+                layer: Layer::Policy,
+                ..Case::default()
+            };
+            let proof = case.prove()?;
+            let regions = proof.regions.iter().map(|region| region.text.as_str());
+            let told: Vec<&str> = regions.chain([proof.reason.as_str()]).collect();
+            let told = format!("{} {}", told.join(" "), proof.notes.join(" "));
+            if proof.label.as_str() != label || !told.contains(words) {
+                return Err(format!("{} instead of {first}: {told}", proof.label.as_str()));
             }
             Ok(())
         },

@@ -5,7 +5,7 @@
 //! Known deviations: what an installation decides is left out (certificate, labels, owner, the selectors and conditions of
 //! Kyverno's configuration), and flags have their defaults.
 
-use super::{Webhook, classic, validating};
+use super::{Webhook, classic, is_qualified, validating};
 use kyvtest_go_compat::value::{Builder, Document};
 use kyvtest_model::{
     kube::{Discovery, RuleWithOperations},
@@ -18,7 +18,17 @@ pub struct Registration {
     webhooks: Vec<Webhook>,
     classic: Vec<Option<usize>>,
     validating: Vec<Option<usize>>,
+    problem: Option<String>,
 }
+
+/// The most match conditions that the API server accepts in one webhook.
+const CONDITIONS: usize = 64;
+
+/// The range of `timeoutSeconds` that the API server accepts.
+const TIMEOUTS: std::ops::RangeInclusive<i64> = 1..=30;
+
+/// The longest name of a webhook.
+const LONGEST_NAME: usize = 253;
 
 /// A webhook with the indexes of its policies.
 pub(super) type Members = (Webhook, Vec<usize>);
@@ -30,6 +40,7 @@ impl Registration {
             webhooks: Vec::new(),
             classic: vec![None; policies.len()],
             validating: vec![None; validating.len()],
+            problem: None,
         };
         let mut add = |(webhook, members): Members, slots: fn(&mut Self) -> &mut Vec<Option<usize>>| {
             let number = registration.webhooks.len();
@@ -48,7 +59,17 @@ impl Registration {
                 add(webhook, |registration| &mut registration.validating);
             }
         }
+        registration.problem = registration.webhooks.iter().find_map(Webhook::problem);
         registration
+    }
+
+    /// Why the API server refuses the configuration; Kyverno is then called for none of the policies.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    fn webhook(&self, number: Option<usize>) -> Option<&Webhook> {
+        self.webhooks.get(number?).filter(|_| self.problem.is_none())
     }
 
     /// Registers a ClusterPolicy or Policy that is alone in its cluster.
@@ -63,25 +84,17 @@ impl Registration {
 
     /// The webhook of the classic policy at an index; `None` if Kyverno registers none for it.
     pub fn classic(&self, index: usize) -> Option<&Webhook> {
-        self.classic
-            .get(index)
-            .copied()
-            .flatten()
-            .and_then(|number| self.webhooks.get(number))
+        self.webhook(self.classic.get(index).copied().flatten())
     }
 
     /// The webhook of the ValidatingPolicy at an index; `None` if Kyverno registers none for it.
     pub fn validating(&self, index: usize) -> Option<&Webhook> {
-        self.validating
-            .get(index)
-            .copied()
-            .flatten()
-            .and_then(|number| self.webhooks.get(number))
+        self.webhook(self.validating.get(index).copied().flatten())
     }
 
     /// The only webhook of a policy that is alone.
     pub fn only(&self) -> Option<&Webhook> {
-        self.webhooks.first()
+        self.webhook(Some(0))
     }
 
     /// The ValidatingWebhookConfiguration as Kyverno writes it.
@@ -117,6 +130,29 @@ pub fn configuration(policies: &[&Policy], validating: &[&ValidatingPolicy], dis
 }
 
 impl Webhook {
+    /// Why the API server refuses the webhook (`pkg/apis/admissionregistration/validation` of Kubernetes): Kyverno checks
+    /// neither the timeout of a ValidatingPolicy nor what the prefixes of autogen make of names and counts.
+    fn problem(&self) -> Option<String> {
+        let name = &self.name;
+        if let Some(seconds) = self.timeout_seconds.filter(|seconds| !TIMEOUTS.contains(seconds)) {
+            return Some(format!(
+                "webhook `{name}` has a timeout of {seconds} s; 1 to 30 are allowed"
+            ));
+        }
+        let count = self.match_conditions.len();
+        if count > CONDITIONS {
+            return Some(format!("webhook `{name}` has {count} match conditions; 64 are allowed"));
+        }
+        if name.len() > LONGEST_NAME {
+            return Some(format!("the webhook name `{name}` is longer than 253 characters"));
+        }
+        let mut names = self.match_conditions.iter().map(|condition| condition.name.as_str());
+        let invalid = names.find(|name| !is_qualified(name))?;
+        Some(format!(
+            "webhook `{name}` has a match condition with the invalid name `{invalid}`"
+        ))
+    }
+
     fn write(&self, builder: &mut Builder) {
         builder.begin_map();
         string(builder, "name", &self.name);

@@ -67,7 +67,7 @@ impl<'p> Objects<'p> {
     /// Adds a policy with its bindings, each with a selector and its actions. `None` if it cannot be read, which would be a
     /// bug.
     pub(super) fn add(&mut self, spec: &Json, bindings: &[(Json, Vec<&'static str>)], param_ref: &Json) -> Option<()> {
-        let spec = &without_webhook_configurations(spec);
+        let spec = &without_unseen(spec);
         let name = numbered(&format!("repaired-{}", self.name), self.policies.len());
         let policy = self.head("ValidatingAdmissionPolicy", &name, spec);
         self.policies
@@ -90,23 +90,34 @@ impl<'p> Objects<'p> {
     }
 }
 
-/// Excludes webhook configurations, which Kyverno never sees, from a native policy that would see them.
-fn without_webhook_configurations(spec: &Json) -> Json {
-    const GROUP: &str = "admissionregistration.k8s.io";
-    const RESOURCES: [&str; 2] = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+/// Resources that native policies see and Kyverno never does: by group, with their subresources.
+const UNSEEN: [(&str, &[&str]); 2] = [
+    (
+        "admissionregistration.k8s.io",
+        &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+    ),
+    ("kyverno.io", &["updaterequests", "updaterequests/status"]),
+];
+
+/// Excludes what Kyverno never sees from a native policy that would see it.
+fn without_unseen(spec: &Json) -> Json {
     let names = |rule: &Json, key: &str, wanted: &[&str]| {
-        let listed = rule[key].as_array().into_iter().flatten().filter_map(Json::as_str);
-        listed.clone().any(|text| wanted.contains(&text))
+        let mut listed = rule[key].as_array().into_iter().flatten().filter_map(Json::as_str);
+        listed.any(|text| wanted.contains(&text))
     };
-    let rules = spec["matchConstraints"]["resourceRules"].as_array();
-    let sees_them = rules.into_iter().flatten().any(|rule| {
-        let resources = ["*", "*/*", RESOURCES[0], RESOURCES[1]];
-        names(rule, "apiGroups", &["*", GROUP]) && names(rule, "resources", &resources)
-    });
     let mut spec = spec.clone();
-    if sees_them {
+    for (group, resources) in UNSEEN {
+        let rules = spec["matchConstraints"]["resourceRules"].as_array();
+        let sees_them = rules.into_iter().flatten().any(|rule| {
+            let any = ["*", "*/*", "*/status"];
+            names(rule, "apiGroups", &["*", group])
+                && (names(rule, "resources", &any) || names(rule, "resources", resources))
+        });
+        if !sees_them {
+            continue;
+        }
         let exclude = json!({
-            "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["*"], "resources": RESOURCES, "scope": "*",
+            "apiGroups": [group], "apiVersions": ["*"], "operations": ["*"], "resources": resources, "scope": "*",
         });
         let constraints = &mut spec["matchConstraints"];
         match constraints["excludeResourceRules"].as_array_mut() {

@@ -60,6 +60,35 @@ pub(super) fn add(
     Ok(())
 }
 
+/// Limits rules to what is in a namespace, and to Namespaces, which count as in themselves.
+fn namespaced_rules(constraints: &mut Json) {
+    let Some(rules) = constraints["resourceRules"].as_array_mut() else {
+        return;
+    };
+    let mut of_namespaces = Vec::new();
+    for rule in rules.iter_mut() {
+        let lists = |key: &str, wanted: [&str; 2]| {
+            let mut listed = rule[key].as_array().into_iter().flatten().filter_map(Json::as_str);
+            listed.any(|text| wanted.contains(&text))
+        };
+        let subresources = if lists("resources", ["*/*", "namespaces/*"]) {
+            json!(["namespaces", "namespaces/*"])
+        } else {
+            json!(["namespaces"])
+        };
+        let all = lists("resources", ["*", "namespaces"]) || subresources[1].is_string();
+        if all && lists("apiGroups", ["", "*"]) && rule["scope"] != "Namespaced" {
+            let mut own = rule.clone();
+            own["apiGroups"] = json!([""]);
+            own["resources"] = subresources;
+            own["scope"] = json!("Cluster");
+            of_namespaces.push(own);
+        }
+        rule["scope"] = json!("Namespaced");
+    }
+    rules.extend(of_namespaces);
+}
+
 /// Whether the webhook lists anything that a generated policy is about: the shared webhook of policies for one namespace does
 /// not.
 fn is_registered(variant: &ValidatingPolicy, registration: &Registration, discovery: &Discovery) -> bool {
@@ -155,9 +184,7 @@ fn add_one(
             Some(list) => list.push(need),
             None => selector["matchExpressions"] = json!([need]),
         }
-        for rule in constraints["resourceRules"].as_array_mut().into_iter().flatten() {
-            rule["scope"] = json!("Namespaced");
-        }
+        namespaced_rules(&mut constraints);
     }
     spec["matchConstraints"] = constraints;
     let mut conditions = Conditions::default();
