@@ -1,0 +1,1 @@
+//! Compares the CEL parser with that of the crate `cel`: see `tests/`.

@@ -1,6 +1,0 @@
-//! Properties of the CEL room that hold for any expression: see the modules.
-
-mod bombs;
-mod differential;
-mod generate;
-mod properties;

@@ -1,0 +1,24 @@
+//! Tests of the library and of the program that need no reference data, one module per subject.
+//!
+//! They are one binary, because each binary links the whole program again.
+
+mod architecture;
+mod authoring;
+mod bad_input;
+mod cel;
+mod cli;
+mod cover;
+mod crash;
+mod diagnostic;
+mod fuzz;
+mod html;
+mod jmespath;
+mod kill;
+mod leaf;
+mod matching;
+mod report;
+mod run;
+mod schema;
+mod suite;
+mod suites;
+mod yaml;
