@@ -343,6 +343,16 @@ impl Cluster {
         &self.problems
     }
 
+    /// The policies and exceptions.
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    /// Namespaces, bindings of roles and other objects.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
     /// What the cluster serves.
     pub fn discovery(&self) -> &Discovery {
         &self.discovery

@@ -32,16 +32,7 @@ pub fn suite_of(
 ) -> Result<Vec<File>, String> {
     let situation = region.witness.situation();
     let request = &situation.request;
-    if request.operation == Operation::Connect {
-        return Err("a suite cannot connect".to_owned());
-    }
-    if request.collection {
-        return Err("a suite cannot delete collections".to_owned());
-    }
-    let resource = &request.resource;
-    if !resource.subresource.is_empty() && resource.object_kind.kind == resource.kind {
-        return Err(format!("a suite cannot say that an object is `{}`", resource.name()));
-    }
+    expressible(request)?;
     let mut test = test(name);
     let mut sidecar = sidecar();
     let mut files = files(name, original, exceptions, situation, &mut test, &mut sidecar);
@@ -82,6 +73,41 @@ pub fn suite_of(
         text: format!("{}{}", comment(region), yaml(&test)),
     });
     Ok(files)
+}
+
+/// Whether a suite can say what is requested.
+///
+/// # Errors
+/// What it cannot say.
+fn expressible(request: &Request) -> Result<(), String> {
+    if request.operation == Operation::Connect {
+        return Err("a suite cannot connect".to_owned());
+    }
+    if request.collection {
+        return Err("a suite cannot delete collections".to_owned());
+    }
+    let resource = &request.resource;
+    if !resource.subresource.is_empty() && resource.object_kind.kind == resource.kind {
+        return Err(format!("a suite cannot say that an object is `{}`", resource.name()));
+    }
+    Ok(())
+}
+
+/// Runs one request as a suite: one case for each rule, or one for the whole policy.
+///
+/// # Errors
+/// What a suite cannot say, or why it does not run.
+pub fn run_request(
+    original: &Original,
+    exceptions: &[Json],
+    situation: &Situation,
+    settings: &Settings,
+) -> Result<Vec<Case>, String> {
+    expressible(&situation.request)?;
+    let (mut test, mut sidecar) = (test("request"), sidecar());
+    let files = files("request", original, exceptions, situation, &mut test, &mut sidecar);
+    test["results"] = Json::Array(rows(original, &situation.request));
+    cases(&files, &test, &sidecar, settings)
 }
 
 /// The files besides the test file and the sidecar, which are told where they are.

@@ -2,6 +2,7 @@
 //!
 //! `support` is the one helper that all of them use; each gate is a module beside it.
 
+mod agreement;
 mod apiserver;
 mod autogen;
 mod cel;

@@ -1,0 +1,188 @@
+//! `run`, `eval` and `prove` on the same request: every live row that a suite can express goes through all three.
+
+use std::{collections::BTreeMap, sync::Mutex};
+
+use kyvtest::{
+    convert::Exceptions,
+    eval::{Cluster, Settings},
+    kube::NAME_LABEL,
+    kyverno::config::Config,
+    pair::Pair,
+    prove::{Label, Layer, Options, Target, prove, replay::Engines, universe, witness::Situation},
+    run::{self, counterexample::run_request},
+    value::{Document, Value as Node},
+    verdict::{Effect, Verdict},
+};
+use serde_json::Value;
+
+use crate::{
+    eval::{live, settings},
+    support::{Gate, jsonl, shared, tell},
+};
+
+/// The effects of both sides; the native one is absent if there is no native policy.
+type Effects = (Effect, Option<Effect>);
+
+/// What a row comes to: agreement, or the reason why not all three ways can be compared.
+enum Compared {
+    Agree,
+    Left(String),
+}
+
+fn strongest(effects: impl Iterator<Item = Effect>) -> Effect {
+    effects.max().unwrap_or(Effect::Admit)
+}
+
+fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
+    let left = |reason: &str| Ok(Compared::Left(reason.to_owned()));
+    let (objects, request) = live(row);
+    let documents: Vec<Document> = objects.iter().map(Document::from).collect();
+    let cluster = Cluster::new(&documents, settings);
+    if let Some(invalid) = cluster.invalid().first() {
+        return left(&format!("not stored: {}", invalid.code.id()));
+    }
+    let [pair] = cluster.pairs() else {
+        return left("not exactly one policy");
+    };
+    let kinds = objects.iter().filter_map(|object| object["kind"].as_str());
+    let known = ["Namespace", "PolicyException", pair.original().kind()];
+    if let Some(other) = kinds.clone().find(|kind| !known.contains(kind)) {
+        return left(&format!("a suite has no {other}"));
+    }
+    let request = cluster.request(Document::from(&request).root())?;
+    if request.dry_run || !request.options.root().is_null() {
+        return left("a suite has no dry run and no options");
+    }
+    if request.user.uid != "" || request.user.extra.is_some() {
+        return left("a suite has users without uid and extra");
+    }
+    let namespace = cluster.world().namespace(&request.namespace);
+    let labels = namespace.and_then(|namespace| namespace.object.root().at(&["metadata", "labels"]));
+    let labels = labels.and_then(Node::as_map).into_iter().flat_map(|map| map.iter());
+    let mut namespace_labels: Vec<(String, String)> = labels
+        .filter_map(|(key, value)| Some((key.text().to_owned(), value.as_str()?.to_owned())))
+        .collect();
+    if namespace_labels.is_empty() && !request.namespace.is_empty() {
+        namespace_labels.push((NAME_LABEL.to_owned(), request.namespace.clone()));
+    }
+    let evaluated = cluster.decide(&request);
+    let eval: Effects = (
+        evaluated
+            .kyverno
+            .as_ref()
+            .map_or(Effect::Admit, |kyverno| kyverno.effect),
+        evaluated
+            .vap
+            .as_ref()
+            .map(|vap| kyvtest::pair::NativeVerdict::of(vap.clone()).verdict.effect),
+    );
+    let situation = Situation {
+        request,
+        world: cluster.world().clone(),
+        namespace_labels,
+    };
+    let loaded = cluster.loaded();
+    let exceptions = Exceptions {
+        classic: &loaded.exceptions,
+        cel: &loaded.cel_exceptions,
+    };
+    proven(pair, exceptions, &situation, &cluster, eval)?;
+    let run_settings = run::Settings {
+        discovery: settings.discovery.clone(),
+        ..run::Settings::new(false)
+    };
+    let texts = run::counterexample::exceptions(loaded);
+    let cases = match run_request(pair.original(), &texts, &situation, &run_settings) {
+        Ok(cases) => cases,
+        Err(reason) => return Ok(Compared::Left(reason)),
+    };
+    let kyverno = cases
+        .iter()
+        .filter_map(|case| case.kyverno.as_ref())
+        .map(|answer| answer.effect);
+    let native: Vec<Effect> = cases
+        .iter()
+        .filter_map(|case| case.vap.as_ref())
+        .map(|native| native.answer.effect)
+        .collect();
+    let native = (!native.is_empty()).then(|| strongest(native.iter().copied()));
+    let ran: Effects = (strongest(kyverno), native.or(eval.1));
+    if ran == eval {
+        Ok(Compared::Agree)
+    } else {
+        Err(format!("run: {ran:?}, eval: {eval:?}"))
+    }
+}
+
+/// The replay of the request gives the same effects, and no PROVEN claims otherwise.
+fn proven(
+    pair: &Pair,
+    exceptions: Exceptions<'_>,
+    situation: &Situation,
+    cluster: &Cluster,
+    eval: Effects,
+) -> Result<(), String> {
+    let (Some(generated), Some(native)) = (pair.generated(), eval.1) else {
+        return Ok(());
+    };
+    if pair.without_autogen() || pair.missing().is_some() {
+        return Ok(());
+    }
+    let target = Target {
+        policies: vec![generated.vap.model.clone()],
+        bindings: generated.bindings.iter().map(|binding| binding.model.clone()).collect(),
+    };
+    let universe = universe::with_unknown(cluster.discovery());
+    let (original, config) = (pair.original(), Config::bare());
+    let engines = Engines::new(original, exceptions, &target, &config, Layer::Policy, &universe)?;
+    let (kyverno, vap): (Verdict, Verdict) = engines.ask(situation);
+    if (kyverno.effect, vap.effect) != (eval.0, native) {
+        let effects = (kyverno.effect, vap.effect);
+        return Err(format!("prove: {effects:?}, eval: {eval:?}"));
+    }
+    if eval.0 != native {
+        let proof = prove(
+            original,
+            exceptions,
+            Some(&target),
+            cluster.discovery(),
+            &Options::default(),
+        );
+        if proof.label == Label::Proven {
+            return Err(format!("PROVEN, but {eval:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn agree(name: &str, file: &str, minimum: usize) {
+    let Some(path) = shared(file) else { return };
+    let rows: Vec<Value> = jsonl(&path);
+    let settings = settings();
+    let left: Mutex<BTreeMap<String, usize>> = Mutex::default();
+    let gate = Gate { name, rows: minimum };
+    gate.run(
+        &rows,
+        |row| row["id"].as_str().unwrap_or_default().to_owned(),
+        |row| match compare(row, &settings)? {
+            Compared::Agree => Ok(()),
+            Compared::Left(reason) => {
+                *left.lock().expect("a count").entry(reason).or_default() += 1;
+                Ok(())
+            }
+        },
+    );
+    for (reason, count) in left.lock().expect("counts").iter() {
+        tell(&format!("  {count} rows not as suites: {reason}"));
+    }
+}
+
+#[test]
+fn live_vectors_agree() {
+    agree("agreement-vectors", "golden/kyverno-live/vectors.jsonl", 1500);
+}
+
+#[test]
+fn live_hazards_agree() {
+    agree("agreement-hazards", "golden/kyverno-live/hazards.jsonl", 50);
+}
