@@ -1,0 +1,8 @@
+//! Gates of the patch functions against recorded upstream results, and the tables that are generated from them.
+
+#[path = "gates/parts.rs"]
+mod parts;
+#[path = "gates/support.rs"]
+mod support;
+#[path = "gates/tables.rs"]
+mod tables;
