@@ -43,7 +43,7 @@ fn strategic_schema_is_current() {
             panic!("six columns: {line}");
         };
         names.insert(name);
-        let (resources, fields) = types.entry(short(name)).or_default();
+        let (resources, _) = types.entry(short(name)).or_default();
         if field == "@gvk" {
             resources.push(format!("= {form} {of}"));
             continue;
