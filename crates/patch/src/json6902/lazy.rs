@@ -237,10 +237,11 @@ impl Store {
                 found(members).ok_or_else(missing)
             }
             Container::List(list) => {
-                let list = self.list(list)?;
                 if key.is_empty() && !self.is_v4() {
-                    return Ok(list.this);
+                    return Ok(self.list(list)?.this);
                 }
+                number::atoi(key).map_err(|error| Failure::Other(error.to_string()))?;
+                let list = self.list(list)?;
                 let index = self.position(key, list.items.len())?;
                 let item = usize::try_from(index).ok().and_then(|index| list.items.get(index));
                 item.copied().ok_or_else(|| invalid_index(index))
@@ -275,6 +276,7 @@ impl Store {
                 Ok(())
             }
             Container::List(list) => {
+                number::atoi(key).map_err(|error| Failure::Other(error.to_string()))?;
                 let length = self.list(list)?.items.len();
                 let index = self.position(key, length)?;
                 let range = || Failure::Panic(format!("runtime error: index out of range [{index}] with length {length}"));
@@ -291,13 +293,14 @@ impl Store {
         let Container::List(list) = container else {
             return self.set(container, key, value);
         };
-        let length = self.list(list)?.items.len();
         if key == "-" {
+            self.list(list)?;
             self.lists[list].items.push(value);
             return Ok(());
         }
         let index = number::atoi(key)
             .map_err(|error| Failure::Other(format!("value was not a proper array index: '{key}': {error}")))?;
+        let length = self.list(list)?.items.len();
         if index > length as i64 {
             return Err(invalid_index(index));
         }
@@ -330,8 +333,8 @@ impl Store {
                 Ok(())
             }
             Container::List(list) => {
-                let length = self.list(list)?.items.len();
                 let index = number::atoi(key).map_err(|error| Failure::Other(error.to_string()))?;
+                let length = self.list(list)?.items.len();
                 let is_outside = index >= length as i64 || index < -(length as i64) && self.options.negative_indices;
                 if is_outside && may_miss {
                     return Ok(());

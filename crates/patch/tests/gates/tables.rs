@@ -76,3 +76,95 @@ fn strategic_schema_is_current() {
     }
     compare("strategic/schema.txt", kyvtest_patch::strategic::schema::TEXT, &out);
 }
+
+/// The word of the table for a scalar, or the short name of a type.
+fn structured_type<'a>(form: &'a str, of: &'a str) -> &'a str {
+    match (form, of) {
+        ("string", "" | "byte") | ("of", "string" | "byte") => "string",
+        ("string", _) | ("scalar", _) => "scalar",
+        ("integer" | "number", _) | ("of", "int32" | "int64" | "double") => "number",
+        ("boolean", _) | ("of", "boolean") => "boolean",
+        // The published type has alternatives instead of a type.
+        ("int-or-string" | "any", _) => "any",
+        // Upstream replaces embedded objects of any kind as a whole.
+        ("object", _) => "object",
+        (_, of) => short(of),
+    }
+}
+
+fn structured_form(name: &str, field: &str, form: &str, of: &str, keys: &BTreeMap<(&str, &str), String>) -> String {
+    let element = structured_type("of", of);
+    match form {
+        "list-atomic" => format!("[{element}]"),
+        "list-set" => format!("[{element}] set"),
+        "list-map" => format!("[{element}] {}", keys[&(name, field)]),
+        // The table of reference names the innermost type of these maps of lists.
+        "map" if field == "extra" => format!("{{[{element}]}}"),
+        "map" => format!("{{{element}}}"),
+        "map-atomic" => format!("{{{element}}} atomic"),
+        form => structured_type(form, of).to_owned(),
+    }
+}
+
+#[test]
+fn structured_schema_is_current() {
+    let (Some(schema), Some(merge_keys)) = (shared("golden/map/schema.tsv"), shared("golden/map/merge-keys.tsv")) else {
+        return;
+    };
+    let (schema, merge_keys) = (read(&schema), read(&merge_keys));
+    let mut keys = BTreeMap::new();
+    let mut atomic = BTreeSet::new();
+    for line in merge_keys.lines() {
+        let [name, field, form, names, defaults, _] = *line.split('\t').collect::<Vec<_>>() else {
+            panic!("six columns: {line}");
+        };
+        match form {
+            "struct-atomic" => {
+                atomic.insert(name);
+            }
+            "list-map" => {
+                let with_default = |key: &str| {
+                    let default = defaults.split(',').find(|default| default.starts_with(&format!("{key}=")));
+                    default.unwrap_or(key).to_owned()
+                };
+                let names: Vec<String> = names.split(',').map(with_default).collect();
+                keys.insert((name, field), names.join(","));
+            }
+            _ => {}
+        }
+    }
+    let mut types: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for line in schema.lines() {
+        let [name, field, form, of, _] = *line.split('\t').collect::<Vec<_>>() else {
+            panic!("five columns: {line}");
+        };
+        let lines = types.entry(name).or_default();
+        match field {
+            // The document of its own group version lacks the type.
+            "@gvk" if form == "autoscaling/v1/Scale" => {}
+            "@gvk" => {
+                let (version, kind) = form.rsplit_once('/').expect("a group version and a kind");
+                lines.insert(0, format!("= {} {kind}", version.trim_start_matches('/')));
+            }
+            "@type" if name.ends_with(".runtime.RawExtension") => lines.push(":untyped".to_owned()),
+            "@type" => lines.push(format!(":{}", structured_type(form, of))),
+            _ => lines.push(format!(" {field} {}", structured_form(name, field, form, of, &keys))),
+        }
+    }
+    let mut out = String::new();
+    for (name, lines) in &types {
+        out.push_str(short(name));
+        if atomic.contains(name) {
+            out.push_str(" atomic");
+        }
+        match lines.iter().find_map(|line| line.strip_prefix(':')) {
+            Some(alias) => writeln!(out, " : {alias}").expect("a string takes everything"),
+            None => out.push('\n'),
+        }
+        for line in lines.iter().filter(|line| !line.starts_with(':')) {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    compare("structured/schema.txt", kyvtest_patch::structured::TEXT, &out);
+}
