@@ -1,8 +1,12 @@
 //! Gates of the patch functions against recorded upstream results, and the tables that are generated from them.
 
+#[path = "gates/literal.rs"]
+mod literal;
 #[path = "gates/parts.rs"]
 mod parts;
 #[path = "gates/support.rs"]
 mod support;
 #[path = "gates/tables.rs"]
 mod tables;
+#[path = "gates/vectors.rs"]
+mod vectors;
