@@ -4,6 +4,8 @@
 mod literal;
 #[path = "gates/parts.rs"]
 mod parts;
+#[path = "gates/structured.rs"]
+mod structured;
 #[path = "gates/support.rs"]
 mod support;
 #[path = "gates/tables.rs"]
