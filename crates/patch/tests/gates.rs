@@ -1,5 +1,7 @@
 //! Gates of the patch functions against recorded upstream results, and the tables that are generated from them.
 
+#[path = "gates/cases.rs"]
+mod cases;
 #[path = "gates/literal.rs"]
 mod literal;
 #[path = "gates/parts.rs"]

@@ -116,5 +116,5 @@ fn other_parts() {
 
 #[test]
 fn own_parts() {
-    run(&jsonl(&fixture("parts.jsonl")), "patch-parts-own", 0);
+    run(&jsonl(&fixture("parts.jsonl")), "patch-parts-own", 797);
 }
