@@ -3,7 +3,8 @@
 //! Upstream counterpart: `pkg/engine/mutate/patch/strategicMergePatch.go` (Kyverno 1.19) on kustomize kyaml v0.21.1. The
 //! schema that decides how lists are merged is kyaml's Kubernetes 1.21.2 OpenAPI, see [`schema`].
 //!
-//! Known deviations: upstream panics are errors ([`Error::Panic`]).
+//! Known deviations: upstream panics are errors ([`Error::Panic`]). Upstream reads the resource once for the anchors and
+//! once for the merge; one copy serves both here, because anchors do not change it.
 
 mod anchors;
 mod list;
@@ -12,7 +13,7 @@ pub mod schema;
 mod text;
 mod walk;
 
-use kyvtest_go_compat::value::{Builder, Data, Value, go_json};
+use kyvtest_go_compat::value::{Builder, Value, go_json};
 use node::Arena;
 use thiserror::Error;
 
@@ -72,48 +73,50 @@ pub fn merge(resource: Value<'_>, patch: Value<'_>) -> Result<Patched, Error> {
     let mut arena = Arena::default();
     let read = |stop: Stop| stop.into_error(Error::Merge);
     let pattern = arena.read(patch).map_err(read)?;
-    let compared = arena.read(resource).map_err(read)?;
-    let pattern = match anchors::resolve(&mut arena, pattern, compared) {
+    let target = arena.read(resource).map_err(read)?;
+    let pattern = match anchors::resolve(&mut arena, pattern, target) {
         Ok(()) => pattern,
         Err(Stop::Condition | Stop::Global) => arena.new_map(),
         Err(stop) => return Err(stop.into_error(Error::Anchors)),
     };
-    let target = arena.read(resource).map_err(read)?;
     let merged = walk::merge(&mut arena, target, pattern).map_err(read)?;
     let Some(merged) = merged else {
         return Err(Error::Merge("filter cannot create or delete objects".to_owned()));
     };
-    let data = match arena.data(merged).map_err(Error::Merge)? {
-        Data::Null => Data::Map(std::sync::Arc::default()),
-        data => data,
-    };
     let mut builder = Builder::new();
-    builder.data(&data);
+    if arena.is_null(merged) {
+        builder.begin_map();
+        builder.end();
+    } else {
+        arena.build(&mut builder, merged).map_err(Error::Merge)?;
+    }
+    let document = builder.finish();
     Ok(Patched {
-        changed: !has_text_of(resource, &data),
-        document: builder.finish(),
+        changed: !has_same_text(resource, document.root()),
+        document,
     })
 }
 
 /// Whether two values have the same JSON text. Numbers are compared by text, so `-0` differs from `0`.
-fn has_text_of(value: Value<'_>, data: &Data) -> bool {
-    match (value, data) {
-        (Value::Null, Data::Null) => true,
-        (Value::Bool(a), Data::Bool(b)) => a == *b,
-        (Value::String(a), Data::String(b)) => *a == **b,
-        (Value::Int(a), Data::Int(b)) => a == *b,
-        (Value::Int(_) | Value::Uint(_) | Value::Double(_), Data::Int(_) | Data::Double(_)) => {
-            let (mut left, mut right) = (String::new(), String::new());
-            go_json::write_value(&mut left, value).is_ok()
-                && go_json::write_data(&mut right, data).is_ok()
-                && left == right
+fn has_same_text(left: Value<'_>, right: Value<'_>) -> bool {
+    match (left, right) {
+        (Value::Int(left), Value::Int(right)) => left == right,
+        (Value::Int(_) | Value::Uint(_) | Value::Double(_), Value::Int(_) | Value::Double(_)) => {
+            let text = |value| {
+                let mut out = String::new();
+                go_json::write_value(&mut out, value).map(|()| out)
+            };
+            text(left) == text(right)
         }
-        (Value::List(a), Data::List(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| has_text_of(a, b)),
-        (Value::Map(a), Data::Map(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(key, a)| b.get(key.text()).is_some_and(|b| has_text_of(a, b)))
+        (Value::List(left), Value::List(right)) => {
+            left.len() == right.len() && left.iter().zip(right.iter()).all(|(a, b)| has_same_text(a, b))
         }
-        _ => false,
+        (Value::Map(left), Value::Map(right)) => {
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .all(|(key, a)| right.get_key(key).is_some_and(|b| has_same_text(a, b)))
+        }
+        (left, right) => left == right,
     }
 }

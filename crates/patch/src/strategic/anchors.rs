@@ -175,6 +175,7 @@ fn append_named(arena: &mut Arena<'_>, pattern: Id, element: Id, actual: Id) -> 
     if delete(arena, copy, true)? {
         return Ok(());
     }
+    let name = arena.copy(name);
     arena.set_field(copy, "name", name)?;
     arena.append(pattern, copy);
     Ok(())

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use kyvtest_go_compat::{
     text::float,
-    value::{Data, Value},
+    value::{Builder, Data, Value},
 };
 
 use super::Stop;
@@ -329,35 +329,54 @@ impl<'a> Arena<'a> {
 
     /// The node as a JSON value. A key that occurs twice is the YAML reader's error.
     pub(super) fn data(&self, id: Id) -> Result<Data, String> {
-        Ok(match self.body(id) {
-            Body::Scalar { tag: Tag::Null, .. } => Data::Null,
-            Body::Scalar { tag, text } if self.is_quoted(id) || *tag == Tag::String => Data::from(text.as_ref()),
-            Body::Scalar { text, .. } => plain(text),
-            Body::List(items) => items.iter().map(|&item| self.data(item)).collect::<Result<Data, _>>()?,
-            Body::Map(entries) => {
-                let mut map = std::collections::BTreeMap::new();
-                for (key, item) in entries {
-                    if map.insert(key.as_ref().into(), self.data(*item)?).is_some() {
-                        let key = kyvtest_go_compat::text::quote::quote(key);
-                        return Err(format!(
-                            "yaml: unmarshal errors:\n  line 1: mapping key {key} already defined at line 1"
-                        ));
-                    }
+        let mut builder = Builder::new();
+        self.build(&mut builder, id)?;
+        Ok(Data::from(builder.finish().root()))
+    }
+
+    /// Adds the node as a JSON value, map keys sorted. A key that occurs twice is the YAML reader's error.
+    pub(super) fn build(&self, builder: &mut Builder, id: Id) -> Result<(), String> {
+        match self.body(id) {
+            Body::Scalar { tag: Tag::Null, .. } => builder.null(),
+            Body::Scalar { tag, text } if self.is_quoted(id) || *tag == Tag::String => builder.string(text),
+            Body::Scalar { text, .. } => plain(builder, text),
+            Body::List(items) => {
+                builder.begin_list();
+                for &item in items {
+                    self.build(builder, item)?;
                 }
-                Data::Map(map.into())
+                builder.end();
             }
-        })
+            Body::Map(entries) => {
+                let mut sorted: Vec<(&str, Id)> = entries.iter().map(|(key, item)| (key.as_ref(), *item)).collect();
+                sorted.sort_by_key(|(key, _)| *key);
+                if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                    let key = kyvtest_go_compat::text::quote::quote(pair[0].0);
+                    return Err(format!(
+                        "yaml: unmarshal errors:\n  line 1: mapping key {key} already defined at line 1"
+                    ));
+                }
+                builder.begin_map();
+                for (key, item) in sorted {
+                    builder.key(key);
+                    self.build(builder, item)?;
+                }
+                builder.end();
+            }
+        }
+        Ok(())
     }
 }
 
-/// The boolean or number that a text of JSON is.
-fn plain(text: &str) -> Data {
+/// Adds the boolean or number that a text of JSON is.
+fn plain(builder: &mut Builder, text: &str) {
     match text {
-        "true" => Data::Bool(true),
-        "false" => Data::Bool(false),
-        _ => text
-            .parse()
-            .map_or_else(|_| Data::Double(text.parse().unwrap_or(f64::NAN)), Data::Int),
+        "true" => builder.bool(true),
+        "false" => builder.bool(false),
+        _ => match text.parse() {
+            Ok(int) => builder.int(int),
+            Err(_) => builder.double(text.parse().unwrap_or(f64::NAN)),
+        },
     }
 }
 

@@ -3,8 +3,6 @@
 //! Upstream counterpart: kyaml v0.21.1 `yaml/walk/{walk,map}.go`, `yaml/merge2/{merge2,smpdirective}.go`, called with the
 //! list direction "prepend" and without inference of merge keys.
 
-use std::collections::BTreeSet;
-
 use super::{
     Stop,
     list::{self, Selector},
@@ -87,11 +85,12 @@ fn walk_map(
     let Some((target, keep)) = visit_map(arena, dest, origin)? else {
         return Ok(None);
     };
-    let keys: BTreeSet<_> = [Some(target), origin]
-        .into_iter()
-        .flatten()
-        .flat_map(|source| arena.entries(source).iter().map(|(key, _)| key.clone()))
-        .collect();
+    let mut keys: Vec<_> = arena.entries(target).iter().map(|(key, _)| key.clone()).collect();
+    if let Some(origin) = origin.filter(|&origin| origin != target) {
+        keys.extend(arena.entries(origin).iter().map(|(key, _)| key.clone()));
+    }
+    keys.sort();
+    keys.dedup();
     for key in keys {
         let schema = schema.and_then(|schema| schema.field(&key));
         let theirs = origin.and_then(|origin| arena.field(origin, &key));
