@@ -90,13 +90,23 @@ pub struct Patch {
     operations: Vec<Fields>,
 }
 
-/// The JSON texts of the fields of one operation; `None` inside of `Some` is a decoded null.
+/// The JSON texts of the fields of one operation.
 #[derive(Debug, Clone, Default)]
 struct Fields {
     op: Option<Raw>,
     path: Option<Raw>,
     from: Option<Raw>,
-    value: Option<Option<Raw>>,
+    value: OperationValue,
+}
+
+/// The `value` of an operation.
+#[derive(Debug, Clone, Default)]
+enum OperationValue {
+    #[default]
+    Missing,
+    /// A null that was read from JSON text, which Go decodes to a nil pointer.
+    Nil,
+    Text(Raw),
 }
 
 /// One operation, as a `JSONPatch` expression evaluates to it.
@@ -131,7 +141,9 @@ impl Patch {
             op: Some(quoted(operation.op)),
             path: Some(quoted(operation.path)),
             from: (!operation.from.is_empty()).then(|| quoted(operation.from)),
-            value: operation.value.map(|value| Some(Raw::new(&json(value)))),
+            value: operation.value.map_or(OperationValue::Missing, |value| {
+                OperationValue::Text(Raw::new(&json(value)))
+            }),
         };
         Self {
             operations: operations.into_iter().map(fields).collect(),

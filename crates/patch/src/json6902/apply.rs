@@ -5,7 +5,7 @@
 use kyvtest_go_compat::text::number;
 
 use super::{
-    Error, Fields,
+    Error, Fields, OperationValue,
     lazy::{Container, Failure, NodeId, Store},
     raw::Raw,
 };
@@ -73,7 +73,9 @@ impl Patcher {
             let is_root = path.is_empty() && !self.store.is_v4();
             return Ok(is_root.then(|| (self.root, String::new())));
         };
-        let (parents, key) = parts.rsplit_once('/').map_or((None, parts), |(parents, key)| (Some(parents), key));
+        let (parents, key) = parts
+            .rsplit_once('/')
+            .map_or((None, parts), |(parents, key)| (Some(parents), key));
         let mut container = self.root;
         for part in parents.into_iter().flat_map(|parents| parents.split('/')) {
             let next = match self.store.get(container, &unescape(part)) {
@@ -93,9 +95,10 @@ impl Patcher {
     /// The value of an operation as a new node; `None` if there is none. V5 makes a node of a null.
     fn value(&mut self, fields: &Fields) -> Option<NodeId> {
         let raw = match &fields.value {
-            None => return None,
-            Some(None) if !self.store.is_v4() => Some(Raw::new("null")),
-            Some(raw) => raw.clone(),
+            OperationValue::Missing => return None,
+            OperationValue::Nil if self.store.is_v4() => None,
+            OperationValue::Nil => Some(Raw::new("null")),
+            OperationValue::Text(raw) => Some(raw.clone()),
         };
         Some(self.store.node(raw))
     }
@@ -104,7 +107,10 @@ impl Patcher {
         let path = fields.path();
         let path = path.map_err(|_| Error::Apply("add operation failed to decode path: missing value".to_owned()))?;
         if path.is_empty() && !self.store.is_v4() {
-            let raw = fields.value.clone().flatten().unwrap_or_else(|| Raw::new("null"));
+            let raw = match &fields.value {
+                OperationValue::Text(raw) => raw.clone(),
+                OperationValue::Missing | OperationValue::Nil => Raw::new("null"),
+            };
             let document = self.store.document(raw);
             self.root = document.map_err(|kind| Error::Apply(not_an_object(kind)))?;
             return Ok(());
@@ -194,7 +200,8 @@ impl Patcher {
 
     fn remove(&mut self, fields: &Fields) -> Result<(), Error> {
         let path = fields.path();
-        let path = path.map_err(|_| Error::Apply("remove operation failed to decode path: missing value".to_owned()))?;
+        let path =
+            path.map_err(|_| Error::Apply("remove operation failed to decode path: missing value".to_owned()))?;
         let Some((container, key)) = self.find(&path)? else {
             if self.store.options.allow_missing_path_on_remove && !self.store.is_v4() {
                 return Ok(());

@@ -9,7 +9,7 @@ use kyvtest_go_compat::{
 };
 
 use super::{
-    Error, Fields, Patch, Version,
+    Error, Fields, OperationValue, Patch, Version,
     raw::{self, Raw},
 };
 
@@ -64,7 +64,7 @@ fn fields(operation: Option<&Raw>) -> (Fields, Option<Members>) {
             "op" => fields.op.clone_from(value),
             "path" => fields.path.clone_from(value),
             "from" => fields.from.clone_from(value),
-            "value" => fields.value = Some(value.clone()),
+            "value" => fields.value = value.clone().map_or(OperationValue::Nil, OperationValue::Text),
             _ => {}
         }
     }
@@ -85,17 +85,21 @@ fn mismatch(first: u8, target: &str) -> String {
 fn validate(fields: &Fields) -> Result<(), String> {
     match fields.kind().as_str() {
         "add" | "replace" => {
-            if fields.value.is_none() {
+            if matches!(fields.value, OperationValue::Missing) {
                 return Err("failed to decode 'value': operation, missing value field: missing value".to_owned());
             }
         }
         "move" | "copy" => {
-            fields.from().map_err(|error| format!("failed to decode 'from': {error}"))?;
+            fields
+                .from()
+                .map_err(|error| format!("failed to decode 'from': {error}"))?;
         }
         "remove" | "test" => {}
         _ => return Err("unsupported operation".to_owned()),
     }
-    fields.path().map_err(|error| format!("failed to decode 'path': {error}"))?;
+    fields
+        .path()
+        .map_err(|error| format!("failed to decode 'path': {error}"))?;
     Ok(())
 }
 
@@ -151,8 +155,8 @@ fn marshal(members: Option<&[(String, Option<Raw>)]>) -> String {
 /// The JSON text of the first YAML document.
 pub(super) fn yaml_to_json(text: &str) -> Result<String, Error> {
     let failed = |message: &str| Error::Decode(format!("failed to convert patchesJSON6902 to JSON: {message}"));
-    let tree = yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default())
-        .map_err(|error| failed(&error.go_text()))?;
+    let tree =
+        yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default()).map_err(|error| failed(&error.go_text()))?;
     let mut out = String::new();
     write(&mut out, tree.root()).map_err(|error| failed(&error))?;
     Ok(out)

@@ -3,12 +3,12 @@
 //! Upstream counterpart: `lazyNode`, `partialDoc` and `partialArray` of both versions. Nodes live in an arena, because
 //! upstream's are reachable from several places. A null inside of a container is no node, as upstream's nil pointer.
 
+mod equal;
+mod write;
+
 use kyvtest_go_compat::text::number;
 
-use super::{
-    Error, Options, Version,
-    raw::{self, Raw},
-};
+use super::{Error, Options, Version, raw::Raw};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeId(usize);
@@ -79,7 +79,9 @@ impl Failure {
 type Outcome<T> = Result<T, Failure>;
 
 fn invalid_index(index: i64) -> Failure {
-    Failure::Other(format!("Unable to access invalid index: {index}: invalid index referenced"))
+    Failure::Other(format!(
+        "Unable to access invalid index: {index}: invalid index referenced"
+    ))
 }
 
 fn expected_object() -> Failure {
@@ -279,7 +281,11 @@ impl Store {
                 number::atoi(key).map_err(|error| Failure::Other(error.to_string()))?;
                 let length = self.list(list)?.items.len();
                 let index = self.position(key, length)?;
-                let range = || Failure::Panic(format!("runtime error: index out of range [{index}] with length {length}"));
+                let range = || {
+                    Failure::Panic(format!(
+                        "runtime error: index out of range [{index}] with length {length}"
+                    ))
+                };
                 let items = &mut self.lists[list].items;
                 let item = usize::try_from(index).ok().and_then(|index| items.get_mut(index));
                 *item.ok_or_else(range)? = value;
@@ -354,159 +360,5 @@ impl Store {
             Container::List(list) => Some(self.lists[list].items.len()),
             Container::Doc(_) => None,
         }
-    }
-
-    /// Whether two nodes are equal, as far as upstream gets: numbers by text, a null in an array is a panic.
-    pub(super) fn equal(&mut self, left: NodeId, right: Option<NodeId>) -> Outcome<bool> {
-        match self.try_open(left) {
-            Some(left) => self.equal_container(left, right),
-            None => {
-                let right = right.ok_or_else(Failure::nil_pointer)?;
-                if self.nodes[right.0].part.is_some() {
-                    return Ok(false);
-                }
-                let (left, right) = (self.compact(left), self.compact(right));
-                if !self.is_v4() && left.starts_with('"') && right.starts_with('"') {
-                    return Ok(raw::string(&left) == raw::string(&right));
-                }
-                Ok(left == right)
-            }
-        }
-    }
-
-    fn compact(&self, id: NodeId) -> String {
-        let mut out = String::new();
-        if let Some(raw) = self.raw(id) {
-            raw::compact(&mut out, raw.as_str(), false);
-        }
-        out
-    }
-
-    pub(super) fn equal_container(&mut self, left: Container, right: Option<NodeId>) -> Outcome<bool> {
-        let right = right.ok_or_else(Failure::nil_pointer)?;
-        match left {
-            Container::Doc(left) => {
-                let other = match self.nodes[right.0].part {
-                    Some(part) => Some(part),
-                    None => self.try_doc(right),
-                };
-                let Some(Container::Doc(right)) = other else {
-                    return Ok(false);
-                };
-                let members = |doc: &Doc| doc.members.clone().unwrap_or_default();
-                let (left, right) = (members(&self.docs[left]), members(&self.docs[right]));
-                if left.len() != right.len() {
-                    return Ok(false);
-                }
-                for (key, value) in left {
-                    let Some((_, other)) = right.iter().find(|(name, _)| *name == key) else {
-                        return Ok(false);
-                    };
-                    let is_equal = match (value, other) {
-                        (None, None) => true,
-                        (Some(value), Some(other)) => self.equal(value, Some(*other))?,
-                        _ => false,
-                    };
-                    if !is_equal {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            }
-            Container::List(left) => {
-                let other = match self.nodes[right.0].part {
-                    Some(part @ Container::List(_)) => Some(part),
-                    _ => self.try_list(right),
-                };
-                let Some(Container::List(right)) = other else {
-                    return Ok(false);
-                };
-                let (left, right) = (self.list(left)?.items.clone(), self.list(right)?.items.clone());
-                if left.len() != right.len() {
-                    return Ok(false);
-                }
-                for (item, other) in left.into_iter().zip(right) {
-                    let item = item.ok_or_else(Failure::nil_pointer)?;
-                    if !self.equal(item, other)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            }
-        }
-    }
-
-    /// A copy of a value as text.
-    pub(super) fn copy(&mut self, id: NodeId) -> Outcome<NodeId> {
-        let mut out = String::new();
-        self.write_node(&mut out, Some(id), self.options.escape_html)?;
-        Ok(self.node(Some(Raw::new(&out))))
-    }
-
-    pub(super) fn write(&self, container: Container) -> Outcome<String> {
-        let mut out = String::new();
-        self.write_container(&mut out, container, self.options.escape_html)?;
-        Ok(out)
-    }
-
-    fn write_node(&self, out: &mut String, id: Option<NodeId>, escape: bool) -> Outcome<()> {
-        let Some(node) = id.map(|id| &self.nodes[id.0]) else {
-            out.push_str("null");
-            return Ok(());
-        };
-        match (node.part, &node.raw) {
-            (Some(part), _) => self.write_container(out, part, escape)?,
-            (None, Some(raw)) => raw::compact(out, raw.as_str(), escape),
-            (None, None) => out.push_str("null"),
-        }
-        Ok(())
-    }
-
-    fn write_container(&self, out: &mut String, container: Container, escape: bool) -> Outcome<()> {
-        match container {
-            Container::Doc(doc) => self.write_doc(out, &self.docs[doc]),
-            Container::List(list) => {
-                let list = &self.lists[list];
-                if list.is_nil {
-                    out.push_str("null");
-                    return Ok(());
-                }
-                out.push('[');
-                for (i, item) in list.items.iter().enumerate() {
-                    if i > 0 {
-                        out.push(',');
-                    }
-                    self.write_node(out, *item, escape)?;
-                }
-                out.push(']');
-                Ok(())
-            }
-        }
-    }
-
-    fn write_doc(&self, out: &mut String, doc: &Doc) -> Outcome<()> {
-        let Some(members) = &doc.members else {
-            if self.is_v4() {
-                out.push_str("null");
-                return Ok(());
-            }
-            let text = "json: error calling MarshalJSON for type *jsonpatch.partialDoc: invalid value, expected object";
-            return Err(Failure::Other(text.to_owned()));
-        };
-        let mut order: Vec<_> = members.iter().collect();
-        if self.is_v4() {
-            order.sort_by(|left, right| left.0.cmp(&right.0));
-        }
-        out.push('{');
-        for (i, (key, value)) in order.into_iter().enumerate() {
-            if i > 0 {
-                out.push(',');
-            }
-            raw::write_string(out, key, doc.escape, self.is_v4());
-            out.push(':');
-            self.write_node(out, *value, doc.escape)?;
-        }
-        out.push('}');
-        Ok(())
     }
 }

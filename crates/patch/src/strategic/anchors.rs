@@ -61,7 +61,8 @@ fn walk(arena: &mut Arena<'_>, pattern: Id, resource: Option<Id>) -> Result<(), 
 
 fn walk_map(arena: &mut Arena<'_>, pattern: Id, resource: Option<Id>) -> Result<(), Stop> {
     resolve_additions(arena, pattern, resource);
-    check_conditions(arena, pattern, resource, AnchorKind::Global).map_err(|stop| stop.within_condition(Stop::Global))?;
+    check_conditions(arena, pattern, resource, AnchorKind::Global)
+        .map_err(|stop| stop.within_condition(Stop::Global))?;
     check_conditions(arena, pattern, resource, AnchorKind::Condition)
         .map_err(|stop| stop.within_condition(Stop::Condition))?;
     let plain: Vec<Cow<'_, str>> = arena
@@ -93,12 +94,7 @@ fn resolve_additions(arena: &mut Arena<'_>, pattern: Id, resource: Option<Id>) -
 }
 
 /// Checks the conditions of one kind. [`Stop::Condition`] means that one does not hold, whatever its kind.
-fn check_conditions(
-    arena: &mut Arena<'_>,
-    pattern: Id,
-    resource: Option<Id>,
-    kind: AnchorKind,
-) -> Result<(), Stop> {
+fn check_conditions(arena: &mut Arena<'_>, pattern: Id, resource: Option<Id>, kind: AnchorKind) -> Result<(), Stop> {
     for anchor in anchors(arena, pattern, |other| other == kind) {
         let actual = field(arena, resource, &anchor.key).ok_or(Stop::Condition)?;
         let expected = arena.field(pattern, &anchor.text).ok_or_else(Stop::nil_pointer)?;

@@ -134,9 +134,7 @@ fn find(arena: &Arena<'_>, list: Id, selector: Selector<'_, '_>) -> Option<Id> {
         let is_used = all_empty || !value.is_empty();
         !is_used || arena.field(item, key).is_some_and(|field| arena.text(field) == *value)
     };
-    items.find(|&item| {
-        arena.kind(item) == Kind::Map && keys.iter().zip(values).all(|pair| has_value(item, pair))
-    })
+    items.find(|&item| arena.kind(item) == Kind::Map && keys.iter().zip(values).all(|pair| has_value(item, pair)))
 }
 
 /// Replaces the selected elements of a list by `element`, or removes them; appends `element` if none is selected. Null and

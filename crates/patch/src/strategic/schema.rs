@@ -89,7 +89,11 @@ impl Table {
                 let name = words.next().expect("a field");
                 let form = words.next().expect("a type");
                 let schema = Self::form(form, words.next(), &index);
-                table.types.last_mut().expect("a type before fields").insert(name, schema);
+                table
+                    .types
+                    .last_mut()
+                    .expect("a type before fields")
+                    .insert(name, schema);
             } else {
                 table.types.push(BTreeMap::new());
             }

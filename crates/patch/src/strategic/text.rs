@@ -29,11 +29,22 @@ pub(super) fn write(out: &mut String, arena: &Arena<'_>, id: Id) {
                 if i > 0 {
                     out.push_str(", ");
                 }
-                out.push_str(&go_double(key));
-                out.push_str(": ");
+                if is_simple(key) {
+                    out.push_str(&go_double(key));
+                    out.push_str(": ");
+                } else {
+                    out.push_str("? ");
+                    out.push_str(&go_double(key));
+                    out.push_str(" : ");
+                }
                 write(out, arena, *item);
             }
             out.push('}');
         }
     }
+}
+
+/// Whether the encoder writes a key without a question mark.
+fn is_simple(key: &str) -> bool {
+    key.len() <= 128 && !key.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
 }

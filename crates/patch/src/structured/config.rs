@@ -45,7 +45,7 @@ impl<'a> From<Value<'a>> for Config<'a> {
     }
 }
 
-impl<'a> Config<'a> {
+impl Config<'_> {
     /// The configuration without the fields that always have the object's values.
     pub(super) fn without_type(&self) -> Self {
         let is_type = |key: &str| matches!(key, "apiVersion" | "kind");
@@ -74,7 +74,9 @@ impl<'a> Config<'a> {
             Self::Value(value) => builder.value(*value),
             Self::List(items) => {
                 builder.begin_list();
-                items.iter().for_each(|item| item.build(builder));
+                for item in items {
+                    item.build(builder);
+                }
                 builder.end();
             }
             Self::Map(entries) => {
@@ -158,12 +160,14 @@ impl<'a> Input<'a> {
     /// The entries of a map, sorted by key.
     pub(super) fn entries(self) -> Vec<(&'a str, Self)> {
         let mut entries: Vec<(&'a str, Self)> = match self {
-            Self::Value(Value::Map(entries)) => {
-                entries.iter().map(|(key, value)| (key.text(), Self::Value(value))).collect()
-            }
-            Self::Config(Config::Map(entries)) => {
-                entries.iter().map(|(key, value)| (key.as_ref(), Self::from(value))).collect()
-            }
+            Self::Value(Value::Map(entries)) => entries
+                .iter()
+                .map(|(key, value)| (key.text(), Self::Value(value)))
+                .collect(),
+            Self::Config(Config::Map(entries)) => entries
+                .iter()
+                .map(|(key, value)| (key.as_ref(), Self::from(value)))
+                .collect(),
             _ => Vec::new(),
         };
         entries.sort_by_key(|(key, _)| *key);
@@ -175,7 +179,9 @@ impl<'a> Input<'a> {
             Self::Value(value) => value.get(key).map(Self::Value),
             Self::Config(Config::Map(entries)) => {
                 let mut entries = entries.iter();
-                entries.find(|(name, _)| name == key).map(|(_, value)| Self::from(value))
+                entries
+                    .find(|(name, _)| name == key)
+                    .map(|(_, value)| Self::from(value))
             }
             Self::Config(_) => None,
         }

@@ -107,6 +107,12 @@ fn text(value: &Data) -> String {
             let items: Vec<String> = items.iter().map(text).collect();
             format!("[{}]", items.join(","))
         }
-        Data::Map(entries) => entries.iter().map(|(key, value)| format!("{key}={}", text(value))).collect(),
+        Data::Map(entries) => {
+            let entries: Vec<String> = entries
+                .iter()
+                .map(|(key, value)| format!("{key}={}", text(value)))
+                .collect();
+            entries.concat()
+        }
     }
 }

@@ -34,7 +34,9 @@ impl Merged<'_> {
             Self::Value(value) => builder.value(*value),
             Self::List(items) => {
                 builder.begin_list();
-                items.iter().for_each(|item| item.build(builder));
+                for item in items {
+                    item.build(builder);
+                }
                 builder.end();
             }
             Self::Map(entries) => {

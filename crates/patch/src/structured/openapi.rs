@@ -14,7 +14,11 @@ pub(super) fn convert(schema: &mut Schema, open_api: Option<Value<'_>>) -> usize
     let Some(open_api) = open_api else {
         return DEDUCED;
     };
-    let mut map = object(schema, open_api, is_set(open_api, "x-kubernetes-preserve-unknown-fields"));
+    let mut map = object(
+        schema,
+        open_api,
+        is_set(open_api, "x-kubernetes-preserve-unknown-fields"),
+    );
     add_object_fields(schema, &mut map);
     if map.element == Some(DEDUCED) && !is_open(open_api) {
         map.element = None;
@@ -97,7 +101,12 @@ fn list(schema: &mut Schema, open_api: Value<'_>, preserve: bool) -> ListType {
     };
     let list_type = text(open_api, "x-kubernetes-list-type");
     let keys = open_api.get("x-kubernetes-list-map-keys").and_then(Value::as_list);
-    let keys = keys.filter(|_| list_type == "map").iter().flat_map(|keys| keys.iter()).map(key).collect();
+    let keys = keys
+        .filter(|_| list_type == "map")
+        .iter()
+        .flat_map(|keys| keys.iter())
+        .map(key)
+        .collect();
     ListType {
         item: items.map_or(UNTYPED, |items| ty(schema, items, preserve)),
         is_atomic: !matches!(list_type, "map" | "set"),

@@ -166,7 +166,10 @@ impl Schema {
     /// The type of `metadata`.
     pub(super) fn metadata(&self) -> usize {
         let pod = &Self::builtin().kinds[&("v1".to_owned(), "Pod".to_owned())];
-        self.atoms[*pod].map.as_ref().map_or(OBJECT, |pod| pod.fields["metadata"])
+        self.atoms[*pod]
+            .map
+            .as_ref()
+            .map_or(OBJECT, |pod| pod.fields["metadata"])
     }
 }
 
@@ -271,7 +274,9 @@ impl Reader {
 }
 
 fn key(text: &str) -> ListKey {
-    let (name, default) = text.split_once('=').map_or((text, None), |(name, default)| (name, Some(default)));
+    let (name, default) = text
+        .split_once('=')
+        .map_or((text, None), |(name, default)| (name, Some(default)));
     ListKey {
         name: name.to_owned(),
         default: default.map(|default| {

@@ -61,7 +61,9 @@ fn json_patches_of_the_api_server() {
         let object = case.get("object").expect("an object");
         let patch = Patch::from_json(text(case, "patch"), Version::V4);
         let patched = patch.and_then(|patch| patch.apply(object, &Options::v4()));
-        patched.map(|patched| patched.document).map_err(|error| error.to_string())
+        patched
+            .map(|patched| patched.document)
+            .map_err(|error| error.to_string())
     });
 }
 
@@ -83,11 +85,17 @@ fn atomic_lists_are_replaced_if_the_caller_allows_it() {
 
 #[test]
 fn kinds_without_a_schema_are_named() {
-    let error = Schema::builtin().kind("autoscaling/v1", "Scale").expect_err("no schema");
+    let error = Schema::builtin()
+        .kind("autoscaling/v1", "Scale")
+        .expect_err("no schema");
     assert_eq!(
         error.to_string(),
         "failed to convert patch object to typed object: no corresponding type for autoscaling/v1, Kind=Scale"
     );
     let error = Schema::builtin().kind("v1", "PodExecOptions").expect_err("no schema");
-    assert!(error.to_string().ends_with("no corresponding type for /v1, Kind=PodExecOptions"));
+    assert!(
+        error
+            .to_string()
+            .ends_with("no corresponding type for /v1, Kind=PodExecOptions")
+    );
 }

@@ -197,7 +197,9 @@ impl Literal {
             Self::Text(text) => builder.string(text),
             Self::List(items) => {
                 builder.begin_list();
-                items.iter().for_each(|item| item.build(builder));
+                for item in items {
+                    item.build(builder);
+                }
                 builder.end();
             }
             Self::Map(entries) | Self::Object(entries) => {

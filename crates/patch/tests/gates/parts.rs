@@ -69,7 +69,14 @@ fn check(row: &Row) -> Result<(), String> {
     };
     let expected = &row.observed;
     match (ours, &expected.error, &expected.panic) {
-        (Ok(Patched { document: ours, changed }), None, None) => {
+        (
+            Ok(Patched {
+                document: ours,
+                changed,
+            }),
+            None,
+            None,
+        ) => {
             let ours = sorted(&ours);
             let result = sorted(&Document::from(expected.result.as_ref().expect("a result")));
             if ours != result {

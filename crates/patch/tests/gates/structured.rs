@@ -70,7 +70,7 @@ fn has_same_problems(ours: &str, expected: &str) -> bool {
     let parts = |text: &str| -> BTreeSet<String> {
         text.replace("object: errors:", "object")
             .replace(": .", "\n.")
-            .split("\n")
+            .split('\n')
             .flat_map(|line| line.split(", ."))
             .map(|part| part.trim().trim_start_matches('.').to_owned())
             .collect()

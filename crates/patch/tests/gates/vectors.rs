@@ -38,11 +38,15 @@ fn cases(rows: &[Value], patch_type: &str, body: &str) -> Vec<Case> {
         let is_single = row["policies"].as_array().is_some_and(|policies| policies.len() == 1)
             && row["bindings"].as_array().is_some_and(|bindings| bindings.len() == 1)
             && row["params"].as_array().is_none_or(Vec::is_empty)
-            && spec["mutations"].as_array().is_some_and(|mutations| mutations.len() == 1)
+            && spec["mutations"]
+                .as_array()
+                .is_some_and(|mutations| mutations.len() == 1)
             && spec["matchConditions"].is_null()
-            && ["objectSelector", "namespaceSelector"]
-                .iter()
-                .all(|selector| spec["matchConstraints"][selector].as_object().is_none_or(serde_json::Map::is_empty))
+            && ["objectSelector", "namespaceSelector"].iter().all(|selector| {
+                spec["matchConstraints"][selector]
+                    .as_object()
+                    .is_none_or(serde_json::Map::is_empty)
+            })
             && spec["reinvocationPolicy"] == "Never";
         let mutation = &spec["mutations"][0];
         if !AREAS.contains(&area) || !is_single || mutation["patchType"] != patch_type || row["seen"].is_null() {
@@ -111,7 +115,11 @@ fn is_within(ours: &Value, expected: &Value) -> bool {
             .iter()
             .all(|(key, ours)| expected.get(key).is_some_and(|expected| is_within(ours, expected))),
         (Value::Array(ours), Value::Array(expected)) => {
-            ours.len() == expected.len() && ours.iter().zip(expected).all(|(ours, expected)| is_within(ours, expected))
+            ours.len() == expected.len()
+                && ours
+                    .iter()
+                    .zip(expected)
+                    .all(|(ours, expected)| is_within(ours, expected))
         }
         _ => ours == expected,
     }
@@ -119,7 +127,9 @@ fn is_within(ours: &Value, expected: &Value) -> bool {
 
 fn custom(crds: &[Value], api_version: &str, kind: &str) -> Option<Schema> {
     let (group, version) = api_version.split_once('/')?;
-    let crd = crds.iter().find(|crd| crd["spec"]["group"] == group && crd["spec"]["names"]["kind"] == kind)?;
+    let crd = crds
+        .iter()
+        .find(|crd| crd["spec"]["group"] == group && crd["spec"]["names"]["kind"] == kind)?;
     let versions = crd["spec"]["versions"].as_array()?;
     let open_api = &versions.iter().find(|entry| entry["name"] == version)?["schema"]["openAPIV3Schema"];
     let open_api = Document::from(open_api);
@@ -127,7 +137,13 @@ fn custom(crds: &[Value], api_version: &str, kind: &str) -> Option<Schema> {
 }
 
 fn apply(crds: &[Value], case: &Case) -> Result<(), String> {
-    let text = |key: &str| case.seen.root().get(key).and_then(|value| value.as_str()).unwrap_or_default();
+    let text = |key: &str| {
+        case.seen
+            .root()
+            .get(key)
+            .and_then(kyvtest_go_compat::value::Value::as_str)
+            .unwrap_or_default()
+    };
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let schema = custom(crds, api_version, kind);
     let schema = schema.as_ref().unwrap_or_else(|| Schema::builtin());
