@@ -33,6 +33,9 @@ pub enum Atomics {
 /// Why an apply configuration cannot be merged. Displays the text that follows `error applying patch: `.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
+    /// No kind of the group version has a schema. Kyverno reports this; see [`Schema::has_version`].
+    #[error("type converter must not be nil")]
+    NoConverter,
     /// The schema does not have the kind; holds its group, version and kind.
     #[error("failed to convert patch object to typed object: no corresponding type for {0}")]
     NoType(String),

@@ -4,6 +4,10 @@
 mod cases;
 #[path = "gates/literal.rs"]
 mod literal;
+#[path = "gates/mpol.rs"]
+mod mpol;
+#[path = "gates/mutation.rs"]
+mod mutation;
 #[path = "gates/parts.rs"]
 mod parts;
 #[path = "gates/structured.rs"]

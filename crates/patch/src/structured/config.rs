@@ -11,6 +11,7 @@ use kyvtest_go_compat::{
 #[derive(Debug, Clone)]
 pub enum Config<'a> {
     Value(Value<'a>),
+    /// A list of an expression. An empty one is upstream's nil list, which is null in the merged object.
     List(Vec<Config<'a>>),
     Map(Vec<(Cow<'a, str>, Config<'a>)>),
     /// A value that is not JSON. No schema accepts it.
@@ -72,6 +73,7 @@ impl Config<'_> {
     fn build(&self, builder: &mut Builder) {
         match self {
             Self::Value(value) => builder.value(*value),
+            Self::List(items) if items.is_empty() => builder.null(),
             Self::List(items) => {
                 builder.begin_list();
                 for item in items {

@@ -148,6 +148,11 @@ impl Schema {
         schema
     }
 
+    /// Whether any kind of a group version is known.
+    pub fn has_version(&self, api_version: &str) -> bool {
+        self.kinds.keys().any(|(version, _)| version == api_version)
+    }
+
     /// The type of a kind.
     pub fn kind(&self, api_version: &str, kind: &str) -> Result<Type<'_>, Error> {
         let key = (api_version.to_owned(), kind.to_owned());

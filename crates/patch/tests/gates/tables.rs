@@ -86,7 +86,6 @@ fn structured_type<'a>(form: &'a str, of: &'a str) -> &'a str {
         ("boolean", _) | ("of", "boolean") => "boolean",
         // The published type has alternatives instead of a type.
         ("int-or-string" | "any", _) => "any",
-        // Upstream replaces embedded objects of any kind as a whole.
         ("object", _) => "object",
         (_, of) => short(of),
     }
@@ -106,13 +105,8 @@ fn structured_form(name: &str, field: &str, form: &str, of: &str, keys: &BTreeMa
     }
 }
 
-#[test]
-fn structured_schema_is_current() {
-    let (Some(schema), Some(merge_keys)) = (shared("golden/map/schema.tsv"), shared("golden/map/merge-keys.tsv"))
-    else {
-        return;
-    };
-    let (schema, merge_keys) = (read(&schema), read(&merge_keys));
+/// The keys of lists with their defaults, by type and field, and the types that are atomic as a whole.
+fn structured_keys(merge_keys: &str) -> (BTreeMap<(&str, &str), String>, BTreeSet<&str>) {
     let mut keys = BTreeMap::new();
     let mut atomic = BTreeSet::new();
     for line in merge_keys.lines() {
@@ -136,6 +130,11 @@ fn structured_schema_is_current() {
             _ => {}
         }
     }
+    (keys, atomic)
+}
+
+/// The lines of every type; `:name` makes it an alias.
+fn structured_types<'t>(schema: &'t str, keys: &BTreeMap<(&str, &str), String>) -> BTreeMap<&'t str, Vec<String>> {
     let mut types: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for line in schema.lines() {
         let [name, field, form, of, _] = *line.split('\t').collect::<Vec<_>>() else {
@@ -149,11 +148,24 @@ fn structured_schema_is_current() {
                 let (version, kind) = form.rsplit_once('/').expect("a group version and a kind");
                 lines.insert(0, format!("= {} {kind}", version.trim_start_matches('/')));
             }
+            // Upstream replaces embedded objects as a whole.
             "@type" if name.ends_with(".runtime.RawExtension") => lines.push(":untyped".to_owned()),
             "@type" => lines.push(format!(":{}", structured_type(form, of))),
-            _ => lines.push(format!(" {field} {}", structured_form(name, field, form, of, &keys))),
+            _ => lines.push(format!(" {field} {}", structured_form(name, field, form, of, keys))),
         }
     }
+    types
+}
+
+#[test]
+fn structured_schema_is_current() {
+    let (Some(schema), Some(merge_keys)) = (shared("golden/map/schema.tsv"), shared("golden/map/merge-keys.tsv"))
+    else {
+        return;
+    };
+    let (schema, merge_keys) = (read(&schema), read(&merge_keys));
+    let (keys, atomic) = structured_keys(&merge_keys);
+    let types = structured_types(&schema, &keys);
     let names: BTreeSet<&str> = types.keys().map(|name| short(name)).collect();
     assert_eq!(names.len(), types.len(), "short names tell types apart");
     let mut out = String::new();
