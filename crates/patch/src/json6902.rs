@@ -13,7 +13,7 @@ mod decode;
 mod lazy;
 mod raw;
 
-use kyvtest_go_compat::value::{Document, Value, go_json};
+use kyvtest_go_compat::value::{Value, go_json};
 use thiserror::Error;
 
 use crate::Patched;
@@ -154,11 +154,9 @@ impl Patch {
     pub fn apply(&self, resource: Value<'_>, options: &Options) -> Result<Patched, Error> {
         let before = json(resource);
         let after = apply::apply(&self.operations, &before, Store::new(*options))?;
-        let document = Document::from_json(&after)
-            .map_err(|error| Error::Apply(format!("cannot read the patched object: {error}")))?;
         Ok(Patched {
             changed: before != after,
-            document,
+            document: raw::read(&after),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt::Write as _, rc::Rc};
 
-use kyvtest_go_compat::value::go_json;
+use kyvtest_go_compat::value::{Builder, Document, go_json};
 
 /// A piece of a shared JSON text, without surrounding blanks.
 #[derive(Debug, Clone)]
@@ -77,6 +77,13 @@ impl Raw {
     }
 }
 
+/// Reads valid JSON. Numbers are read as Kubernetes reads them: integers if they fit 64 bits, else doubles.
+pub(super) fn read(text: &str) -> Document {
+    let mut builder = Builder::new();
+    Scanner { text, at: 0 }.build(&mut builder);
+    builder.finish()
+}
+
 /// Steps through the members or elements of a container.
 struct Scanner<'t> {
     text: &'t str,
@@ -111,6 +118,37 @@ impl Scanner<'_> {
         self.skip_space();
         self.at += 1;
         Some(key)
+    }
+
+    fn build(&mut self, builder: &mut Builder) {
+        match self.skip_space() {
+            b'{' => {
+                builder.begin_map();
+                while let Some(key) = self.member() {
+                    builder.key(&key);
+                    self.build(builder);
+                }
+                builder.end();
+                self.at += 1;
+            }
+            b'[' => {
+                builder.begin_list();
+                while self.element() {
+                    self.build(builder);
+                }
+                builder.end();
+                self.at += 1;
+            }
+            b'"' => {
+                let start = self.at;
+                self.skip_string();
+                builder.string(&string(&self.text[start..self.at]));
+            }
+            _ => {
+                let (start, end) = self.value();
+                scalar(builder, &self.text[start..end]);
+            }
+        }
     }
 
     /// Steps over a value.
@@ -156,6 +194,18 @@ impl Scanner<'_> {
                 _ => {}
             }
         }
+    }
+}
+
+fn scalar(builder: &mut Builder, text: &str) {
+    match text {
+        "true" => builder.bool(true),
+        "false" => builder.bool(false),
+        "null" => builder.null(),
+        _ => match text.parse() {
+            Ok(int) => builder.int(int),
+            Err(_) => builder.double(text.parse().unwrap_or(f64::NAN)),
+        },
     }
 }
 

@@ -99,3 +99,28 @@ fn kinds_without_a_schema_are_named() {
             .ends_with("no corresponding type for /v1, Kind=PodExecOptions")
     );
 }
+
+#[test]
+fn deeply_nested_values_are_patched() {
+    const DEPTH: usize = 900;
+    let nested = |leaf: &str| {
+        let text = format!(
+            r#"{{"apiVersion":"example.dev/v1","kind":"Widget","spec":{{"free":{}{leaf}{}}}}}"#,
+            r#"{"a":"#.repeat(DEPTH),
+            "}".repeat(DEPTH)
+        );
+        go_json::read(&text).expect("valid JSON")
+    };
+    let (object, patch) = (nested("1"), nested("2"));
+    let merged = kyvtest_patch::strategic::merge(object.root(), patch.root()).expect("a valid merge");
+    assert!(merged.changed);
+    let widget = yaml("widget.yaml");
+    let widget = Schema::custom("example.dev/v1", "Widget", Some(widget.root()));
+    let ty = widget.kind("example.dev/v1", "Widget").expect("the custom kind");
+    let merged = structured::apply(ty, object.root(), &patch.root().into(), Atomics::Reject).expect("a valid merge");
+    assert!(sorted(merged.root()) == sorted(patch.root()));
+    let path = format!("/spec/free{}", "/a".repeat(DEPTH));
+    let text = format!(r#"[{{"op":"replace","path":"{path}","value":2}}]"#);
+    let patched = kyvtest_patch::json6902::apply_text(object.root(), &text).expect("a valid patch");
+    assert!(sorted(patched.document.root()) == sorted(patch.root()));
+}
