@@ -1,7 +1,7 @@
 //! A document of which only the parts that a patch touches are taken apart.
 //!
 //! Upstream counterpart: `lazyNode`, `partialDoc` and `partialArray` of both versions. Nodes live in an arena, because
-//! upstream's are reachable from several places. A null inside of a container is no node, as upstream's nil pointer.
+//! upstream's are reachable from several places. A null inside a container has no node; upstream keeps a nil pointer.
 
 mod equal;
 mod write;
