@@ -6,7 +6,7 @@
 //! these functions, because Kyverno compares the texts to tell a change from none.
 //!
 //! Known deviations: upstream panics are errors ([`Error::Panic`]); of a key that occurs twice in one object of a patch
-//! value only the last value is kept. YAML texts with a null key are rejected with the YAML reader's own message.
+//! value only the last value is kept; a YAML text with a null key is rejected with a message of our own.
 
 mod apply;
 mod decode;

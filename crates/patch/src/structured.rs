@@ -5,7 +5,8 @@
 //! Kyverno 1.19 calls the same code for MutatingPolicy.
 //!
 //! Known deviations: upstream walks Go maps, so several problems in one message come in any order; here they are sorted by
-//! field. Kyverno uses the built-in schemas of Kubernetes 1.32, [`Schema::builtin`] has those of 1.36. `$ref`s in schemas of custom kinds are not resolved, because CRDs cannot have any.
+//! field. Kyverno uses the built-in schemas of Kubernetes 1.32, [`Schema::builtin`] has those of 1.36. `$ref`s in schemas
+//! of custom kinds are not resolved, because CRDs cannot have any.
 
 mod config;
 mod element;
