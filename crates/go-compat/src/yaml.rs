@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use edit::Edits;
 pub use error::{Error, ErrorKind, NOT_UTF8};
-pub use go_string::{go_key, go_value};
+pub use go_string::{go_double, go_key, go_value};
 pub use graft::{Edited, Graft};
 pub use position::{LineIndex, Position, Span};
 pub use scalar::Segments;

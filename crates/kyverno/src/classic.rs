@@ -4,7 +4,6 @@ pub mod condition;
 pub mod context;
 pub mod images;
 pub(super) mod observe;
-pub mod pattern;
 pub mod pod_security;
 mod request;
 pub(super) mod rule;
@@ -13,4 +12,5 @@ mod validator;
 pub mod values;
 pub mod variables;
 
+pub use kyvtest_pattern as pattern;
 pub(super) use request::request_context;

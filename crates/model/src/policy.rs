@@ -8,7 +8,6 @@
 //! are recognised only.
 
 mod admission;
-mod anchor;
 pub mod autogen;
 mod classic;
 mod classic_actions;
@@ -28,13 +27,13 @@ mod validate;
 mod validating;
 
 pub use admission::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
-pub use anchor::{Anchor, AnchorKind};
 pub use classic::{
     ApplyRules, Cel, FailureAction, FailureActionOverride, Policy, PolicyKind, Rule, Spec, Validate,
     WebhookConfiguration,
 };
 pub use exception::{CelPolicyException, ExceptedRules, PolicyException, PolicyRef, ReportResult};
 pub use kind_selector::{KindSelector, split_kind};
+pub use kyvtest_pattern::{Anchor, AnchorKind};
 pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, Unsupported, load};
 pub use located::place;
 pub use located::{Expression, Origin, Spanned, Subtree, Text};

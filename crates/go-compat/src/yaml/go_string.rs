@@ -152,6 +152,11 @@ fn single(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// The string in double quotes.
+pub fn go_double(text: &str) -> String {
+    double(text)
+}
+
 fn double(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

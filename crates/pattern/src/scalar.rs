@@ -11,7 +11,7 @@ use kyvtest_go_compat::{
 
 /// How an atom of a pattern compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::classic) enum Operator<'p> {
+pub enum Operator<'p> {
     Equal,
     NotEqual,
     More,
@@ -24,7 +24,7 @@ pub(in crate::classic) enum Operator<'p> {
 
 impl<'p> Operator<'p> {
     /// The operator that a text starts with, or the range that it is, and what follows.
-    pub(in crate::classic) fn read(text: &'p str) -> (Self, &'p str) {
+    pub fn read(text: &'p str) -> (Self, &'p str) {
         if text.len() < 2 {
             return (Self::Equal, text);
         }
@@ -94,7 +94,7 @@ fn endpoint(text: &str) -> Option<usize> {
 }
 
 /// Whether a value satisfies a pattern without keys.
-pub(in crate::classic) fn satisfies(value: &Data, pattern: &Data) -> bool {
+pub fn satisfies(value: &Data, pattern: &Data) -> bool {
     match pattern {
         Data::Null => is_zero(value),
         Data::Bool(pattern) => *value == Data::Bool(*pattern),

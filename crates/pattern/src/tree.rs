@@ -5,15 +5,14 @@
 
 mod metadata;
 mod mismatch;
-pub(super) mod scalar;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use kyvtest_go_compat::value::Data;
 use mismatch::Mismatch;
 use thiserror::Error;
 
-use kyvtest_go_compat::value::Data;
-pub use kyvtest_model::policy::{Anchor, AnchorKind as Kind};
+use crate::{Anchor, AnchorKind as Kind, scalar};
 
 /// The deepest nesting that is compared.
 pub const DEPTH: usize = 256;
