@@ -9,10 +9,7 @@ pub mod line;
 use std::sync::Arc;
 
 use kyvtest_apiserver as vap;
-use kyvtest_cel::{
-    host::{Gvr, Mocks},
-    time::Timestamp,
-};
+use kyvtest_cel::time::Timestamp;
 use kyvtest_convert::{Exceptions, Generated};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Severity, Sources, nearest},
@@ -26,7 +23,7 @@ use kyvtest_kyverno::{
 };
 use kyvtest_model::{
     compare::{Divergence, compare},
-    kube::{Discovery, GroupVersionKind, Request, World},
+    kube::{Cluster, Discovery, GroupVersionKind, Request, World},
     policy::{self, Loaded, Purpose, validate_admission, validate_exception, validate_in_cluster},
     verdict::{DivergenceClass, Effect, Status, Verdict},
 };
@@ -34,11 +31,9 @@ use kyvtest_prove::pair::{NativeVerdict, Original, Pair};
 
 /// What surrounds a request.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct Evaluator {
     loaded: Loaded,
-    world: World,
-    discovery: Discovery,
-    mocks: Mocks,
+    cluster: Cluster,
     /// What static validation refuses.
     invalid: Vec<Invalid>,
     /// What is stored and does nothing.
@@ -118,12 +113,12 @@ pub struct Answers {
     pub divergence: Option<Divergence>,
 }
 
-impl Cluster {
+impl Evaluator {
     /// A cluster with these objects: policies, bindings, exceptions, Namespaces, CustomResourceDefinitions, RBAC objects; all
     /// others are parameters and cluster objects.
     pub fn new(objects: &[Document], settings: &Settings) -> Self {
-        let mut discovery = settings.discovery.clone();
-        let mut world = World::with_default_bindings();
+        let mut cluster = Cluster::new(settings.discovery.clone());
+        cluster.set_now(settings.now);
         let mut loaded = Loaded::default();
         let mut invalid = Vec::new();
         let mut plain: Vec<&Document> = Vec::new();
@@ -151,7 +146,7 @@ impl Cluster {
                     }));
                 }
                 ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-                    if let Err(message) = discovery.add_crd(root) {
+                    if let Err(message) = cluster.add_crd(root) {
                         invalid.push(Invalid {
                             code: Code::BadValue,
                             object: label(root),
@@ -164,46 +159,22 @@ impl Cluster {
                 _ => plain.push(object),
             }
         }
-        let mut mocks = Mocks::new();
         for object in plain {
-            let root = object.root();
-            let kind = GroupVersionKind::from_api_version(text(root, "apiVersion"), text(root, "kind"));
-            if discovery.by_object(text(root, "apiVersion"), &kind.kind).is_none() {
-                let namespaced = root.at(&["metadata", "namespace"]).is_some();
-                discovery.add_guess(&kind, namespaced);
-            }
-            if let Some(served) = discovery.by_object(text(root, "apiVersion"), &kind.kind) {
-                let gvr = served.gvr();
-                mocks.add_resource(
-                    Gvr {
-                        group: gvr.group,
-                        version: gvr.version,
-                        resource: gvr.resource,
-                    },
-                    object.clone(),
-                );
-            }
-            world.params.push(object.clone());
-            world.add(object.clone());
+            cluster.add(object);
+            cluster.world.params.push(object.clone());
         }
-        if let Some(now) = settings.now {
-            mocks.set_now(now);
-        }
-        mocks.set_seed(0);
-        let mut cluster = Self {
+        let mut evaluator = Self {
             loaded,
-            world,
-            discovery,
-            mocks,
+            cluster,
             invalid,
             problems: Vec::new(),
             controller: None,
             pairs: Vec::new(),
             native: None,
         };
-        cluster.problems = cluster.idle();
-        cluster.install(settings);
-        cluster
+        evaluator.problems = evaluator.idle();
+        evaluator.install(settings);
+        evaluator
     }
 
     /// Bindings and exceptions for policies that are not there, policies without a binding, kinds of parameters that nothing
@@ -212,7 +183,7 @@ impl Cluster {
         let loaded = &self.loaded;
         let vaps: Vec<_> = loaded.vaps.iter().map(|vap| &**vap).collect();
         let bindings: Vec<_> = loaded.bindings.iter().map(|binding| &**binding).collect();
-        let mut problems = vap::check(&vaps, &bindings, &self.discovery);
+        let mut problems = vap::check(&vaps, &bindings, &self.cluster.discovery);
         for problem in &mut problems {
             // The objects came as values: there is no text to point at.
             problem.primary = None;
@@ -262,7 +233,7 @@ impl Cluster {
             .map(Original::ValidatingPolicy);
         self.pairs = classic
             .chain(validating)
-            .map(|original| Pair::new(original, exceptions, &self.discovery, settings.now))
+            .map(|original| Pair::new(original, exceptions, &self.cluster.discovery, settings.now))
             .collect();
         let refuse = |object: String, message: String| Invalid {
             code: Code::PolicyRefused,
@@ -272,7 +243,7 @@ impl Cluster {
         };
         let mut policies = loaded.policies.clone();
         policies.retain(|policy| {
-            let checked = validate_in_cluster(policy, &autogen::all_rules(policy), &self.discovery);
+            let checked = validate_in_cluster(policy, &autogen::all_rules(policy), &self.cluster.discovery);
             let label = format!("{}/{}", policy.kind.name(), policy.metadata.name.value);
             self.invalid
                 .extend(checked.error.clone().map(|message| refuse(label, message)));
@@ -289,7 +260,7 @@ impl Cluster {
             validating_policies: &loaded.validating_policies,
             cel_exceptions: &loaded.cel_exceptions,
         };
-        let (controller, refused) = Controller::new(installed, settings.config.clone(), &self.discovery);
+        let (controller, refused) = Controller::new(installed, settings.config.clone(), &self.cluster.discovery);
         if let Some(problem) = controller.registration_problem() {
             let message = format!("the API server refuses Kyverno's webhooks, so Kyverno sees no request: {problem}");
             self.problems
@@ -350,12 +321,12 @@ impl Cluster {
 
     /// Namespaces, bindings of roles and other objects.
     pub fn world(&self) -> &World {
-        &self.world
+        &self.cluster.world
     }
 
     /// What the cluster serves.
     pub fn discovery(&self) -> &Discovery {
-        &self.discovery
+        &self.cluster.discovery
     }
 
     /// The policies and their twins.
@@ -372,13 +343,13 @@ impl Cluster {
             .get("request")
             .filter(|_| value.get("operation").is_none())
             .unwrap_or(value);
-        let derived = derive_request(value, &self.discovery)?;
-        let mut request = Request::from_value(derived.root(), &self.discovery)?;
+        let derived = derive_request(value, &self.cluster.discovery)?;
+        let mut request = Request::from_value(derived.root(), &self.cluster.discovery)?;
         if request.object.root().is_null() && request.old_object.root().is_null() {
             return Err("the request has neither `object` nor `oldObject`".to_owned());
         }
         if request.roles.is_none() && request.cluster_roles.is_none() && !request.user.is_absent() {
-            let roles = self.world.roles(&request.user, &request.namespace);
+            let roles = self.cluster.world.roles(&request.user, &request.namespace);
             (request.roles, request.cluster_roles) = (roles.roles, roles.cluster_roles);
         }
         Ok(request)
@@ -386,12 +357,11 @@ impl Cluster {
 
     /// Asks both engines.
     pub fn decide(&self, request: &Request) -> Answers {
-        let Self {
+        let Cluster {
             world,
             discovery,
             mocks,
-            ..
-        } = self;
+        } = &self.cluster;
         let review = self
             .controller
             .as_ref()
@@ -418,18 +388,17 @@ impl Cluster {
 
     /// The first difference of a policy and its twin. The only twin has said all of the answer.
     fn first_difference(&self, request: &Request, review: &Review, answer: Option<&vap::Answer>) -> Option<Divergence> {
-        let Self {
+        let Cluster {
             world,
             discovery,
             mocks,
-            ..
-        } = self;
+        } = &self.cluster;
         let divergences = self.pairs.iter().filter_map(|pair| {
             let native = match (&self.pairs[..], answer) {
                 ([_], Some(answer)) => Some(NativeVerdict::of(answer.clone())),
                 _ => pair.native(request, world, discovery, mocks),
             };
-            let kyverno = review.of_policy(pair.original().name(), true);
+            let kyverno = review.of_policy(&pair.original().id(), true);
             pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks)
         });
         // That a policy has no twin says least about the request.

@@ -16,7 +16,7 @@ use super::{
     input,
     output::Output,
 };
-use crate::eval::{Answers, Cluster, Settings, line};
+use crate::eval::{Answers, Evaluator, Settings, line};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::Document,
@@ -117,7 +117,7 @@ impl Args {
             objects.push(namespace(&request, labels)?);
         }
         self.add_user(&mut request);
-        let cluster = Cluster::new(&objects, settings);
+        let cluster = Evaluator::new(&objects, settings);
         for invalid in cluster.invalid() {
             let message = format!("{} cannot be installed: {}", invalid.object, invalid.message);
             output.diagnostic(&Diagnostic::new(invalid.code, message), &Sources::new());

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Answers, Cluster, Settings};
+use super::{Answers, Evaluator, Settings};
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::config::Config;
 
@@ -69,7 +69,7 @@ fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Jso
         Some("chart") => settings.config = Config::chart(),
         Some(other) => return Err(format!("`config` is `bare` or `chart`, not `{other}`")),
     }
-    let cluster = Cluster::new(&objects, &settings);
+    let cluster = Evaluator::new(&objects, &settings);
     let request = cluster.request(Document::from(request).root())?;
     let answers = cluster.decide(&request);
     let mut line = render(&answers);

@@ -124,8 +124,8 @@ fn divergence(divergence: &Divergence) -> Value {
 fn response(response: &Response) -> Vec<Value> {
     let line = |rule: Option<&str>, status: &str, message: &str| {
         json!({
-            "policy": response.policy,
-            "policyKind": response.policy_kind,
+            "policy": response.policy.name,
+            "policyKind": response.policy.kind,
             "rule": rule,
             "resource": resource(&response.key),
             "operation": response.operation.as_str(),

@@ -47,8 +47,8 @@ impl Asking<'_> {
     pub(super) fn input<'r>(&'r self, request: &'r Request) -> Input<'r> {
         Input::new(
             request,
-            &self.surroundings.world,
-            &self.surroundings.discovery,
+            &self.surroundings.cluster.world,
+            &self.surroundings.cluster.discovery,
             self.lens,
         )
     }
@@ -58,7 +58,7 @@ impl Asking<'_> {
         if self.settings.compat {
             return Some(Cow::Borrowed(request));
         }
-        let (input, discovery) = (self.input(request), &self.surroundings.discovery);
+        let (input, discovery) = (self.input(request), &self.surroundings.cluster.discovery);
         let delivery = webhook?.delivers(&request.cell(), discovery, &mut input.facts());
         // Kyverno's filters see the request as it arrives, converted to the listed version.
         delivery

@@ -193,7 +193,7 @@ fn judge_key(
     let policy = row.policy_name();
     let answers: Vec<&Response> = responses
         .about(Asker::Row(number), run, key)
-        .filter(|response| response.policy == policy)
+        .filter(|response| response.policy.name == policy)
         .collect();
     let rule = row.rule.as_ref().map(|rule| rule.value.clone());
     let case = |rule: Option<String>, operation, outcome, reason: &str, kyverno| Case {

@@ -192,6 +192,10 @@ fn unreferenced(suite: &Suite) -> Vec<(Key, Span)> {
         (Key::of(resource), Span::point(span.file, span.start))
     });
     resources
-        .filter(|(key, _)| !questions.iter().any(|question| question.concerns(key)))
+        .filter(|(key, _)| {
+            !questions
+                .iter()
+                .any(|question| question.concerns(key, &question.listed()))
+        })
         .collect()
 }

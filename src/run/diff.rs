@@ -234,7 +234,7 @@ fn verdict(responses: &[Response], key: &Key, run: Option<Operation>, policy: &s
         .filter(|response| response.asker.is_none() && response.key == *key && response.run == run)
         .collect();
     let operation = own.first().map_or(Operation::Create, |response| response.operation);
-    let rules = own.iter().filter(|response| response.policy == policy);
+    let rules = own.iter().filter(|response| response.policy.name == policy);
     let verdicts = rules
         .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))
         .collect();

@@ -79,7 +79,13 @@ fn each<T>(asking: Asking<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options
 /// The label of each policy.
 pub(super) fn proofs(asking: Asking<'_>) -> Vec<Found<Proof>> {
     each(asking, |original, exceptions, options| {
-        kyvtest_prove::prove(original, exceptions, None, &asking.surroundings.discovery, options)
+        kyvtest_prove::prove(
+            original,
+            exceptions,
+            None,
+            &asking.surroundings.cluster.discovery,
+            options,
+        )
     })
 }
 
@@ -98,10 +104,10 @@ pub(super) fn all_behaviours(asking: Asking<'_>) -> Vec<Found<Behaviours>> {
         behaviours(
             original,
             exceptions,
-            &surroundings.discovery,
+            &surroundings.cluster.discovery,
             options,
             &tried,
-            &surroundings.world,
+            &surroundings.cluster.world,
             asking.host,
         )
     });

@@ -7,13 +7,23 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::diagnostic::Code;
 use kyvtest_kyverno::response::RuleResponse;
 use kyvtest_model::{
-    kube::{Operation, Request},
-    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    kube::{Cluster, Operation, Request},
+    policy::{PolicyId, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     verdict::{Status, Verdict},
 };
 
 /// The kind of native policies.
 pub(super) const KIND: &str = "ValidatingAdmissionPolicy";
+
+/// The identity of a native policy.
+pub(super) fn id(name: &str) -> PolicyId {
+    PolicyId {
+        group: "admissionregistration.k8s.io",
+        kind: KIND,
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
 
 /// Native policies and bindings, ready to be asked.
 pub(super) struct Natives {
@@ -43,7 +53,7 @@ impl Natives {
             natives.policies = policies.into_iter().map(offline::compile).collect();
             return natives;
         }
-        let diagnostics = vap::check(&policies, &bindings, &surroundings.discovery);
+        let diagnostics = vap::check(&policies, &bindings, &surroundings.cluster.discovery);
         for policy in policies {
             let span = policy.source.span();
             let refused = diagnostics.iter().find(|diagnostic| {
@@ -102,7 +112,7 @@ impl Natives {
         surroundings: &Surroundings,
         host: &dyn Host,
     ) -> Vec<(&str, Option<Verdict>)> {
-        let Surroundings { world, discovery, .. } = surroundings;
+        let Cluster { world, discovery, .. } = &surroundings.cluster;
         if self.compat {
             // Whatever operation is asked for, the command line creates the object.
             let request = surroundings.request(suite, resource, Operation::Create, None);

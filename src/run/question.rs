@@ -1,5 +1,7 @@
 //! What a suite asks: its rows, and the cases of the sidecar, in one form.
 
+use rustc_hash::FxHashSet;
+
 use super::{Key, compat, expect::Wanted};
 use crate::suite::{Expected, ResourceSpec, Suite};
 use kyvtest_go_compat::diagnostic::Span;
@@ -84,12 +86,20 @@ impl<'s> Question<'s> {
         self.result.map_or("", |result| result.value.as_str())
     }
 
+    /// The references of the resources that are named.
+    pub(super) fn listed(&self) -> FxHashSet<&'s str> {
+        let names = self.resources.into_iter().flatten();
+        names.map(|name| name.value.as_str()).collect()
+    }
+
     /// Whether a resource is among those that are asked about.
-    pub(super) fn concerns(&self, key: &Key) -> bool {
+    pub(super) fn concerns(&self, key: &Key, listed: &FxHashSet<&str>) -> bool {
         let everything = self.resources.is_none() && self.specs.is_empty();
-        let mut listed = self.resources.into_iter().flatten();
         everything
-            || listed.any(|name| compat::names(&name.value, key))
+            || key
+                .references()
+                .iter()
+                .any(|reference| listed.contains(reference.as_str()))
             || self.specs.iter().any(|spec| compat::describes(spec, key))
     }
 

@@ -2,6 +2,8 @@
 
 use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
 
+use rustc_hash::{FxHashMap, FxHashSet};
+
 use super::{
     Note, Settings,
     asking::Asking,
@@ -29,7 +31,7 @@ use kyvtest_kyverno::{
 };
 use kyvtest_model::{
     kube::Operation,
-    policy::{Mode, Policy, ValidatingPolicy, validate, validate_exception, validate_in_cluster},
+    policy::{Mode, Policy, PolicyId, ValidatingPolicy, validate, validate_exception, validate_in_cluster},
 };
 use kyvtest_prove::behaviour::Behaviours;
 
@@ -47,6 +49,22 @@ pub struct Key {
 }
 
 impl Key {
+    /// The references by which rows name it: `name` and `namespace/name`; a payload has its path only.
+    pub(super) fn references(&self) -> Vec<String> {
+        if self.kind.is_empty() {
+            return vec![self.name.clone()];
+        }
+        let is_plain = |text: &str| !text.contains('/');
+        let mut references = Vec::new();
+        if is_plain(&self.name) {
+            references.push(self.name.clone());
+            if is_plain(&self.namespace) {
+                references.push(format!("{}/{}", self.namespace, self.name));
+            }
+        }
+        references
+    }
+
     pub(super) fn of(resource: &Resource) -> Self {
         Self {
             api_version: resource.api_version.clone(),
@@ -78,10 +96,7 @@ pub struct Response {
     pub operation: Operation,
     /// The resource.
     pub key: Key,
-    /// The policy's name.
-    pub policy: String,
-    /// Its kind.
-    pub policy_kind: &'static str,
+    pub policy: PolicyId,
     /// Whether violations count.
     pub scored: bool,
     /// Whether rows name the policy's rules.
@@ -101,6 +116,10 @@ pub struct Response {
 pub struct Responses {
     /// The answers, by run, resource and policy in the order of the suite.
     pub list: Vec<Response>,
+    /// Places in the list by resource.
+    by_key: FxHashMap<Key, Vec<usize>>,
+    /// What rows may call the resources and payloads.
+    references: FxHashSet<String>,
     /// Every resource and payload that is asked about, sorted.
     pub keys: Vec<Key>,
     /// The names of the policies that were asked.
@@ -133,19 +152,31 @@ impl Responses {
         run: Option<Operation>,
         key: &'r Key,
     ) -> impl Iterator<Item = &'r Response> {
-        let of_key = |response: &&Response| response.key == *key;
-        let own = self
-            .list
-            .iter()
-            .filter(of_key)
-            .any(|response| response.asker == Some(asker));
-        self.list
-            .iter()
-            .filter(of_key)
-            .filter(move |response| match response.asker {
-                Some(of) => of == asker,
-                None => !own && (response.run == run || response.key.kind.is_empty()),
-            })
+        let places = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let of_key = places.iter().filter_map(|place| self.list.get(*place));
+        let own = of_key.clone().any(|response| response.asker == Some(asker));
+        of_key.filter(move |response| match response.asker {
+            Some(of) => of == asker,
+            None => !own && (response.run == run || response.key.kind.is_empty()),
+        })
+    }
+
+    /// Whether a row's reference names a resource or payload of the suite.
+    pub(super) fn has_resource(&self, reference: &str) -> bool {
+        self.references.contains(reference)
+    }
+
+    /// Makes lookups by resource possible once all answers are there.
+    fn index(&mut self) {
+        for (place, response) in self.list.iter().enumerate() {
+            match self.by_key.get_mut(&response.key) {
+                Some(places) => places.push(place),
+                None => {
+                    self.by_key.insert(response.key.clone(), vec![place]);
+                }
+            }
+        }
+        self.references = self.keys.iter().flat_map(Key::references).collect();
     }
 }
 
@@ -177,6 +208,7 @@ impl Policies {
 pub(super) struct Validating {
     pub(super) compiled: CompiledValidatingPolicy,
     pub(super) kind: &'static str,
+    pub(super) id: PolicyId,
     /// The index of the written policy in the registration.
     pub(super) number: usize,
 }
@@ -197,7 +229,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     let since = |begin: Option<Duration>| Some(time()?.saturating_sub(begin?));
     let lens = if settings.compat { Lens::CLI } else { Lens::CLUSTER };
     let observer = Observer::with_story();
-    let observed = Wrapped::observed(&surroundings.mocks, &observer);
+    let observed = Wrapped::observed(&surroundings.cluster.mocks, &observer);
     let told = RefCell::default();
     let asking = Asking {
         suite,
@@ -205,7 +237,11 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         surroundings: &surroundings,
         policies: &policies,
         lens,
-        host: if settings.trace { &observed } else { &surroundings.mocks },
+        host: if settings.trace {
+            &observed
+        } else {
+            &surroundings.cluster.mocks
+        },
         told: settings.trace.then_some(&told),
     };
     responses.keys = keys(suite);
@@ -215,14 +251,13 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         let request = surroundings.request(suite, resource, operation, asked.old);
         let key = Key::of(resource);
         let before = responses.list.len();
-        let mut answer = |policy: &str, kind, scored, has_rules, rules, elapsed, told| {
+        let mut answer = |policy: PolicyId, scored, has_rules, rules, elapsed, told| {
             responses.list.push(Response {
                 run,
                 asker: asked.asker,
                 operation,
                 key: key.clone(),
-                policy: policy.to_owned(),
-                policy_kind: kind,
+                policy,
                 scored,
                 has_rules,
                 rules,
@@ -235,17 +270,8 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             let policy = compiled.policy();
             let begin = time();
             let rules = asking.classic(compiled, webhook, &request, resource);
-            let name = policy.metadata.name.value.as_str();
             let (elapsed, told) = (since(begin), asking.told(&rules));
-            answer(
-                name,
-                policy.kind.name(),
-                compiled.is_scored(),
-                true,
-                rules,
-                elapsed,
-                told,
-            );
+            answer(policy.id(), compiled.is_scored(), true, rules, elapsed, told);
         }
         for policy in &policies.validating {
             let begin = time();
@@ -253,15 +279,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             let compiled = &policy.compiled;
             if let Some(rules) = rules {
                 let (elapsed, told) = (since(begin), asking.told(&rules));
-                answer(
-                    compiled.name(),
-                    policy.kind,
-                    compiled.is_scored(),
-                    false,
-                    rules,
-                    elapsed,
-                    told,
-                );
+                answer(policy.id.clone(), compiled.is_scored(), false, rules, elapsed, told);
             }
         }
         let begin = time();
@@ -270,7 +288,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             .answers(suite, resource, &request, &surroundings, asking.host)
         {
             let (elapsed, told) = (since(begin), asking.told(&rules));
-            answer(name, native::KIND, true, false, rules, elapsed, told);
+            answer(native::id(name), true, false, rules, elapsed, told);
         }
         twins.ask(
             &request,
@@ -291,14 +309,13 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 continue;
             }
             let begin = time();
-            let rule = compiled.decide_payload(payload.document.root(), &surroundings.mocks);
+            let rule = compiled.decide_payload(payload.document.root(), &surroundings.cluster.mocks);
             responses.list.push(Response {
                 run: None,
                 asker: None,
                 operation: Operation::Create,
                 key: key.clone(),
-                policy: compiled.name().to_owned(),
-                policy_kind: policy.kind,
+                policy: policy.id.clone(),
                 scored: compiled.is_scored(),
                 has_rules: false,
                 told: asking.told(std::slice::from_ref(&rule)),
@@ -317,6 +334,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     if settings.extras.proofs {
         responses.proofs = found::proofs(asking);
     }
+    responses.index();
     responses
 }
 
@@ -352,7 +370,7 @@ pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[
     for question in &questions {
         for resource in &suite.resources {
             let key = Key::of(resource);
-            if !question.concerns(&key) {
+            if !question.concerns(&key, &question.listed()) {
                 continue;
             }
             let old = question.wanted(suite, &key).old_object;
@@ -428,14 +446,19 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
             responses.unsupported.push((policy.metadata.name.value.clone(), what));
             continue;
         }
-        let number = registered.len();
+        let (number, id) = (registered.len(), policy.id());
         registered.push(&**policy);
         let variants = autogen::variants(policy);
         let rewritten = variants.iter().map(|variant| &variant.policy);
         for policy in std::iter::once(&**policy).chain(rewritten) {
             let exceptions = suite.exceptions.cel_exceptions.iter().map(|exception| &**exception);
             match CompiledValidatingPolicy::compile(policy, exceptions) {
-                Ok(compiled) => validating.push(Validating { compiled, kind, number }),
+                Ok(compiled) => validating.push(Validating {
+                    compiled,
+                    kind,
+                    id: id.clone(),
+                    number,
+                }),
                 Err(errors) => {
                     let name = policy.metadata.name.value.clone();
                     if !responses.refused.iter().any(|(known, _)| *known == name) {
@@ -467,7 +490,7 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         let checked = if settings.compat {
             validate(policy, &rules)
         } else {
-            validate_in_cluster(policy, &rules, &settings.discovery)
+            validate_in_cluster(policy, &rules, &surroundings.cluster.discovery)
         };
         if let Some(error) = checked.error {
             let message = format!("policy `{name}` is refused: {error}");
@@ -504,7 +527,7 @@ fn compile(suite: &Suite, settings: &Settings, surroundings: &Surroundings, resp
         }
     }
     let accepted: Vec<&Policy> = classic.iter().map(|compiled| &**compiled.policy()).collect();
-    let registration = Registration::new(&accepted, &registered, &surroundings.discovery);
+    let registration = Registration::new(&accepted, &registered, &surroundings.cluster.discovery);
     Policies {
         classic,
         registration,

@@ -96,7 +96,7 @@ impl Judge<'_> {
             )
         };
         for name in self.question.resources.into_iter().flatten() {
-            if !keys.iter().any(|key| compat::names(&name.value, key)) {
+            if !self.responses.has_resource(&name.value) {
                 cases.push(unknown(&name.value, name.span));
             }
         }
@@ -105,7 +105,8 @@ impl Judge<'_> {
                 cases.push(unknown(&spec.name, spec.span));
             }
         }
-        for key in keys.iter().filter(|key| self.question.concerns(key)) {
+        let listed = self.question.listed();
+        for key in keys.iter().filter(|key| self.question.concerns(key, &listed)) {
             self.key(key, cases);
         }
         if cases.len() == before {
@@ -117,11 +118,11 @@ impl Judge<'_> {
 
     fn key(&self, key: &Key, cases: &mut Vec<Case>) {
         let wanted = self.question.wanted(self.suite, key);
-        let policy = self.question.policy_name();
+        let policy = self.question.policy.value.as_str();
         let answers: Vec<&Response> = self
             .responses
             .about(self.question.asker, self.question.operation, key)
-            .filter(|response| response.policy == policy)
+            .filter(|response| response.policy.is_named(policy))
             .collect();
         let before = cases.len();
         for response in &answers {

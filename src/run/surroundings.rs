@@ -8,15 +8,13 @@ use kyvtest_cel::host::{Gvr, Mocks};
 use kyvtest_go_compat::value::{Builder, Data, Document, Value};
 use kyvtest_jmespath as jmespath;
 use kyvtest_model::{
-    kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo, World},
+    kube::{Cluster, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo},
     policy::Spanned,
 };
 
 /// Everything that is the same for all requests of a suite.
 pub(super) struct Surroundings {
-    pub(super) world: World,
-    pub(super) discovery: Discovery,
-    pub(super) mocks: Mocks,
+    pub(super) cluster: Cluster,
     /// Whether the suite's old states count.
     old_states: bool,
     user: UserInfo,
@@ -26,14 +24,9 @@ pub(super) struct Surroundings {
 
 impl Surroundings {
     pub(super) fn new(suite: &Suite, settings: &Settings) -> Self {
-        let discovery = discovery(suite, settings);
-        let world = world(suite);
-        let mocks = mocks(suite, settings, &discovery);
         let (user, roles, cluster_roles) = user(suite, settings);
         Self {
-            world,
-            discovery,
-            mocks,
+            cluster: cluster(suite, settings),
             old_states: !settings.compat,
             user,
             roles,
@@ -72,7 +65,7 @@ impl Surroundings {
         request.roles.clone_from(&self.roles);
         request.cluster_roles.clone_from(&self.cluster_roles);
         if request.roles.is_none() && request.cluster_roles.is_none() && !self.user.is_absent() {
-            let resolved = self.world.roles(&self.user, &request.namespace);
+            let resolved = self.cluster.world.roles(&self.user, &request.namespace);
             request.roles = resolved.roles;
             request.cluster_roles = resolved.cluster_roles;
         }
@@ -91,58 +84,62 @@ impl Surroundings {
             let parent = GroupVersionKind::new(&entry.parent.group, &entry.parent.version, &entry.parent.kind);
             let plural = entry.parent.name.as_str();
             let name = entry.subresource.name.split_once('/').map_or("", |(_, name)| name);
-            let known = self.discovery.subresource(&parent, name);
+            let known = self.cluster.discovery.subresource(&parent, name);
             return known.cloned().unwrap_or_else(|| {
                 Arc::new(Served::main(&parent, plural, entry.parent.namespaced).sub(name, &kind.kind))
             });
         }
-        self.discovery
+        self.cluster
+            .discovery
             .by_object(&resource.api_version, &resource.kind)
             .cloned()
             .unwrap_or_else(|| Arc::new(Discovery::guess(&kind, !resource.namespace.is_empty())))
     }
 }
 
-fn discovery(suite: &Suite, settings: &Settings) -> Discovery {
-    let mut discovery = settings.discovery.clone();
+/// The cluster of a suite: `kyverno test` simulates one, every other command evaluates against a whole one.
+fn cluster(suite: &Suite, settings: &Settings) -> Cluster {
+    let discovery = settings.discovery.clone();
+    let mut cluster = if settings.compat {
+        Cluster::simulated(discovery)
+    } else {
+        Cluster::new(discovery)
+    };
     for crd in suite.cluster.iter().flat_map(|cluster| &cluster.crds) {
         // A definition that says too little is a matter of the loader's diagnostics.
-        let _ = discovery.add_crd(crd.value.root());
+        let _ = cluster.add_crd(crd.value.root());
     }
+    let discovery = &mut cluster.discovery;
     let known = |resource: &Resource| discovery.by_object(&resource.api_version, &resource.kind).is_some();
     let unknown: Vec<&Resource> = suite.resources.iter().filter(|resource| !known(resource)).collect();
     for resource in unknown {
         let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
         discovery.add_guess(&kind, !resource.namespace.is_empty());
     }
-    discovery
+    add_objects(suite, &mut cluster);
+    add_mocks(suite, &mut cluster.mocks);
+    cluster.set_now(settings.now);
+    cluster
 }
 
-fn world(suite: &Suite) -> World {
-    let mut world = World::new();
+fn add_objects(suite: &Suite, cluster: &mut Cluster) {
     for entry in &suite.values.namespace_selectors {
         let labels = entry
             .labels
             .iter()
             .map(|(key, value)| (key.value.as_str(), value.value.as_str()));
-        world.add_namespace(Namespace::with_labels(&entry.name.value, labels));
+        cluster.add_namespace(Namespace::with_labels(&entry.name.value, labels));
     }
     for entry in &suite.values.namespaces {
-        world.add_namespace(Namespace {
+        cluster.add_namespace(Namespace {
             object: entry.object.clone(),
         });
     }
     for object in suite.cluster.iter().flat_map(|cluster| &cluster.resources) {
-        world.add(object.value.clone());
+        cluster.world.add(object.value.clone());
     }
-    world
-        .params
-        .extend(suite.params.iter().map(|param| (*param.object).clone()));
-    world
-}
-
-fn mocks(suite: &Suite, settings: &Settings, discovery: &Discovery) -> Mocks {
-    let mut mocks = Mocks::new();
+    let params = suite.params.iter().map(|param| (*param.object).clone());
+    cluster.world.params.extend(params);
     let described = suite.context.iter().flat_map(|context| &context.resources);
     let stored = suite.cluster.iter().flat_map(|cluster| &cluster.resources);
     let objects: Vec<&Spanned<Document>> = match suite.cluster {
@@ -153,15 +150,18 @@ fn mocks(suite: &Suite, settings: &Settings, discovery: &Discovery) -> Mocks {
         let root = object.value.root();
         let text = |key: &str| root.get(key).and_then(Value::as_str).unwrap_or_default();
         let kind = GroupVersionKind::from_api_version(text("apiVersion"), text("kind"));
-        let known = discovery.mapped(text("apiVersion"), text("kind")).cloned();
+        let known = cluster.discovery.mapped(text("apiVersion"), text("kind")).cloned();
         let served = known.unwrap_or_else(|| Arc::new(Discovery::guess(&kind, true))).gvr();
         let gvr = Gvr {
             group: served.group,
             version: served.version,
             resource: served.resource,
         };
-        mocks.add_resource(gvr, object.value.clone());
+        cluster.mocks.add_resource(gvr, object.value.clone());
     }
+}
+
+fn add_mocks(suite: &Suite, mocks: &mut Mocks) {
     for (reference, metadata) in suite.context.iter().flat_map(|context| &context.images) {
         mocks.add_image(&reference.value, metadata.value.clone());
     }
@@ -178,11 +178,6 @@ fn mocks(suite: &Suite, settings: &Settings, discovery: &Discovery) -> Mocks {
         builder.end();
         mocks.add_http(&response.key(), builder.finish());
     }
-    if let Some(now) = settings.now {
-        mocks.set_now(now);
-    }
-    mocks.set_seed(0);
-    mocks
 }
 
 /// The data of an entry of the global context, as its path and its projections show it. What cannot be evaluated is not

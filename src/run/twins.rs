@@ -7,7 +7,7 @@ use crate::suite::Suite;
 use kyvtest_cel::{host::Host, observe::Observer};
 use kyvtest_convert::Exceptions;
 use kyvtest_model::{
-    kube::Request,
+    kube::{Cluster, Request},
     verdict::{Status, Verdict},
 };
 use kyvtest_prove::pair::{Original, Pair};
@@ -46,7 +46,7 @@ impl Twins {
             .iter()
             .cloned()
             .map(Original::ValidatingPolicy);
-        let pair = |original| Pair::new(original, exceptions, &surroundings.discovery, settings.now);
+        let pair = |original| Pair::new(original, exceptions, &surroundings.cluster.discovery, settings.now);
         Self {
             pairs: classic.chain(validating).map(pair).collect(),
         }
@@ -70,10 +70,10 @@ impl Twins {
         answers: &mut [Response],
         watch: Option<fn() -> Duration>,
     ) {
-        let Surroundings { world, discovery, .. } = surroundings;
+        let Cluster { world, discovery, .. } = &surroundings.cluster;
         for pair in &self.pairs {
-            let name = pair.original().name();
-            let own = |response: &Response| response.policy == name && response.policy_kind == pair.original().kind();
+            let id = pair.original().id();
+            let own = |response: &Response| response.policy == id;
             let rules = answers.iter().filter(|response| own(response));
             let verdicts: Vec<Verdict> = rules
                 .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))

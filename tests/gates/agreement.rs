@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use kyvtest::{
     convert::Exceptions,
-    eval::{Cluster, Settings},
+    eval::{Evaluator, Settings},
     kube::NAME_LABEL,
     kyverno::config::Config,
     pair::Pair,
@@ -37,7 +37,7 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
     let left = |reason: &str| Ok(Compared::Left(reason.to_owned()));
     let (objects, request) = live(row);
     let documents: Vec<Document> = objects.iter().map(Document::from).collect();
-    let cluster = Cluster::new(&documents, settings);
+    let cluster = Evaluator::new(&documents, settings);
     if let Some(invalid) = cluster.invalid().first() {
         return left(&format!("not stored: {}", invalid.code.id()));
     }
@@ -49,10 +49,25 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
     if let Some(other) = kinds.clone().find(|kind| !known.contains(kind)) {
         return left(&format!("a suite has no {other}"));
     }
-    let request = cluster.request(Document::from(&request).root())?;
-    if request.dry_run || !request.options.root().is_null() {
+    if request["operation"]
+        .as_str()
+        .is_some_and(|operation| operation.contains("collection"))
+    {
+        return left("a suite cannot delete collections");
+    }
+    let mut request = request;
+    let metadata = &mut request["object"]["metadata"];
+    if metadata["name"].is_null() && metadata["generateName"].is_string() {
+        let prefix = metadata["generateName"].as_str().unwrap_or_default();
+        metadata["name"] = format!("{prefix}x7k2p").into();
+        request["name"] = request["object"]["metadata"]["name"].clone();
+    }
+    let mut request = cluster.request(Document::from(&request).root())?;
+    let reads = |word: &str| objects.iter().any(|object| object.to_string().contains(word));
+    if reads("dryRun") || reads("request.options") {
         return left("a suite has no dry run and no options");
     }
+    (request.dry_run, request.options) = (false, Document::null());
     if request.user.uid != "" || request.user.extra.is_some() {
         return left("a suite has users without uid and extra");
     }
@@ -119,7 +134,7 @@ fn proven(
     pair: &Pair,
     exceptions: Exceptions<'_>,
     situation: &Situation,
-    cluster: &Cluster,
+    cluster: &Evaluator,
     eval: Effects,
 ) -> Result<(), String> {
     let (Some(generated), Some(native)) = (pair.generated(), eval.1) else {
@@ -157,14 +172,14 @@ fn proven(
 
 fn agree(name: &str, file: &str, minimum: usize) {
     let Some(path) = shared(file) else { return };
-    let rows: Vec<Value> = jsonl(&path);
+    let rows: Vec<(usize, Value)> = jsonl(&path).into_iter().enumerate().collect();
     let settings = settings();
     let left: Mutex<BTreeMap<String, usize>> = Mutex::default();
     let gate = Gate { name, rows: minimum };
     gate.run(
         &rows,
-        |row| row["id"].as_str().unwrap_or_default().to_owned(),
-        |row| match compare(row, &settings)? {
+        |(number, row)| format!("{}#{number}", row["id"].as_str().unwrap_or_default()),
+        |(_, row)| match compare(row, &settings)? {
             Compared::Agree => Ok(()),
             Compared::Left(reason) => {
                 *left.lock().expect("a count").entry(reason).or_default() += 1;

@@ -110,7 +110,7 @@ fn answers(line: &Line) -> Answers<'static> {
         .iter()
         .filter(|response| {
             response.run.map(Operation::as_str) == line.op.as_deref()
-                && Some(response.policy.as_str()) == line.pol.as_deref()
+                && Some(response.policy.name.as_str()) == line.pol.as_deref()
                 && response.key.to_string() == line.key
         })
         .flat_map(|response| &response.rules)

@@ -20,7 +20,9 @@ use super::{
 use kyvtest_cel::host::Host;
 use kyvtest_model::{
     kube::{Discovery, Request, World},
-    policy::{CelPolicyException, Policy, PolicyException, ValidatingPolicy, ValidationAction, validate_exception},
+    policy::{
+        CelPolicyException, Policy, PolicyException, PolicyId, ValidatingPolicy, ValidationAction, validate_exception,
+    },
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
@@ -49,6 +51,7 @@ pub struct Controller {
 
 #[derive(Debug)]
 struct Validating {
+    id: PolicyId,
     name: String,
     /// The policy and what autogen makes of it.
     variants: Vec<CompiledValidatingPolicy>,
@@ -63,8 +66,8 @@ pub struct Review {
     pub refusal: Option<Refusal>,
     /// The warnings that the client gets.
     pub warnings: Vec<String>,
-    /// Why the policies that gave no answer gave none: the policy's name, and the last part that was looked at.
-    pub silent: Vec<(String, Part)>,
+    /// The policies that gave no answer, with the last part that was evaluated.
+    pub silent: Vec<(PolicyId, Part)>,
 }
 
 impl Controller {
@@ -80,7 +83,8 @@ impl Controller {
             match CompiledValidatingPolicy::compile_all(policy, exceptions) {
                 Ok(variants) => {
                     accepted.push(policy);
-                    validating.push(Validating { name, variants });
+                    let id = policy.id();
+                    validating.push(Validating { id, name, variants });
                 }
                 Err(error) => refused.push((name, error.to_string())),
             }
@@ -130,39 +134,41 @@ impl Controller {
         };
         for (number, policy) in self.classic.iter().enumerate() {
             let name = &policy.policy().metadata.name.value;
+            let id = policy.policy().id();
             let webhook = self.registration.classic(number);
             let Some((webhook, delivered)) = webhook.and_then(|webhook| Some((webhook, deliver(webhook)?))) else {
-                review.silent.push((name.clone(), Part::Match));
+                review.silent.push((id, Part::Match));
                 continue;
             };
             let input = Input::new(&delivered, world, discovery, Lens::CLUSTER);
             let input = input.converted_from(Arc::clone(&request.resource));
-            if !review.called(webhook, &input, host, name) {
+            if !review.called(webhook, &input, host, &id) {
                 continue;
             }
             let decided = policy.decide(&input, &self.exceptions, host);
             if decided.rules.is_empty() {
                 let part = decided.unmatched.last().map_or(Part::Match, |(_, part)| *part);
-                review.silent.push((name.clone(), part));
+                review.silent.push((id.clone(), part));
             }
             review
                 .answers
                 .extend(decided.rules.into_iter().map(|response| Answered {
                     webhook: webhook.name().to_owned(),
+                    id: id.clone(),
                     policy: name.clone(),
                     is_cel_policy: false,
                     response,
                 }));
         }
-        for (number, Validating { name, variants }) in self.validating.iter().enumerate() {
+        for (number, Validating { id, name, variants }) in self.validating.iter().enumerate() {
             let webhook = self.registration.validating(number);
             let Some((webhook, delivered)) = webhook.and_then(|webhook| Some((webhook, deliver(webhook)?))) else {
-                review.silent.push((name.clone(), Part::Match));
+                review.silent.push((id.clone(), Part::Match));
                 continue;
             };
             let input = Input::new(&delivered, world, discovery, Lens::CLUSTER);
             let input = input.converted_from(Arc::clone(&request.resource));
-            if !review.called(webhook, &input, host, name) {
+            if !review.called(webhook, &input, host, id) {
                 continue;
             }
             let before = review.answers.len();
@@ -182,6 +188,7 @@ impl Controller {
                         }
                         review.answers.push(Answered {
                             webhook: webhook.name().to_owned(),
+                            id: id.clone(),
                             policy: policy.name().to_owned(),
                             is_cel_policy: true,
                             response,
@@ -190,7 +197,7 @@ impl Controller {
                 }
             }
             if review.answers.len() == before {
-                review.silent.push((name.clone(), last));
+                review.silent.push((id.clone(), last));
             }
         }
         if review.refusal.is_none() {
@@ -207,7 +214,7 @@ impl Controller {
             let response = &answered.response;
             let emits = self.classic.iter().any(|policy| {
                 let policy = policy.policy();
-                policy.metadata.name.value == answered.policy && policy.spec.emit_warning
+                policy.spec.emit_warning && policy.id() == answered.id
             });
             let refuses = |other: &Answered| other.webhook == answered.webhook && other.response.effect == Effect::Deny;
             // An error that an enforced rule ignores always warns; what is only reported warns where the policy asks for it.
@@ -233,15 +240,15 @@ fn last_part(before: Part, part: Part) -> Part {
 
 impl Review {
     /// Whether the API server asks Kyverno about a request that a webhook lists.
-    fn called(&mut self, webhook: &Webhook, input: &Input<'_>, host: &dyn Host, policy: &str) -> bool {
+    fn called(&mut self, webhook: &Webhook, input: &Input<'_>, host: &dyn Host, policy: &PolicyId) -> bool {
         match webhook.call(input, host) {
             Call::Made => return true,
             Call::NotMade(condition) => {
                 let part = condition.map_or(Part::Match, Part::WebhookCondition);
-                self.silent.push((policy.to_owned(), part));
+                self.silent.push((policy.clone(), part));
             }
             Call::Refused(error) => {
-                self.silent.push((policy.to_owned(), Part::WebhookCondition(0)));
+                self.silent.push((policy.clone(), Part::WebhookCondition(0)));
                 self.refusal
                     .get_or_insert_with(|| Refusal::by_condition(input.request, &error));
             }
@@ -250,15 +257,15 @@ impl Review {
     }
 
     /// What one policy says, all of its rules together: the strongest effect and status, and the texts of what has that effect.
-    pub fn of_policy(&self, policy: &str, scored: bool) -> Verdict {
+    pub fn of_policy(&self, policy: &PolicyId, scored: bool) -> Verdict {
         let own: Vec<Verdict> = self
             .answers
             .iter()
-            .filter(|answered| answered.policy == policy)
+            .filter(|answered| answered.id == *policy)
             .map(|answered| answered.response.verdict(scored))
             .collect();
         if own.is_empty() {
-            let part = self.silent.iter().find(|(name, _)| name == policy);
+            let part = self.silent.iter().find(|(id, _)| id == policy);
             let part = part.map_or(Part::Match, |(_, part)| *part);
             if let (Part::WebhookCondition(_), Some(refusal)) = (part, &self.refusal)
                 && refusal.code == 403

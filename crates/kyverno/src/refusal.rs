@@ -15,6 +15,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{
     kube::Request,
+    policy::PolicyId,
     verdict::{Effect, Status},
 };
 
@@ -23,7 +24,9 @@ use kyvtest_model::{
 pub struct Answered {
     /// The webhook's name.
     pub webhook: String,
-    /// The policy's name.
+    /// The policy.
+    pub id: PolicyId,
+    /// The policy's name as messages have it.
     pub policy: String,
     /// Whether it is a CEL policy, which says it in other words.
     pub is_cel_policy: bool,

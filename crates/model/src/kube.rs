@@ -7,6 +7,7 @@
 
 mod authorize;
 mod cell;
+mod cluster;
 mod concrete;
 mod describe;
 mod discovery;
@@ -27,6 +28,7 @@ mod world;
 
 pub use authorize::{Access, Authorized, Role};
 pub use cell::{Cell, Side};
+pub use cluster::Cluster;
 pub use concrete::Concrete;
 pub use describe::{Description, describe, namespace_object};
 pub use discovery::{Discovery, Resource};

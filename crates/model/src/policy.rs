@@ -15,6 +15,7 @@ mod classic_parts;
 pub mod decode;
 mod exception;
 mod from_value;
+mod id;
 mod kind_selector;
 mod load;
 mod located;
@@ -32,6 +33,7 @@ pub use classic::{
     WebhookConfiguration,
 };
 pub use exception::{CelPolicyException, ExceptedRules, PolicyException, PolicyRef, ReportResult};
+pub use id::PolicyId;
 pub use kind_selector::{KindSelector, split_kind};
 pub use kyvtest_pattern::{Anchor, AnchorKind};
 pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, Unsupported, load};

@@ -20,7 +20,7 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     compare::{self, Divergence, Suspect, Tendency},
     kube::{Discovery, Request, World},
-    policy::{Policy, ValidatingPolicy},
+    policy::{Policy, PolicyId, ValidatingPolicy},
     verdict::{DivergenceClass, Verdict},
 };
 
@@ -39,6 +39,14 @@ impl Original {
         match self {
             Self::Policy(policy) => &policy.metadata.name.value,
             Self::ValidatingPolicy(policy) => &policy.metadata.name.value,
+        }
+    }
+
+    /// The policy's identity.
+    pub fn id(&self) -> PolicyId {
+        match self {
+            Self::Policy(policy) => policy.id(),
+            Self::ValidatingPolicy(policy) => policy.id(),
         }
     }
 
@@ -275,7 +283,7 @@ impl Pair {
             None => kyverno,
             Some(controller) => {
                 let review = controller.review(request, world, discovery, host);
-                plain = review.of_policy(self.original.name(), true);
+                plain = review.of_policy(&self.original.id(), true);
                 &plain
             }
         };

@@ -20,7 +20,7 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     compare,
     kube::Discovery,
-    policy::validate_exception,
+    policy::{PolicyId, validate_exception},
     verdict::{DivergenceClass, Effect, Part, Status, Trace, Verdict},
 };
 
@@ -69,7 +69,7 @@ enum Kyverno {
 #[derive(Debug)]
 pub struct Engines<'d> {
     kyverno: Kyverno,
-    name: String,
+    id: PolicyId,
     registration: Registration,
     native: Vec<vap::CompiledPolicy>,
     bindings: Vec<vap::Binding>,
@@ -146,7 +146,7 @@ impl<'d> Engines<'d> {
         };
         Ok(Self {
             kyverno,
-            name: original.name().to_owned(),
+            id: original.id(),
             registration: match original {
                 Original::Policy(policy) => Registration::of_policy(policy, discovery),
                 Original::ValidatingPolicy(policy) => Registration::of_validating_policy(policy, discovery),
@@ -214,7 +214,7 @@ impl<'d> Engines<'d> {
         };
         if let Kyverno::Controller(controller) = &self.kyverno {
             let review = controller.review(request, world, self.discovery, &self.mocks);
-            return review.of_policy(&self.name, true);
+            return review.of_policy(&self.id, true);
         }
         let input = Input::new(request, world, self.discovery, Lens::CLUSTER);
         let delivery = delivered(

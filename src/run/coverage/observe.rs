@@ -129,7 +129,7 @@ fn natives(asking: Asking<'_>, watch: &Watch<'_>, asked: &Asked<'_>, request: &R
         };
         let input = asking.input(request);
         let cell = request.cell();
-        let discovery = &asking.surroundings.discovery;
+        let discovery = &asking.surroundings.cluster.discovery;
         let equivalents: Vec<_> = discovery.equivalents(&request.resource).map(|found| &**found).collect();
         let found = constraints_select(constraints, |part| {
             matches!(

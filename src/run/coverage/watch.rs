@@ -50,7 +50,7 @@ impl<'s> Watch<'s> {
         let mut own = self
             .questions
             .iter()
-            .filter(|question| question.policy_name() == policy && question.concerns(&key));
+            .filter(|question| question.policy_name() == policy && question.concerns(&key, &question.listed()));
         own.any(|question| match asked.asker {
             Some(asker) => asker == question.asker,
             // A question with an old object of its own is another request.
@@ -61,7 +61,7 @@ impl<'s> Watch<'s> {
     /// Whether a row or a case asks a policy about a payload.
     pub(super) fn is_asked_about_payload(&self, policy: &str, key: &Key) -> bool {
         let mut questions = self.questions.iter();
-        questions.any(|question| question.policy_name() == policy && question.concerns(key))
+        questions.any(|question| question.policy_name() == policy && question.concerns(key, &question.listed()))
     }
 
     /// Notes the answers of a policy whose rules are named `rules`.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kyvtest::{
-    eval::{Cluster, Settings},
+    eval::{Evaluator, Settings},
     kube::{Discovery, Namespace, Request},
     policy::{Loaded, Purpose},
     prove::{Label, Layer, Options, Proof},
@@ -24,7 +24,7 @@ use crate::{
 /// A request of the reference data, with its namespace.
 fn request(objects: &[Value], request: &Value, settings: &Settings) -> Result<(Request, Option<Namespace>), String> {
     let documents: Vec<Document> = objects.iter().map(Document::from).collect();
-    let cluster = Cluster::new(&documents, settings);
+    let cluster = Evaluator::new(&documents, settings);
     let request = cluster.request(Document::from(request).root())?;
     let name = request.namespace.as_str();
     let mut namespaces = objects

@@ -20,6 +20,8 @@ type Objects = BTreeMap<(String, String), Document>;
 #[derive(Debug, Default)]
 pub struct Mocks {
     resources: BTreeMap<Gvr, Objects>,
+    /// Which resources are served although there is no object of them.
+    served: Option<fn(&Gvr) -> bool>,
     images: BTreeMap<String, Document>,
     global: BTreeMap<String, Document>,
     http: BTreeMap<String, Document>,
@@ -43,6 +45,16 @@ impl Mocks {
         };
         let place = (of("namespace"), of("name"));
         self.resources.entry(gvr).or_default().insert(place, object);
+    }
+
+    /// Sets which resources are served although there is no object of them: a list of one is empty.
+    pub fn set_served(&mut self, served: fn(&Gvr) -> bool) {
+        self.served = Some(served);
+    }
+
+    /// Serves one more resource.
+    pub fn serve(&mut self, gvr: Gvr) {
+        self.resources.entry(gvr).or_default();
     }
 
     /// Adds what is known of an image.
@@ -106,15 +118,17 @@ impl Host for Mocks {
 
     fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, _: &[(String, String)]) -> Answer {
         let gvr = resource_of(api_version, resource)?;
-        let Some(objects) = self.resources.get(&gvr) else {
+        let objects = self.resources.get(&gvr);
+        if objects.is_none() && !self.served.is_some_and(|served| served(&gvr)) {
             let dot = if gvr.group.is_empty() { "" } else { "." };
             return Err(format!("{resource}{dot}{} resource not found", gvr.group));
-        };
+        }
         let mut list = Builder::new();
         list.begin_map();
         list.key("items");
         list.begin_list();
-        for ((_, _), object) in objects.iter().filter(|((of, _), _)| of == namespace) {
+        let objects = objects.into_iter().flatten();
+        for ((_, _), object) in objects.filter(|((of, _), _)| of == namespace) {
             list.value(object.root());
         }
         list.end();

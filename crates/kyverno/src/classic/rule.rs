@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use super::{
     condition::Conditions,
-    context::{Context, Entry, Outside},
+    context::{Answers, Context, Entry, Outside},
     observe::Parts,
     pod_security::{Exclusion, PodSecurity},
     validation::{Validation, conditions_of, entries_of},
     validator::{Answer, Validator, unmet},
-    values::Bare,
     variables::substitute_preconditions,
 };
 use crate::{
@@ -149,7 +148,16 @@ pub(crate) fn outside<'a>(
 ) -> Box<dyn Outside + 'a> {
     match input.values() {
         Some(values) => values.outside(policy, rule, namespace, host),
-        None => Box::new(Bare { host, namespace }),
+        // Lookups are answered from the cluster's own objects.
+        None => Box::new(Answers {
+            host,
+            values: Vec::new(),
+            namespace,
+            api_calls: false,
+            global_context: true,
+            cluster: true,
+            images: true,
+        }),
     }
 }
 

@@ -15,19 +15,3 @@ pub trait Values: fmt::Debug {
     fn outside<'a>(&'a self, policy: &str, rule: &str, namespace: &'a str, host: &'a dyn Host)
     -> Box<dyn Outside + 'a>;
 }
-
-/// The world where no suite says anything: the clock, and the policy's namespace.
-pub(super) struct Bare<'a> {
-    pub(super) host: &'a dyn Host,
-    pub(super) namespace: &'a str,
-}
-
-impl Outside for Bare<'_> {
-    fn policy_namespace(&self) -> &str {
-        self.namespace
-    }
-
-    fn host(&self) -> &dyn Host {
-        self.host
-    }
-}

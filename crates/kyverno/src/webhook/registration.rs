@@ -6,6 +6,7 @@
 //! Kyverno's configuration), and flags have their defaults.
 
 use super::{Webhook, classic, is_qualified, validating};
+use kyvtest_cel::{profile::Profile, syntax::parse};
 use kyvtest_go_compat::value::{Builder, Document};
 use kyvtest_model::{
     kube::{Discovery, RuleWithOperations},
@@ -145,6 +146,15 @@ impl Webhook {
         }
         if name.len() > LONGEST_NAME {
             return Some(format!("the webhook name `{name}` is longer than 253 characters"));
+        }
+        // The guard is put around the text of the condition: a comment at its end takes the parenthesis away.
+        let syntax = &Profile::kubernetes().syntax;
+        let mut guarded = self.match_conditions.iter().filter(|condition| condition.is_guarded());
+        if let Some(broken) = guarded.find(|condition| parse(&condition.registered(), syntax).is_err()) {
+            let condition = &broken.name;
+            return Some(format!(
+                "webhook `{name}` has the match condition `{condition}`, which does not compile"
+            ));
         }
         let mut names = self.match_conditions.iter().map(|condition| condition.name.as_str());
         let invalid = names.find(|name| !is_qualified(name))?;

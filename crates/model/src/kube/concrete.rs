@@ -59,6 +59,8 @@ impl<'r> Concrete<'r> {
             Text::Name | Text::BareName => self.name,
             Text::GenerateName => self.generate_name,
             Text::Namespace => self.namespace,
+            // The items of a collection delete have no name in their requests.
+            Text::RequestName if self.request.collection => "",
             Text::RequestName => &self.request.name,
             Text::Username => &self.request.user.username,
         }

@@ -1,0 +1,111 @@
+//! The cluster that requests are evaluated against: what it serves, what it holds, and who answers lookups.
+//!
+//! Built once and used by every command, so that all of them see the same cluster. No upstream counterpart.
+//!
+//! Known deviation: a kind that nothing describes is guessed from the object, as `kubectl` could not do.
+
+use kyvtest_cel::{
+    host::{Gvr, Mocks},
+    time::Timestamp,
+};
+use kyvtest_go_compat::value::{Document, Value};
+
+use super::{Discovery, GroupVersionKind, GroupVersionResource, Namespace, World};
+
+/// What exists when a request arrives.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The kinds that are served.
+    pub discovery: Discovery,
+    /// Namespaces, RBAC objects, parameters.
+    pub world: World,
+    /// Answers to lookups of objects, HTTP calls, image data and the global context.
+    pub mocks: Mocks,
+}
+
+impl Cluster {
+    /// A cluster as an API server starts it: with the default RBAC bindings, and an empty list for every served kind.
+    pub fn new(discovery: Discovery) -> Self {
+        let mut mocks = Mocks::new();
+        mocks.set_served(is_builtin);
+        mocks.set_seed(0);
+        Self {
+            discovery,
+            world: World::with_default_bindings(),
+            mocks,
+        }
+    }
+
+    /// The cluster that `kyverno test` simulates: nothing exists unless it is given.
+    pub fn simulated(discovery: Discovery) -> Self {
+        let mut mocks = Mocks::new();
+        mocks.set_seed(0);
+        Self {
+            discovery,
+            world: World::new(),
+            mocks,
+        }
+    }
+
+    /// Serves the kinds of a CustomResourceDefinition.
+    ///
+    /// # Errors
+    /// What the definition lacks.
+    pub fn add_crd(&mut self, definition: Value<'_>) -> Result<(), String> {
+        self.discovery.add_crd(definition)?;
+        let text = |path: &[&str]| definition.at(path).and_then(Value::as_str).unwrap_or_default();
+        let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
+        let versions = definition.at(&["spec", "versions"]).and_then(Value::as_list);
+        for version in versions.into_iter().flat_map(|list| list.iter()) {
+            let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
+            self.mocks.serve(gvr(GroupVersionResource::new(group, name, plural)));
+        }
+        Ok(())
+    }
+
+    /// Stores a Namespace.
+    pub fn add_namespace(&mut self, namespace: Namespace) {
+        self.world.add_namespace(namespace);
+    }
+
+    /// Stores an object that lookups, selectors and RBAC may find.
+    pub fn add(&mut self, object: &Document) {
+        self.world.add(object.clone());
+        self.add_lookup(object);
+    }
+
+    /// Makes an object known to lookups only. A kind that nothing serves is guessed.
+    pub fn add_lookup(&mut self, object: &Document) {
+        let root = object.root();
+        let text = |key: &str| root.get(key).and_then(Value::as_str).unwrap_or_default();
+        let kind = GroupVersionKind::from_api_version(text("apiVersion"), text("kind"));
+        if self.discovery.by_object(text("apiVersion"), &kind.kind).is_none() {
+            let namespaced = root.at(&["metadata", "namespace"]).is_some();
+            self.discovery.add_guess(&kind, namespaced);
+        }
+        if let Some(served) = self.discovery.by_object(text("apiVersion"), &kind.kind) {
+            self.mocks.add_resource(gvr(served.gvr()), object.clone());
+        }
+    }
+
+    /// Pins the clock.
+    pub fn set_now(&mut self, now: Option<Timestamp>) {
+        if let Some(now) = now {
+            self.mocks.set_now(now);
+        }
+    }
+}
+
+fn gvr(resource: GroupVersionResource) -> Gvr {
+    Gvr {
+        group: resource.group,
+        version: resource.version,
+        resource: resource.resource,
+    }
+}
+
+/// Whether Kubernetes itself serves a resource.
+fn is_builtin(gvr: &Gvr) -> bool {
+    let resource = GroupVersionResource::new(&*gvr.group, &*gvr.version, &*gvr.resource);
+    Discovery::kubernetes().by_resource(&resource, "").is_some()
+}
