@@ -1,0 +1,295 @@
+//! The steps between the request body and validating admission.
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/endpoints/handlers/{create,update}.go` and
+//! `k8s.io/apiserver/pkg/registry/{rest,generic/registry}`, version 0.36.
+
+use kyvtest_go_compat::value::{Builder, Document, Value};
+
+use crate::{
+    Cluster, Operation, Refused, Request, Stage, Text,
+    change::{self, Change, Source},
+    decode::{self as typed, Decoder},
+    defaults,
+    encode::{self, Form},
+    input::{Input, Json},
+    node::Node,
+    plugins as plugin, strategy,
+    table::{Served, TABLE},
+    validate,
+};
+
+/// A version and kind, as of the request's URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind<'k> {
+    /// `v1`, `apps/v1`, …
+    pub api_version: &'k str,
+    pub name: &'k str,
+}
+
+/// An object before decoding.
+#[derive(Clone, Copy, Debug)]
+pub enum Raw<'a> {
+    Value(Value<'a>),
+    /// JSON text whose duplicate keys and number spellings count.
+    Text(&'a Text),
+}
+
+impl<'a> From<Value<'a>> for Raw<'a> {
+    fn from(value: Value<'a>) -> Self {
+        Raw::Value(value)
+    }
+}
+
+impl<'a> From<&'a Document> for Raw<'a> {
+    fn from(document: &'a Document) -> Self {
+        Raw::Value(document.root())
+    }
+}
+
+/// What the API server knows about the object's kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Known<'a> {
+    /// A built-in kind.
+    BuiltIn(Served),
+    /// A custom kind without a structural schema here; it passes unchanged.
+    Unknown(Kind<'a>),
+}
+
+/// An object in the form of its type, with the defaults of its version.
+#[derive(Clone, Debug)]
+pub struct Decoded<'a> {
+    pub(crate) known: Known<'a>,
+    pub(crate) node: Node<'a>,
+    /// What a client would be warned about, or what could not be looked up.
+    pub warnings: Vec<String>,
+}
+
+impl Decoded<'_> {
+    /// The object as JSON: what a mutating policy sees.
+    pub fn object(&self) -> Document {
+        self.document(Form::Seen)
+    }
+
+    pub(crate) fn document(&self, form: Form) -> Document {
+        match self.known {
+            Known::BuiltIn(served) => encode::document(served.type_id, &self.node, form),
+            Known::Unknown(_) => {
+                let mut out = Builder::new();
+                self.node.write(&mut out);
+                out.finish()
+            }
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind<'_> {
+        match self.known {
+            Known::BuiltIn(served) => Kind {
+                api_version: served.api_version,
+                name: served.kind,
+            },
+            Known::Unknown(kind) => kind,
+        }
+    }
+}
+
+/// An object as validating admission sees it.
+#[derive(Debug)]
+pub struct Normalised {
+    pub object: Document,
+    /// The object as the API server returns and stores it, if it differs from `object`.
+    pub stored: Option<Document>,
+    /// In the order in which they were made.
+    pub changes: Vec<Change>,
+    /// What a client would be warned about, or what could not be looked up.
+    pub warnings: Vec<String>,
+}
+
+/// Whether the table has the kind.
+pub fn is_known(kind: Kind<'_>) -> bool {
+    TABLE.kind(kind.api_version, kind.name).is_some()
+}
+
+/// Decodes an object into its type and applies the defaults of its version.
+///
+/// Can be called again on the result of each mutation. Kinds without a table pass unchanged, with a warning.
+pub fn decode<'a>(kind: Kind<'a>, raw: Raw<'a>, cluster: &Cluster) -> Result<Decoded<'a>, Refused> {
+    let mut decoded = decode_only(kind, raw, cluster)?;
+    if let Known::BuiltIn(served) = decoded.known {
+        defaults::apply(served.type_id, &mut decoded.node);
+    }
+    Ok(decoded)
+}
+
+fn decode_only<'a>(kind: Kind<'a>, raw: Raw<'a>, _cluster: &Cluster) -> Result<Decoded<'a>, Refused> {
+    match raw {
+        Raw::Value(value) => decode_input(kind, value),
+        Raw::Text(text) => decode_input::<&Json>(kind, text.root()),
+    }
+}
+
+fn decode_input<'a, I: Input<'a>>(kind: Kind<'a>, input: I) -> Result<Decoded<'a>, Refused> {
+    let refuse = |message: String| {
+        let version = kind.api_version.rsplit('/').next().unwrap_or_default();
+        let name = kind.name;
+        let message = format!("{name} in version \"{version}\" cannot be handled as a {name}: {message}");
+        Refused::new(Stage::Decode, message)
+    };
+    let (api_version, name) = typed::type_meta(input).map_err(refuse)?;
+    if !(api_version.is_empty() || api_version == kind.api_version) || !(name.is_empty() || name == kind.name) {
+        return Err(refuse(format!("no kind \"{name}\" is registered for version \"{api_version}\"")));
+    }
+    let Some(served) = TABLE.kind(kind.api_version, kind.name) else {
+        return Ok(Decoded {
+            known: Known::Unknown(kind),
+            node: typed::raw(input),
+            warnings: vec![format!("{} {}: no schema, left unchanged", kind.api_version, kind.name)],
+        });
+    };
+    let mut node = Decoder::default().object(served.type_id, input, None).map_err(refuse)?;
+    node.set("apiVersion", served.api_version);
+    node.set("kind", served.kind);
+    Ok(Decoded {
+        known: Known::BuiltIn(served),
+        node,
+        warnings: Vec::new(),
+    })
+}
+
+/// Checks name and namespace against the request and runs the mutating admission plugins.
+pub fn plugins(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
+    locate(decoded, request, cluster)?;
+    plugin::run(decoded, request, cluster, &mut |_, _| {})
+}
+
+/// Puts the object into the namespace of the request.
+fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
+    let namespaced = match decoded.known {
+        Known::BuiltIn(served) => served.namespaced,
+        Known::Unknown(_) => return Ok(()),
+    };
+    let metadata = decoded.node.child("metadata");
+    let own = metadata.str("namespace").to_owned();
+    if !namespaced {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    let namespace = match (request.namespace, own.as_str()) {
+        ("", "") => "default",
+        ("", own) => own,
+        (of_request, "") => of_request,
+        (of_request, own) if of_request == own => own,
+        _ => {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Refused::new(Stage::Request, message));
+        }
+    };
+    if own.is_empty() {
+        metadata.set("namespace", namespace.to_owned());
+    }
+    let missing = cluster.namespaces.as_ref().is_some_and(|known| !known.iter().any(|known| known == namespace));
+    if missing && cluster.has(crate::Plugin::NamespaceLifecycle) && request.operation == Operation::Create {
+        return Err(Refused::new(Stage::NotFound, format!("namespaces \"{namespace}\" not found")));
+    }
+    Ok(())
+}
+
+/// Applies the strategy of the kind and validates the object.
+///
+/// `old` is the stored object of an UPDATE, decoded.
+pub fn finish<'a>(
+    mut decoded: Decoded<'a>,
+    old: Option<&Decoded<'_>>,
+    request: Request<'_>,
+    cluster: &Cluster,
+) -> Result<Normalised, Refused> {
+    strategy::prepare(&mut decoded, old, request, cluster)?;
+    validate::run(&decoded, old, request, cluster)?;
+    Ok(normalised(&decoded, Vec::new()))
+}
+
+fn normalised(decoded: &Decoded<'_>, changes: Vec<Change>) -> Normalised {
+    Normalised {
+        object: decoded.object(),
+        stored: stored(decoded),
+        changes,
+        warnings: decoded.warnings.clone(),
+    }
+}
+
+/// The stored form, if it differs: empty lists become nil, and defaults apply once more.
+fn stored(decoded: &Decoded<'_>) -> Option<Document> {
+    let Known::BuiltIn(served) = decoded.known else { return None };
+    let again = matches!(served.kind, "Job" | "PersistentVolumeClaim" | "Node");
+    if !again && encode::forms_agree(served.type_id, &decoded.node) {
+        return None;
+    }
+    let mut copy = decoded.clone();
+    if again {
+        defaults::apply(served.type_id, &mut copy.node);
+    }
+    let stored = copy.document(Form::Stored);
+    (stored != decoded.object()).then_some(stored)
+}
+
+/// Normalises an object that is sent with a request.
+///
+/// With `old`, the stored object, the request is an UPDATE; the old object is taken as it is.
+/// `explain` records the changes with their sources, which takes several times as long.
+pub fn normalise<'a>(
+    kind: Kind<'a>,
+    raw: Raw<'a>,
+    old: Option<Raw<'a>>,
+    request: Request<'_>,
+    cluster: &Cluster,
+    explain: bool,
+) -> Result<Normalised, Refused> {
+    let old = old.map(|old| decode(kind, old, cluster)).transpose()?;
+    let mut recorder = Recorder::new(explain, raw);
+    let mut decoded = decode_only(kind, raw, cluster)?;
+    recorder.step(&decoded, Source::Decode);
+    if let Known::BuiltIn(served) = decoded.known {
+        defaults::apply(served.type_id, &mut decoded.node);
+        recorder.step(&decoded, Source::Default);
+    }
+    locate(&mut decoded, request, cluster)?;
+    recorder.step(&decoded, Source::Strategy);
+    plugin::run(&mut decoded, request, cluster, &mut |decoded, plugin| {
+        recorder.step(decoded, Source::Plugin(plugin));
+    })?;
+    strategy::prepare(&mut decoded, old.as_ref(), request, cluster)?;
+    recorder.step(&decoded, Source::Strategy);
+    validate::run(&decoded, old.as_ref(), request, cluster)?;
+    Ok(normalised(&decoded, recorder.changes))
+}
+
+/// Compares the object before and after each step.
+struct Recorder {
+    /// `None` if changes are not recorded.
+    last: Option<Document>,
+    changes: Vec<Change>,
+}
+
+impl Recorder {
+    fn new(explain: bool, raw: Raw<'_>) -> Self {
+        let last = explain.then(|| match raw {
+            Raw::Value(value) => value.to_document(),
+            Raw::Text(text) => {
+                let mut out = Builder::new();
+                typed::raw(text.root()).write(&mut out);
+                out.finish()
+            }
+        });
+        Self {
+            last,
+            changes: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, decoded: &Decoded<'_>, source: Source) {
+        if let Some(last) = &mut self.last {
+            let now = decoded.object();
+            change::record(last, &now, source, &mut self.changes);
+            *last = now;
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What the strategy of a kind does before validation: system metadata, status, allocated values, generated labels.
+//!
+//! Upstream counterpart: `PrepareForCreate` and `PrepareForUpdate` below `pkg/registry`, `rest.BeforeCreate` and
+//! `rest.BeforeUpdate`, Kubernetes 1.36.
+
+use crate::{
+    Cluster, Operation, Refused, Request,
+    node::Node,
+    step::{Decoded, Known},
+    table::{Served, Shape, TABLE},
+};
+
+mod pod;
+mod service;
+
+/// Kinds whose strategy starts `metadata.generation` at 1.
+const GENERATIONS: &[&str] = &[
+    "CronJob", "CustomResourceDefinition", "DaemonSet", "Deployment", "DeviceClass", "EndpointSlice", "FlowSchema",
+    "Ingress", "IngressClass", "Job", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration", "NetworkPolicy", "Pod", "PodDisruptionBudget", "PodTemplate", "PriorityClass",
+    "PriorityLevelConfiguration", "ReplicaSet", "ReplicationController", "ResourceSlice", "StatefulSet",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+];
+
+/// Prepares an object for validation.
+pub(crate) fn prepare(
+    decoded: &mut Decoded<'_>,
+    _old: Option<&Decoded<'_>>,
+    request: Request<'_>,
+    cluster: &Cluster,
+) -> Result<(), Refused> {
+    let Known::BuiltIn(served) = decoded.known else { return Ok(()) };
+    match request.operation {
+        Operation::Create => create(served, &mut decoded.node, cluster),
+        Operation::Update => Ok(()),
+    }
+}
+
+fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), Refused> {
+    system_metadata(served, node, cluster);
+    if served.kind == "Node" {
+        return Ok(());
+    }
+    if served.status {
+        reset_status(served, node);
+    }
+    match served.kind {
+        "Pod" => pod::create(node),
+        "Namespace" => namespace(node),
+        "PersistentVolume" => {
+            let status = node.child("status");
+            status.set("phase", "Pending");
+            status.set("lastPhaseTransitionTime", cluster.now.clone());
+        }
+        "Job" => job(node),
+        "DaemonSet" => daemon_set(node),
+        "Service" => service::create(node),
+        "PersistentVolumeClaim" => data_sources(node),
+        "CertificateSigningRequest" => {
+            let spec = node.child("spec");
+            for field in ["username", "uid", "groups", "extra"] {
+                spec.remove(field);
+            }
+        }
+        "CustomResourceDefinition" => stored_versions(node),
+        "ServiceAccount" => secret_references(node),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What the server sets on every object, whatever the client sent.
+fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
+    let metadata = node.child("metadata");
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "resourceVersion"] {
+        metadata.remove(field);
+    }
+    if metadata.str("name").is_empty() && !metadata.str("generateName").is_empty() {
+        let base: String = metadata.str("generateName").chars().take(58).collect();
+        metadata.set("name", base + "xxxxx");
+    }
+    if served.kind == "LimitRange" && metadata.str("name").is_empty() {
+        metadata.set("name", uid(&["LimitRange"]));
+    }
+    let id = uid(&[served.api_version, served.kind, metadata.str("namespace"), metadata.str("name")]);
+    metadata.set("uid", id);
+    metadata.set("creationTimestamp", cluster.now.clone());
+    if GENERATIONS.contains(&served.kind) {
+        metadata.set("generation", 1);
+    } else {
+        metadata.remove("generation");
+    }
+}
+
+/// An identifier in the form of a random UUID, the same for the same parts.
+pub(crate) fn uid(parts: &[&str]) -> String {
+    let mut halves = [0xcbf2_9ce4_8422_2325_u64, 0x6c62_272e_07bb_0142];
+    for half in &mut halves {
+        for byte in parts.iter().flat_map(|part| part.bytes().chain([0])) {
+            *half = (*half ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    let [high, low] = halves;
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        0x8000 | low >> 48 & 0x3fff,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+pub(crate) fn reset_status(served: Served, node: &mut Node<'_>) {
+    let found = TABLE.get(served.type_id);
+    let field = found.fields.iter().find(|field| field.name == "status");
+    if let Some(Shape::Struct(id)) = field.map(|field| &field.shape) {
+        node.set("status", crate::decode::zero(TABLE.get(*id)));
+    }
+}
+
+fn namespace(node: &mut Node<'_>) {
+    node.child("status").set("phase", "Active");
+    let finalizers = node.child("spec").child_list("finalizers");
+    if !finalizers.iter().any(|name| name.as_str() == "kubernetes") {
+        finalizers.push(Node::text("kubernetes"));
+    }
+}
+
+/// Labels and selector that tie pods to their job.
+fn job(node: &mut Node<'_>) {
+    let (name, id) = {
+        let metadata = node.child("metadata");
+        (metadata.str("name").to_owned(), metadata.str("uid").to_owned())
+    };
+    let spec = node.child("spec");
+    if spec.bool("manualSelector") {
+        return;
+    }
+    // A job that got its labels from the template shares the map, so that it gets the generated ones too.
+    let shared = spec.at(&["template", "metadata", "labels"]).is_some();
+    let before = spec.at(&["template", "metadata", "labels"]).cloned();
+    let labels = spec.child("template").child("metadata").child("labels");
+    for (key, value) in [
+        ("job-name", &name),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &id),
+        ("batch.kubernetes.io/controller-uid", &id),
+    ] {
+        labels.set_default(key, value.clone());
+    }
+    let labels = labels.clone();
+    spec.child("selector").child("matchLabels").set_default("batch.kubernetes.io/controller-uid", id);
+    let metadata = node.child("metadata");
+    let same = match (&before, metadata.get("labels")) {
+        (Some(before), Some(own)) => own.same(before),
+        (Some(before), None) => before.is_empty(),
+        _ => false,
+    };
+    if shared && same {
+        metadata.set("labels", labels);
+    }
+}
+
+fn daemon_set(node: &mut Node<'_>) {
+    const KEY: &str = "deprecated.daemonset.template.generation";
+    let annotations = node.child("metadata").child("annotations");
+    let generation = annotations.str(KEY).parse().unwrap_or(0_i64).max(1);
+    annotations.set(KEY, generation.to_string());
+}
+
+/// The two names of a claim's data source follow each other.
+fn data_sources(node: &mut Node<'_>) {
+    let spec = node.child("spec");
+    match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
+        (Some(source), None) => spec.set("dataSourceRef", source),
+        (None, Some(mut reference)) if reference.str("namespace").is_empty() => {
+            reference.remove("namespace");
+            let core = reference.str("apiGroup").is_empty() && reference.str("kind") == "PersistentVolumeClaim";
+            let snapshot =
+                reference.str("apiGroup") == "snapshot.storage.k8s.io" && reference.str("kind") == "VolumeSnapshot";
+            if core || snapshot {
+                spec.set("dataSource", reference);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn stored_versions(node: &mut Node<'_>) {
+    let versions = node.child("spec").list("versions");
+    let stored = versions.iter().find(|version| version.bool("storage")).and_then(|version| version.get("name")).cloned();
+    let status = node.child("status");
+    if let Some(stored) = stored {
+        status.set("storedVersions", Node::List(vec![stored]));
+    }
+}
+
+/// Only the names of secrets are kept.
+fn secret_references(node: &mut Node<'_>) {
+    if let Some(Node::List(secrets)) = node.get_mut("secrets") {
+        for secret in secrets {
+            let name = secret.remove("name");
+            *secret = Node::EMPTY;
+            if let Some(name) = name {
+                secret.set("name", name);
+            }
+        }
+    }
+}
