@@ -62,7 +62,7 @@ impl Decoder {
             self.path.pop();
             match previous {
                 Some(at) => out[at].1 = node,
-                None if matches!(node, Node::Null) => {}
+                None if matches!(node, Node::Null) || field.disabled => {}
                 None => out.push((Cow::Borrowed(field.name), node)),
             }
         }

@@ -52,6 +52,15 @@ pub(crate) fn run<'a>(
     Ok(())
 }
 
+/// Checks of the same plugins that come after validation.
+pub(crate) fn validate(decoded: &Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
+    let Known::BuiltIn(served) = decoded.known else { return Ok(()) };
+    if served.kind == "Pod" && request.operation == Operation::Create && cluster.has(Plugin::RuntimeClass) {
+        pod::check_overhead(&decoded.node)?;
+    }
+    Ok(())
+}
+
 fn add_finalizer(node: &mut Node<'_>, name: &'static str) {
     let finalizers = node.child("metadata").child_list("finalizers");
     if !finalizers.iter().any(|known| known.as_str() == name) {

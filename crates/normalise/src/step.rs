@@ -169,6 +169,7 @@ fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) ->
     };
     let metadata = decoded.node.child("metadata");
     let own = metadata.str("namespace").to_owned();
+    unique_owners(metadata);
     if !namespaced {
         metadata.remove("namespace");
         return Ok(());
@@ -193,6 +194,19 @@ fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) ->
     Ok(())
 }
 
+/// Drops repeated owner references.
+fn unique_owners(metadata: &mut Node<'_>) {
+    if let Some(Node::List(owners)) = metadata.get_mut("ownerReferences") {
+        let mut kept: Vec<Node<'_>> = Vec::with_capacity(owners.len());
+        for owner in owners.drain(..) {
+            if !kept.iter().any(|known| known.same(&owner)) {
+                kept.push(owner);
+            }
+        }
+        *owners = kept;
+    }
+}
+
 /// Applies the strategy of the kind and validates the object.
 ///
 /// `old` is the stored object of an UPDATE, decoded.
@@ -204,6 +218,7 @@ pub fn finish<'a>(
 ) -> Result<Normalised, Refused> {
     strategy::prepare(&mut decoded, old, request, cluster)?;
     validate::run(&decoded, old, request, cluster)?;
+    plugin::validate(&decoded, request, cluster)?;
     Ok(normalised(&decoded, Vec::new()))
 }
 
@@ -259,6 +274,7 @@ pub fn normalise<'a>(
     strategy::prepare(&mut decoded, old.as_ref(), request, cluster)?;
     recorder.step(&decoded, Source::Strategy);
     validate::run(&decoded, old.as_ref(), request, cluster)?;
+    plugin::validate(&decoded, request, cluster)?;
     Ok(normalised(&decoded, recorder.changes))
 }
 

@@ -4,7 +4,7 @@
 //! `rest.BeforeUpdate`, Kubernetes 1.36.
 
 use crate::{
-    Cluster, Operation, Refused, Request,
+    Cluster, Operation, Refused, Request, Stage,
     node::Node,
     step::{Decoded, Known},
     table::{Served, Shape, TABLE},
@@ -38,6 +38,12 @@ pub(crate) fn prepare(
 
 fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), Refused> {
     system_metadata(served, node, cluster);
+    if served.kind == "Namespace" && cluster.complete {
+        let name = node.child("metadata").str("name");
+        if matches!(name, "default" | "kube-system" | "kube-public" | "kube-node-lease") {
+            return Err(Refused::new(Stage::Conflict, format!("namespaces \"{name}\" already exists")));
+        }
+    }
     if served.kind == "Node" {
         return Ok(());
     }
@@ -45,7 +51,7 @@ fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), 
         reset_status(served, node);
     }
     match served.kind {
-        "Pod" => pod::create(node),
+        "Pod" => pod::create(node, &cluster.now),
         "Namespace" => namespace(node),
         "PersistentVolume" => {
             let status = node.child("status");
@@ -120,6 +126,10 @@ pub(crate) fn reset_status(served: Served, node: &mut Node<'_>) {
 }
 
 fn namespace(node: &mut Node<'_>) {
+    let metadata = node.child("metadata");
+    if let Some(name) = metadata.get("name").cloned() {
+        metadata.child("labels").set("kubernetes.io/metadata.name", name);
+    }
     node.child("status").set("phase", "Active");
     let finalizers = node.child("spec").child_list("finalizers");
     if !finalizers.iter().any(|name| name.as_str() == "kubernetes") {
@@ -172,16 +182,22 @@ fn daemon_set(node: &mut Node<'_>) {
 /// The two names of a claim's data source follow each other.
 fn data_sources(node: &mut Node<'_>) {
     let spec = node.child("spec");
+    if spec.get("dataSourceRef").is_some_and(|reference| !reference.str("namespace").is_empty()) {
+        spec.remove("dataSourceRef");
+    }
+    let usual = spec.get("dataSource").is_some_and(|source| match (source.str("apiGroup"), source.str("kind")) {
+        ("", "PersistentVolumeClaim") => !source.has("apiGroup") || source.str("apiGroup").is_empty(),
+        ("snapshot.storage.k8s.io", "VolumeSnapshot") => true,
+        _ => false,
+    });
+    if !spec.has("dataSourceRef") && !usual {
+        spec.remove("dataSource");
+    }
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
         (Some(source), None) => spec.set("dataSourceRef", source),
-        (None, Some(mut reference)) if reference.str("namespace").is_empty() => {
+        (None, Some(mut reference)) => {
             reference.remove("namespace");
-            let core = reference.str("apiGroup").is_empty() && reference.str("kind") == "PersistentVolumeClaim";
-            let snapshot =
-                reference.str("apiGroup") == "snapshot.storage.k8s.io" && reference.str("kind") == "VolumeSnapshot";
-            if core || snapshot {
-                spec.set("dataSource", reference);
-            }
+            spec.set("dataSource", reference);
         }
         _ => {}
     }

@@ -72,6 +72,8 @@ pub(crate) struct Field {
     pub(crate) pointer: bool,
     pub(crate) omit: Omit,
     pub(crate) default: Option<Node<'static>>,
+    /// Dropped, because its feature gate is off by default.
+    pub(crate) disabled: bool,
     pub(crate) checks: Vec<Check>,
     /// Allowed values, comma-separated; empty if not an enumeration.
     pub(crate) values: &'static str,
@@ -217,7 +219,8 @@ impl Table {
                             "z" => Omit::Zero,
                             _ => Omit::Never,
                         },
-                        default: (!default.is_empty()).then(|| constant(default)),
+                        default: (!matches!(default, "" | "off")).then(|| constant(default)),
+                        disabled: default == "off",
                         checks: checks.split_ascii_whitespace().map(validate::parse_check).collect(),
                         values,
                         list_type,

@@ -161,10 +161,7 @@ pub(super) fn tolerations(node: &mut Node<'_>) {
 pub(super) fn runtime_class(decoded: &mut Decoded<'_>, cluster: &Cluster) -> Result<(), Refused> {
     let node = &decoded.node;
     let Some(name) = node.at(&["spec", "runtimeClassName"]).map(|name| name.as_str().to_owned()) else {
-        return match node.at(&["spec", "overhead"]) {
-            Some(_) => Err(forbidden(node, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")),
-            None => Ok(()),
-        };
+        return Ok(());
     };
     if name.is_empty() {
         return Err(Refused::new(Stage::Other, "resource name may not be empty"));
@@ -191,6 +188,16 @@ pub(super) fn runtime_class(decoded: &mut Decoded<'_>, cluster: &Cluster) -> Res
         if !known {
             spec.child_list("tolerations").push(toleration);
         }
+    }
+    Ok(())
+}
+
+/// Refuses an overhead that no runtime class gives.
+pub(super) fn check_overhead(node: &Node<'_>) -> Result<(), Refused> {
+    let Some(spec) = node.get("spec") else { return Ok(()) };
+    if spec.has("overhead") && !spec.has("runtimeClassName") {
+        let message = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+        return Err(forbidden(node, message));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use kyvtest_go_compat::text::quantity::Quantity;
 
 use crate::node::Node;
 
-pub(super) fn create(node: &mut Node<'_>) {
+pub(super) fn create(node: &mut Node<'_>, now: &str) {
     let class = quality_of_service(node.child("spec"));
     let gated = !node.child("spec").list("schedulingGates").is_empty();
     let status = node.child("status");
@@ -16,13 +16,22 @@ pub(super) fn create(node: &mut Node<'_>) {
         let mut condition = Node::EMPTY;
         condition.set("type", "PodScheduled");
         condition.set("status", "False");
+        condition.set("lastTransitionTime", now.to_owned());
         condition.set("reason", "SchedulingGated");
         condition.set("message", "Scheduling is blocked due to non-empty scheduling gates");
         status.set("conditions", Node::List(vec![condition]));
     }
+    negative_grace_period(node.child("spec"));
     let labels = node.at(&["metadata", "labels"]).cloned().unwrap_or(Node::EMPTY);
     affinity(node.child("spec"), &labels);
     app_armor(node);
+}
+
+/// A negative grace period means one second.
+fn negative_grace_period(spec: &mut Node<'_>) {
+    if spec.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+        spec.set("terminationGracePeriodSeconds", 1);
+    }
 }
 
 /// Sum of the positive amounts of each of `cpu` and `memory`.

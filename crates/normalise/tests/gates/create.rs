@@ -64,7 +64,8 @@ fn run(row: &Row, cluster: &Cluster) -> Result<Normalised, Refused> {
 
 /// Compares a row; the second value says whether the causes agree, where there are any.
 fn check(row: &Row, cluster: &Cluster) -> (Result<(), String>, Option<Result<(), String>>) {
-    let ignore: Vec<String> = row.volatile.iter().chain(&row.assigned).cloned().collect();
+    let mut ignore: Vec<String> = row.volatile.iter().chain(&row.assigned).cloned().collect();
+    ignore.extend(support::CLOCK.iter().map(|&pointer| pointer.to_owned()));
     match (run(row, cluster), &row.rejected) {
         (Ok(found), None) => {
             let mut stored = row.stored.clone().expect("an accepted row has a stored object");

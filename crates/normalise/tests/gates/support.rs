@@ -82,6 +82,9 @@ pub(crate) fn blank(value: &mut Value, ignore: &[String]) {
     }
 }
 
+/// Times that the server takes from its clock.
+pub(crate) const CLOCK: &[&str] = &["/status/lastPhaseTransitionTime", "/status/conditions/0/lastTransitionTime"];
+
 /// The differences between two objects; `None` if they are equal.
 pub(crate) fn difference(found: &Value, expected: &Value) -> Option<String> {
     if found == expected {
