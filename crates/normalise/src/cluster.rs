@@ -84,6 +84,8 @@ pub struct Cluster {
     pub namespaces: Option<Vec<String>>,
     /// CustomResourceDefinitions.
     pub definitions: Vec<Document>,
+    /// Range of cluster addresses (CIDR, IPv4); `None` means that any address is accepted.
+    pub service_range: Option<String>,
     /// Time of the request (RFC 3339, UTC, whole seconds).
     pub now: String,
 }
@@ -96,6 +98,7 @@ impl Default for Cluster {
             complete: false,
             namespaces: None,
             definitions: Vec::new(),
+            service_range: None,
             now: "2026-01-01T00:00:00Z".to_owned(),
         }
     }

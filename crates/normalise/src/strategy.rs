@@ -60,7 +60,7 @@ fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), 
         }
         "Job" => job(node),
         "DaemonSet" => daemon_set(node),
-        "Service" => service::create(node),
+        "Service" => service::allocate(node, None, cluster)?,
         "PersistentVolumeClaim" => data_sources(node),
         "CertificateSigningRequest" => {
             let spec = node.child("spec");

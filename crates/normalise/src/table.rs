@@ -150,6 +150,7 @@ pub(crate) struct Served {
 #[derive(Debug)]
 pub(crate) struct Table {
     types: Vec<Type>,
+    ids: FxHashMap<&'static str, TypeId>,
     kinds: FxHashMap<(&'static str, &'static str), Served>,
 }
 
@@ -159,6 +160,11 @@ pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(include
 impl Table {
     pub(crate) fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
+    }
+
+    /// The type of a name.
+    pub(crate) fn id(&self, name: &str) -> Option<TypeId> {
+        self.ids.get(name).copied()
     }
 
     /// The kind of an object.
@@ -187,6 +193,7 @@ impl Table {
         }
         let mut table = Table {
             types: Vec::with_capacity(names.len()),
+            ids: FxHashMap::default(),
             kinds: FxHashMap::default(),
         };
         for line in text.lines() {
@@ -230,6 +237,7 @@ impl Table {
             }
         }
         table.types.iter_mut().for_each(index);
+        table.ids = names;
         table.mark();
         table
     }

@@ -16,6 +16,10 @@ pub(super) fn pod(node: &mut Node<'_>) {
         }
     }
     pod_level_resources(spec);
+    // Only for pods: a template keeps its negative value.
+    if spec.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+        spec.set("terminationGracePeriodSeconds", 1);
+    }
     spec.set_default("enableServiceLinks", true);
     if spec.bool("hostNetwork") {
         for field in ["containers", "initContainers"] {

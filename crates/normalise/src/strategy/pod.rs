@@ -21,17 +21,9 @@ pub(super) fn create(node: &mut Node<'_>, now: &str) {
         condition.set("message", "Scheduling is blocked due to non-empty scheduling gates");
         status.set("conditions", Node::List(vec![condition]));
     }
-    negative_grace_period(node.child("spec"));
     let labels = node.at(&["metadata", "labels"]).cloned().unwrap_or(Node::EMPTY);
     affinity(node.child("spec"), &labels);
     app_armor(node);
-}
-
-/// A negative grace period means one second.
-fn negative_grace_period(spec: &mut Node<'_>) {
-    if spec.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
-        spec.set("terminationGracePeriodSeconds", 1);
-    }
 }
 
 /// Sum of the positive amounts of each of `cpu` and `memory`.
