@@ -28,4 +28,4 @@ pub use change::{Change, Source};
 pub use cluster::{Cluster, Operation, Plugin, Request};
 pub use input::Text;
 pub use refuse::{Cause, Reason, Refused, Stage};
-pub use step::{Decoded, Kind, Normalised, Raw, decode, finish, is_known, normalise, plugins};
+pub use step::{Decoded, Kind, Normalised, Raw, decode, finish, is_known, normalise, plugins, stored_object};

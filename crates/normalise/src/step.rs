@@ -170,6 +170,16 @@ fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) ->
     let metadata = decoded.node.child("metadata");
     let own = metadata.str("namespace").to_owned();
     unique_owners(metadata);
+    if request.operation == Operation::Update && !request.name.is_empty() {
+        let name = metadata.str("name");
+        if name.is_empty() {
+            metadata.set("name", request.name.to_owned());
+        } else if name != request.name {
+            let message =
+                format!("the name of the object ({name}) does not match the name on the URL ({})", request.name);
+            return Err(Refused::new(Stage::Request, message));
+        }
+    }
     if !namespaced {
         metadata.remove("namespace");
         return Ok(());
@@ -216,8 +226,8 @@ pub fn finish<'a>(
     request: Request<'_>,
     cluster: &Cluster,
 ) -> Result<Normalised, Refused> {
-    strategy::prepare(&mut decoded, old, request, cluster)?;
-    validate::run(&decoded, old, request, cluster)?;
+    strategy::prepare(&mut decoded, old, cluster)?;
+    validate::run(&decoded, old)?;
     plugin::validate(&decoded, request, cluster)?;
     Ok(normalised(&decoded, Vec::new()))
 }
@@ -246,9 +256,29 @@ fn stored(decoded: &Decoded<'_>) -> Option<Document> {
     (stored != decoded.object()).then_some(stored)
 }
 
+/// Decodes a stored object and completes it as if it had been created: the old object of an UPDATE, the object of a
+/// DELETE. Nothing is validated.
+pub fn stored_object<'a>(
+    kind: Kind<'a>,
+    raw: Raw<'a>,
+    request: Request<'_>,
+    cluster: &Cluster,
+) -> Result<Decoded<'a>, Refused> {
+    let mut decoded = decode(kind, raw, cluster)?;
+    let creation = Request {
+        operation: Operation::Create,
+        ..request
+    };
+    locate(&mut decoded, creation, cluster)?;
+    // A plugin that refuses the object today did not when it was stored.
+    let _ = plugin::run(&mut decoded, creation, cluster, &mut |_, _| {});
+    strategy::complete_stored(&mut decoded, cluster);
+    Ok(decoded)
+}
+
 /// Normalises an object that is sent with a request.
 ///
-/// With `old`, the stored object, the request is an UPDATE; the old object is taken as it is.
+/// `old` is the stored object of an UPDATE; without it, an UPDATE creates the object or is refused.
 /// `explain` records the changes with their sources, which takes several times as long.
 pub fn normalise<'a>(
     kind: Kind<'a>,
@@ -258,7 +288,6 @@ pub fn normalise<'a>(
     cluster: &Cluster,
     explain: bool,
 ) -> Result<Normalised, Refused> {
-    let old = old.map(|old| decode(kind, old, cluster)).transpose()?;
     let mut recorder = Recorder::new(explain, raw);
     let mut decoded = decode_only(kind, raw, cluster)?;
     recorder.step(&decoded, Source::Decode);
@@ -268,14 +297,43 @@ pub fn normalise<'a>(
     }
     locate(&mut decoded, request, cluster)?;
     recorder.step(&decoded, Source::Strategy);
+    let (request, old) = existing(kind, &decoded, old, request, cluster)?;
     plugin::run(&mut decoded, request, cluster, &mut |decoded, plugin| {
         recorder.step(decoded, Source::Plugin(plugin));
     })?;
-    strategy::prepare(&mut decoded, old.as_ref(), request, cluster)?;
+    strategy::prepare(&mut decoded, old.as_ref(), cluster)?;
     recorder.step(&decoded, Source::Strategy);
-    validate::run(&decoded, old.as_ref(), request, cluster)?;
+    validate::run(&decoded, old.as_ref())?;
     plugin::validate(&decoded, request, cluster)?;
     Ok(normalised(&decoded, recorder.changes))
+}
+
+/// The stored object of an UPDATE. An UPDATE of an object that does not exist becomes a CREATE if the kind allows it.
+fn existing<'a, 'r>(
+    kind: Kind<'a>,
+    decoded: &Decoded<'_>,
+    old: Option<Raw<'a>>,
+    request: Request<'r>,
+    cluster: &Cluster,
+) -> Result<(Request<'r>, Option<Decoded<'a>>), Refused> {
+    if request.operation == Operation::Create {
+        return Ok((request, None));
+    }
+    if let Some(old) = old {
+        return Ok((request, Some(stored_object(kind, old, request, cluster)?)));
+    }
+    let resource = match decoded.known {
+        Known::BuiltIn(served) if !strategy::CREATED_BY_PUT.contains(&served.kind) => served.resource,
+        _ => {
+            let request = Request {
+                operation: Operation::Create,
+                ..request
+            };
+            return Ok((request, None));
+        }
+    };
+    let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
+    Err(Refused::new(Stage::NotFound, format!("{resource} \"{name}\" not found")))
 }
 
 /// Compares the object before and after each step.

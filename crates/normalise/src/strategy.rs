@@ -4,7 +4,7 @@
 //! `rest.BeforeUpdate`, Kubernetes 1.36.
 
 use crate::{
-    Cluster, Operation, Refused, Request, Stage,
+    Cluster, Refused, Stage,
     node::Node,
     step::{Decoded, Known},
     table::{Served, Shape, TABLE},
@@ -12,6 +12,9 @@ use crate::{
 
 mod pod;
 mod service;
+mod update;
+
+pub(crate) use update::CREATED_BY_PUT;
 
 /// Kinds whose strategy starts `metadata.generation` at 1.
 const GENERATIONS: &[&str] = &[
@@ -22,18 +25,50 @@ const GENERATIONS: &[&str] = &[
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 ];
 
-/// Prepares an object for validation.
+/// Prepares an object for validation; `old` is the stored object of an UPDATE.
 pub(crate) fn prepare(
     decoded: &mut Decoded<'_>,
-    _old: Option<&Decoded<'_>>,
-    request: Request<'_>,
+    old: Option<&Decoded<'_>>,
     cluster: &Cluster,
 ) -> Result<(), Refused> {
     let Known::BuiltIn(served) = decoded.known else { return Ok(()) };
-    match request.operation {
-        Operation::Create => create(served, &mut decoded.node, cluster),
-        Operation::Update => Ok(()),
+    match old {
+        None => create(served, &mut decoded.node, cluster),
+        Some(old) => update::update(served, decoded, old, cluster),
     }
+}
+
+/// Fills in what the server gave an object when it was created, as far as it is missing.
+pub(crate) fn complete_stored(decoded: &mut Decoded<'_>, cluster: &Cluster) {
+    let Known::BuiltIn(served) = decoded.known else { return };
+    let before = decoded.node.clone();
+    // A stored job without its identity still has it in its selector.
+    let job = before.at(&["spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"]);
+    let job = job.filter(|_| served.kind == "Job").cloned();
+    let _ = create(served, &mut decoded.node, cluster);
+    let metadata = decoded.node.child("metadata");
+    for field in ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if let Some(value) = before.at(&["metadata", field]) {
+            metadata.set(field, value.clone());
+        }
+    }
+    if let (Some(id), None) = (job, before.at(&["metadata", "uid"])) {
+        metadata.set("uid", id);
+    }
+    let version = before.at(&["metadata", "resourceVersion"]).cloned();
+    metadata.set("resourceVersion", version.unwrap_or(Node::text(RESOURCE_VERSION)));
+    let sent = before.get("status").is_some_and(|status| !sparse(status));
+    if let (true, Some(status)) = (sent, before.get("status")) {
+        decoded.node.set("status", status.clone());
+    }
+}
+
+/// Version of a stored object that does not name its own.
+pub(crate) const RESOURCE_VERSION: &str = "1000";
+
+/// Whether a struct has only structs without fields.
+fn sparse(node: &Node<'_>) -> bool {
+    node.entries().iter().all(|(_, value)| matches!(value, Node::Map(_)) && sparse(value))
 }
 
 fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), Refused> {

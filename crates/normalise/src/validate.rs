@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    Cause, Cluster, Operation, Reason, Refused, Request,
+    Cause, Reason, Refused,
     node::Node,
     step::{Decoded, Known},
     table::{Shape, TABLE, TypeId},
@@ -243,12 +243,7 @@ pub(crate) fn type_check(name: &str) -> Option<TypeCheck> {
 }
 
 /// Validates an object; `old` is the stored object of an UPDATE.
-pub(crate) fn run(
-    decoded: &Decoded<'_>,
-    old: Option<&Decoded<'_>>,
-    request: Request<'_>,
-    _cluster: &Cluster,
-) -> Result<(), Refused> {
+pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>) -> Result<(), Refused> {
     let Known::BuiltIn(served) = decoded.known else { return Ok(()) };
     let mut checker = Checker {
         errors: Vec::new(),
@@ -256,10 +251,13 @@ pub(crate) fn run(
         volumes: Vec::new(),
         claims: Vec::new(),
         kind: served.kind,
-        create: request.operation == Operation::Create,
+        create: old.is_none(),
     };
     let root = Path::root("");
     meta::object(&mut checker, served, &decoded.node, &root);
+    if old.is_some() {
+        repeat_metadata_errors(&mut checker.errors, served.kind);
+    }
     checker.walk(served.type_id, &decoded.node, &root);
     if let Some(old) = old {
         update::run(&mut checker, served, &decoded.node, &old.node);
@@ -271,4 +269,20 @@ pub(crate) fn run(
     let kind = if group.is_empty() { served.kind.to_owned() } else { format!("{}.{group}", served.kind) };
     let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
     Err(Refused::invalid(&kind, name, checker.errors))
+}
+
+/// Upstream checks the metadata of an UPDATE several times and reports each error as often.
+fn repeat_metadata_errors(errors: &mut Vec<Cause>, kind: &str) {
+    let once = std::mem::take(errors);
+    for cause in once {
+        let by_update = ["metadata.labels", "metadata.annotations", "metadata.ownerReferences"]
+            .iter()
+            .any(|field| cause.field.starts_with(field));
+        let times = match (by_update, kind) {
+            (true, "Service" | "Node") => 3,
+            (true, _) => 4,
+            (false, _) => 2,
+        };
+        errors.extend(std::iter::repeat_n(cause, times));
+    }
 }

@@ -3,5 +3,9 @@
 #[path = "gates/support.rs"]
 mod support;
 
+#[path = "gates/account.rs"]
+mod account;
 #[path = "gates/create.rs"]
 mod create;
+#[path = "gates/update.rs"]
+mod update;

@@ -124,6 +124,9 @@ impl Check {
             }
             Rule::EnumAlways if value.is_none() && !field.pointer => self.text(checker, field, "", path),
             Rule::Qualified if value.is_none() && !field.pointer && field.list_type.is_empty() && !matches!(field.shape, crate::table::Shape::List(_)) => self.text(checker, field, "", path),
+            Rule::Ip if value.is_none() && !field.pointer && matches!(field.shape, crate::table::Shape::Text) => {
+                self.text(checker, field, "", path);
+            }
             Rule::Port if value.is_none() && !field.pointer => self.number(checker, 0, path),
             Rule::Selector => {
                 if let Some(value) = value {

@@ -97,7 +97,6 @@ fn node(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         let at = path.field("status");
         let at = at.field(field);
         for (name, amount) in status.map(field) {
-            resource_name(checker, name, &at.key(name));
             resource_amount(checker, name, amount.as_str(), &at.key(name));
         }
     }

@@ -776,6 +776,7 @@ fn label_keys(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         let keys = node.list(field);
         if !keys.is_empty() && !node.has("labelSelector") {
             checker.forbidden(&at, "must not be specified when labelSelector is not set");
+            continue;
         }
         for (index, key) in keys.iter().enumerate() {
             checker.problems(&at.index(index), key.as_str(), &format::qualified(key.as_str()));

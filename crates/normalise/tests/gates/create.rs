@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::support::{self, Rejected};
 
 #[derive(Deserialize)]
-struct Row {
-    id: String,
+pub(crate) struct Row {
+    pub(crate) id: String,
     #[serde(rename = "apiVersion")]
     api_version: String,
     kind: String,
@@ -32,7 +32,7 @@ struct Row {
 }
 
 /// The plugins of the recorded server: all but ServiceAccount.
-fn plugins() -> Vec<Plugin> {
+pub(crate) fn plugins() -> Vec<Plugin> {
     Plugin::DEFAULT.into_iter().filter(|plugin| *plugin != Plugin::ServiceAccount).collect()
 }
 
@@ -63,7 +63,7 @@ fn run(row: &Row, cluster: &Cluster) -> Result<Normalised, Refused> {
 }
 
 /// Compares a row; the second value says whether the causes agree, where there are any.
-fn check(row: &Row, cluster: &Cluster) -> (Result<(), String>, Option<Result<(), String>>) {
+pub(crate) fn check(row: &Row, cluster: &Cluster) -> (Result<(), String>, Option<Result<(), String>>) {
     let mut ignore: Vec<String> = row.volatile.iter().chain(&row.assigned).cloned().collect();
     ignore.extend(support::CLOCK.iter().map(|&pointer| pointer.to_owned()));
     match (run(row, cluster), &row.rejected) {
@@ -110,12 +110,10 @@ fn created_objects_are_those_of_the_server() {
     let cluster = Cluster {
         plugins: plugins(),
         complete: true,
+        service_range: Some("10.0.0.0/24".to_owned()),
         ..Cluster::default()
     };
-    let rows: Vec<Row> = support::lines(&path)
-        .iter()
-        .map(|line| serde_json::from_str(line).expect("a row"))
-        .collect();
+    let rows: Vec<Row> = support::rows(&path);
     let (mut objects, mut causes, mut invalid) = (Vec::new(), Vec::new(), 0);
     for row in &rows {
         let (result, of_causes) = check(row, &cluster);
@@ -131,6 +129,6 @@ fn created_objects_are_those_of_the_server() {
             }
         }
     }
-    support::report("normalise-causes", invalid, &causes, 0);
-    support::report("normalise", rows.len(), &objects, 0);
+    support::report("normalise-causes", invalid, &causes, invalid);
+    support::report("normalise", rows.len(), &objects, rows.len());
 }

@@ -9,7 +9,7 @@ use std::{
 
 use kyvtest_go_compat::value::Document;
 use kyvtest_normalise::Refused;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// Reason and field of a validation error.
@@ -45,10 +45,14 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// The lines of a JSON-lines file.
-pub(crate) fn lines(path: &Path) -> Vec<String> {
+/// The rows of a JSON-lines file.
+pub(crate) fn rows<R: DeserializeOwned>(path: &Path) -> Vec<R> {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
-    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty())
+        .map(|(i, line)| serde_json::from_str(line).unwrap_or_else(|error| panic!("{}:{}: {error}", path.display(), i + 1)))
+        .collect()
 }
 
 /// Prints the figures of a gate and fails below `least`.
