@@ -4,6 +4,8 @@
 
 use kyvtest_go_compat::value::{Document, Value};
 
+use crate::RuleCheck;
+
 /// What the request does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
@@ -84,6 +86,8 @@ pub struct Cluster {
     pub namespaces: Option<Vec<String>>,
     /// CustomResourceDefinitions.
     pub definitions: Vec<Document>,
+    /// Evaluates the rules of definitions; `None` skips them.
+    pub rules: Option<RuleCheck>,
     /// Range of cluster addresses (CIDR, IPv4); `None` means that any address is accepted.
     pub service_range: Option<String>,
     /// Time of the request (RFC 3339, UTC, whole seconds).
@@ -98,6 +102,7 @@ impl Default for Cluster {
             complete: false,
             namespaces: None,
             definitions: Vec::new(),
+            rules: None,
             service_range: None,
             now: "2026-01-01T00:00:00Z".to_owned(),
         }

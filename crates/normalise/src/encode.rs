@@ -45,6 +45,11 @@ fn agrees(shape: &Shape, node: &Node<'_>) -> bool {
     }
 }
 
+/// Writes a struct as part of a document.
+pub(crate) fn part(id: TypeId, node: &Node<'_>, form: Form, out: &mut Builder) {
+    object(id, node, form, out);
+}
+
 fn object(id: TypeId, node: &Node<'_>, form: Form, out: &mut Builder) {
     let found = TABLE.get(id);
     out.begin_map();

@@ -11,6 +11,7 @@
 
 mod change;
 mod cluster;
+mod custom;
 mod decode;
 mod defaults;
 mod encode;
@@ -25,6 +26,7 @@ mod table;
 mod validate;
 
 pub use change::{Change, Source};
+pub use custom::check::{Rule, RuleCheck};
 pub use cluster::{Cluster, Operation, Plugin, Request};
 pub use input::Text;
 pub use refuse::{Cause, Reason, Refused, Stage};

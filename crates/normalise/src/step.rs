@@ -8,6 +8,7 @@ use kyvtest_go_compat::value::{Builder, Document, Value};
 use crate::{
     Cluster, Operation, Refused, Request, Stage, Text,
     change::{self, Change, Source},
+    custom::{self, Custom},
     decode::{self as typed, Decoder},
     defaults,
     encode::{self, Form},
@@ -51,7 +52,9 @@ impl<'a> From<&'a Document> for Raw<'a> {
 pub(crate) enum Known<'a> {
     /// A built-in kind.
     BuiltIn(Served),
-    /// A custom kind without a structural schema here; it passes unchanged.
+    /// A custom kind whose definition is known.
+    Custom(Custom<'a>),
+    /// Any other kind; it passes unchanged.
     Unknown(Kind<'a>),
 }
 
@@ -73,21 +76,26 @@ impl Decoded<'_> {
     pub(crate) fn document(&self, form: Form) -> Document {
         match self.known {
             Known::BuiltIn(served) => encode::document(served.type_id, &self.node, form),
+            Known::Custom(_) => {
+                // Metadata has a Go type, the rest has none.
+                let mut out = Builder::new();
+                out.begin_map();
+                for (key, value) in self.node.entries() {
+                    out.key(key);
+                    if key == "metadata" {
+                        encode::part(custom::metadata_type(), value, form, &mut out);
+                    } else {
+                        value.write(&mut out);
+                    }
+                }
+                out.end();
+                out.finish()
+            }
             Known::Unknown(_) => {
                 let mut out = Builder::new();
                 self.node.write(&mut out);
                 out.finish()
             }
-        }
-    }
-
-    pub(crate) fn kind(&self) -> Kind<'_> {
-        match self.known {
-            Known::BuiltIn(served) => Kind {
-                api_version: served.api_version,
-                name: served.kind,
-            },
-            Known::Unknown(kind) => kind,
         }
     }
 }
@@ -112,7 +120,7 @@ pub fn is_known(kind: Kind<'_>) -> bool {
 /// Decodes an object into its type and applies the defaults of its version.
 ///
 /// Can be called again on the result of each mutation. Kinds without a table pass unchanged, with a warning.
-pub fn decode<'a>(kind: Kind<'a>, raw: Raw<'a>, cluster: &Cluster) -> Result<Decoded<'a>, Refused> {
+pub fn decode<'a>(kind: Kind<'a>, raw: Raw<'a>, cluster: &'a Cluster) -> Result<Decoded<'a>, Refused> {
     let mut decoded = decode_only(kind, raw, cluster)?;
     if let Known::BuiltIn(served) = decoded.known {
         defaults::apply(served.type_id, &mut decoded.node);
@@ -120,14 +128,14 @@ pub fn decode<'a>(kind: Kind<'a>, raw: Raw<'a>, cluster: &Cluster) -> Result<Dec
     Ok(decoded)
 }
 
-fn decode_only<'a>(kind: Kind<'a>, raw: Raw<'a>, _cluster: &Cluster) -> Result<Decoded<'a>, Refused> {
+fn decode_only<'a>(kind: Kind<'a>, raw: Raw<'a>, cluster: &'a Cluster) -> Result<Decoded<'a>, Refused> {
     match raw {
-        Raw::Value(value) => decode_input(kind, value),
-        Raw::Text(text) => decode_input::<&Json>(kind, text.root()),
+        Raw::Value(value) => decode_input(kind, value, cluster),
+        Raw::Text(text) => decode_input::<&Json>(kind, text.root(), cluster),
     }
 }
 
-fn decode_input<'a, I: Input<'a>>(kind: Kind<'a>, input: I) -> Result<Decoded<'a>, Refused> {
+fn decode_input<'a, I: Input<'a>>(kind: Kind<'a>, input: I, cluster: &'a Cluster) -> Result<Decoded<'a>, Refused> {
     let refuse = |message: String| {
         let version = kind.api_version.rsplit('/').next().unwrap_or_default();
         let name = kind.name;
@@ -139,6 +147,13 @@ fn decode_input<'a, I: Input<'a>>(kind: Kind<'a>, input: I) -> Result<Decoded<'a
         return Err(refuse(format!("no kind \"{name}\" is registered for version \"{api_version}\"")));
     }
     let Some(served) = TABLE.kind(kind.api_version, kind.name) else {
+        if let Some(custom) = custom::find(&cluster.definitions, kind) {
+            return Ok(Decoded {
+                known: Known::Custom(custom),
+                node: custom::decode(custom, input).map_err(refuse)?,
+                warnings: Vec::new(),
+            });
+        }
         return Ok(Decoded {
             known: Known::Unknown(kind),
             node: typed::raw(input),
@@ -165,6 +180,7 @@ pub fn plugins(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluste
 fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
     let namespaced = match decoded.known {
         Known::BuiltIn(served) => served.namespaced,
+        Known::Custom(custom) => custom.namespaced,
         Known::Unknown(_) => return Ok(()),
     };
     let metadata = decoded.node.child("metadata");
@@ -227,7 +243,7 @@ pub fn finish<'a>(
     cluster: &Cluster,
 ) -> Result<Normalised, Refused> {
     strategy::prepare(&mut decoded, old, cluster)?;
-    validate::run(&decoded, old)?;
+    validate::run(&decoded, old, cluster)?;
     plugin::validate(&decoded, request, cluster)?;
     Ok(normalised(&decoded, Vec::new()))
 }
@@ -262,7 +278,7 @@ pub fn stored_object<'a>(
     kind: Kind<'a>,
     raw: Raw<'a>,
     request: Request<'_>,
-    cluster: &Cluster,
+    cluster: &'a Cluster,
 ) -> Result<Decoded<'a>, Refused> {
     let mut decoded = decode(kind, raw, cluster)?;
     let creation = Request {
@@ -285,7 +301,7 @@ pub fn normalise<'a>(
     raw: Raw<'a>,
     old: Option<Raw<'a>>,
     request: Request<'_>,
-    cluster: &Cluster,
+    cluster: &'a Cluster,
     explain: bool,
 ) -> Result<Normalised, Refused> {
     let mut recorder = Recorder::new(explain, raw);
@@ -303,7 +319,7 @@ pub fn normalise<'a>(
     })?;
     strategy::prepare(&mut decoded, old.as_ref(), cluster)?;
     recorder.step(&decoded, Source::Strategy);
-    validate::run(&decoded, old.as_ref())?;
+    validate::run(&decoded, old.as_ref(), cluster)?;
     plugin::validate(&decoded, request, cluster)?;
     Ok(normalised(&decoded, recorder.changes))
 }
@@ -314,7 +330,7 @@ fn existing<'a, 'r>(
     decoded: &Decoded<'_>,
     old: Option<Raw<'a>>,
     request: Request<'r>,
-    cluster: &Cluster,
+    cluster: &'a Cluster,
 ) -> Result<(Request<'r>, Option<Decoded<'a>>), Refused> {
     if request.operation == Operation::Create {
         return Ok((request, None));
@@ -324,6 +340,7 @@ fn existing<'a, 'r>(
     }
     let resource = match decoded.known {
         Known::BuiltIn(served) if !strategy::CREATED_BY_PUT.contains(&served.kind) => served.resource,
+        Known::Custom(custom) => custom.resource,
         _ => {
             let request = Request {
                 operation: Operation::Create,

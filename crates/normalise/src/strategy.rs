@@ -31,7 +31,11 @@ pub(crate) fn prepare(
     old: Option<&Decoded<'_>>,
     cluster: &Cluster,
 ) -> Result<(), Refused> {
-    let Known::BuiltIn(served) = decoded.known else { return Ok(()) };
+    let served = match decoded.known {
+        Known::BuiltIn(served) => served,
+        Known::Custom(custom) => return update::custom(custom, decoded, old, cluster),
+        Known::Unknown(_) => return Ok(()),
+    };
     match old {
         None => create(served, &mut decoded.node, cluster),
         Some(old) => update::update(served, decoded, old, cluster),
@@ -40,7 +44,19 @@ pub(crate) fn prepare(
 
 /// Fills in what the server gave an object when it was created, as far as it is missing.
 pub(crate) fn complete_stored(decoded: &mut Decoded<'_>, cluster: &Cluster) {
-    let Known::BuiltIn(served) = decoded.known else { return };
+    let served = match decoded.known {
+        Known::BuiltIn(served) => served,
+        Known::Custom(custom) => {
+            let metadata = decoded.node.child("metadata");
+            let id = uid(&[custom.api_version, custom.kind, metadata.str("namespace"), metadata.str("name")]);
+            metadata.set_default("uid", id);
+            metadata.set_default("creationTimestamp", cluster.now.clone());
+            metadata.set_default("generation", 1);
+            metadata.set_default("resourceVersion", RESOURCE_VERSION);
+            return;
+        }
+        Known::Unknown(_) => return,
+    };
     let before = decoded.node.clone();
     // A stored job without its identity still has it in its selector.
     let job = before.at(&["spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"]);
@@ -112,6 +128,23 @@ fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), 
 
 /// What the server sets on every object, whatever the client sent.
 fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
+    if served.kind == "LimitRange" {
+        let metadata = node.child("metadata");
+        if metadata.str("name").is_empty() && metadata.str("generateName").is_empty() {
+            metadata.set("name", uid(&["LimitRange"]));
+        }
+    }
+    made_up_metadata(node, [served.api_version, served.kind], cluster);
+    let metadata = node.child("metadata");
+    if GENERATIONS.contains(&served.kind) {
+        metadata.set("generation", 1);
+    } else {
+        metadata.remove("generation");
+    }
+}
+
+/// Removes what only the server may set and makes it up: name, `uid`, `creationTimestamp`.
+fn made_up_metadata(node: &mut Node<'_>, [api_version, kind]: [&str; 2], cluster: &Cluster) {
     let metadata = node.child("metadata");
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "resourceVersion"] {
         metadata.remove(field);
@@ -120,17 +153,9 @@ fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
         let base: String = metadata.str("generateName").chars().take(58).collect();
         metadata.set("name", base + "xxxxx");
     }
-    if served.kind == "LimitRange" && metadata.str("name").is_empty() {
-        metadata.set("name", uid(&["LimitRange"]));
-    }
-    let id = uid(&[served.api_version, served.kind, metadata.str("namespace"), metadata.str("name")]);
+    let id = uid(&[api_version, kind, metadata.str("namespace"), metadata.str("name")]);
     metadata.set("uid", id);
     metadata.set("creationTimestamp", cluster.now.clone());
-    if GENERATIONS.contains(&served.kind) {
-        metadata.set("generation", 1);
-    } else {
-        metadata.remove("generation");
-    }
 }
 
 /// An identifier in the form of a random UUID, the same for the same parts.

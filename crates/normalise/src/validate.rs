@@ -10,7 +10,8 @@
 use std::fmt::Write as _;
 
 use crate::{
-    Cause, Reason, Refused,
+    Cause, Cluster, Reason, Refused,
+    custom::{self, Custom},
     node::Node,
     step::{Decoded, Known},
     table::{Shape, TABLE, TypeId},
@@ -243,8 +244,12 @@ pub(crate) fn type_check(name: &str) -> Option<TypeCheck> {
 }
 
 /// Validates an object; `old` is the stored object of an UPDATE.
-pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>) -> Result<(), Refused> {
-    let Known::BuiltIn(served) = decoded.known else { return Ok(()) };
+pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cluster) -> Result<(), Refused> {
+    let served = match decoded.known {
+        Known::BuiltIn(served) => served,
+        Known::Custom(custom) => return custom_object(custom, decoded, old, cluster),
+        Known::Unknown(_) => return Ok(()),
+    };
     let mut checker = Checker {
         errors: Vec::new(),
         is_pod: served.kind == "Pod",
@@ -269,6 +274,30 @@ pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>) -> Result<()
     let kind = if group.is_empty() { served.kind.to_owned() } else { format!("{}.{group}", served.kind) };
     let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
     Err(Refused::invalid(&kind, name, checker.errors))
+}
+
+/// Validates a custom resource: metadata, then its schema.
+fn custom_object(
+    custom: Custom<'_>,
+    decoded: &Decoded<'_>,
+    old: Option<&Decoded<'_>>,
+    cluster: &Cluster,
+) -> Result<(), Refused> {
+    let mut checker = Checker::empty();
+    meta::custom_object(&mut checker, custom.namespaced, &decoded.node);
+    if old.is_some() {
+        repeat_metadata_errors(&mut checker.errors, custom.kind);
+    }
+    if let Some(schema) = custom.schema {
+        let old = old.map(|old| &old.node);
+        checker.errors.extend(custom::check::object(schema, &decoded.node, old, cluster.rules));
+    }
+    if checker.errors.is_empty() {
+        return Ok(());
+    }
+    let group = custom.api_version.split_once('/').map_or("", |(group, _)| group);
+    let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
+    Err(Refused::invalid(&format!("{}.{group}", custom.kind), name, checker.errors))
 }
 
 /// Upstream checks the metadata of an UPDATE several times and reports each error as often.

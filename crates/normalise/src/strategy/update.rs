@@ -5,6 +5,7 @@
 
 use crate::{
     Cause, Cluster, Reason, Refused, Stage,
+    custom::Custom,
     encode::{self, Form},
     node::Node,
     step::Decoded,
@@ -32,16 +33,8 @@ pub(super) fn update(
     cluster: &Cluster,
 ) -> Result<(), Refused> {
     let (node, old) = (&mut decoded.node, &old.node);
-    preconditions(served, node, old)?;
-    let metadata = node.child("metadata");
-    for field in ["uid", "creationTimestamp", "generation"] {
-        metadata.remove(field);
-        if let Some(value) = old.at(&["metadata", field]) {
-            metadata.set(field, value.to_owned());
-        }
-    }
-    metadata.remove("managedFields");
-    metadata.remove("selfLink");
+    preconditions(served.resource, served.api_version, CONDITIONAL.contains(&served.kind), node, old)?;
+    keep_metadata(node, old);
     if served.status
         && let Some(status) = old.get("status")
     {
@@ -68,11 +61,65 @@ pub(super) fn update(
     Ok(())
 }
 
+/// Prepares a custom resource; without `old` it is created.
+pub(super) fn custom(
+    custom: Custom<'_>,
+    decoded: &mut Decoded<'_>,
+    old: Option<&Decoded<'_>>,
+    cluster: &Cluster,
+) -> Result<(), Refused> {
+    let node = &mut decoded.node;
+    let Some(old) = old.map(|old| &old.node) else {
+        super::made_up_metadata(node, [custom.api_version, custom.kind], cluster);
+        node.child("metadata").set("generation", 1);
+        if custom.status {
+            node.remove("status");
+        }
+        return Ok(());
+    };
+    preconditions(custom.resource, custom.api_version, true, node, old)?;
+    keep_metadata(node, old);
+    if custom.status {
+        node.remove("status");
+        if let Some(status) = old.get("status") {
+            node.set("status", status.to_owned());
+        }
+    }
+    let spec = |node: &Node<'_>| {
+        let mut spec = node.to_owned();
+        spec.remove("metadata");
+        spec
+    };
+    if !spec(node).same(&spec(old)) {
+        let before = old.at(&["metadata", "generation"]).and_then(Node::as_int).unwrap_or(1);
+        node.child("metadata").set("generation", before + 1);
+    }
+    Ok(())
+}
+
+/// Keeps what the server gave the object when it was created.
+fn keep_metadata(node: &mut Node<'_>, old: &Node<'_>) {
+    let metadata = node.child("metadata");
+    for field in ["uid", "creationTimestamp", "generation"] {
+        metadata.remove(field);
+        if let Some(value) = old.at(&["metadata", field]) {
+            metadata.set(field, value.to_owned());
+        }
+    }
+    metadata.remove("managedFields");
+    metadata.remove("selfLink");
+}
+
 /// Compares identity and version with the stored object.
-fn preconditions(served: Served, node: &Node<'_>, old: &Node<'_>) -> Result<(), Refused> {
+fn preconditions(
+    resource: &str,
+    api_version: &str,
+    conditional: bool,
+    node: &Node<'_>,
+    old: &Node<'_>,
+) -> Result<(), Refused> {
     let text = |node: &Node<'_>, field: &str| node.at(&["metadata", field]).map_or("", Node::as_str).to_owned();
     let name = text(node, "name");
-    let resource = served.resource;
     let conflict = |message: &str| {
         Err(Refused::new(Stage::Conflict, format!("Operation cannot be fulfilled on {resource} \"{name}\": {message}")))
     };
@@ -82,8 +129,8 @@ fn preconditions(served: Served, node: &Node<'_>, old: &Node<'_>) -> Result<(), 
     }
     let version = text(node, "resourceVersion");
     if version.is_empty() {
-        if CONDITIONAL.contains(&served.kind) {
-            let group = served.api_version.split_once('/').map_or("", |(group, _)| group);
+        if conditional {
+            let group = api_version.split_once('/').map_or("", |(group, _)| group);
             let resource = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
             let cause = Cause {
                 field: "metadata.resourceVersion".to_owned(),

@@ -33,16 +33,24 @@ fn name_rule(kind: &str) -> NameRule {
 
 /// Checks the metadata of an object.
 pub(super) fn object(checker: &mut Checker<'_>, served: Served, node: &Node<'_>, path: &Path<'_>) {
+    metadata(checker, &name_rule(served.kind), served.namespaced, node, path);
+}
+
+/// Checks the metadata of a custom resource.
+pub(super) fn custom_object(checker: &mut Checker<'_>, namespaced: bool, node: &Node<'_>) {
+    metadata(checker, &NameRule::Subdomain, namespaced, node, &Path::root(""));
+}
+
+fn metadata(checker: &mut Checker<'_>, rule: &NameRule, namespaced: bool, node: &Node<'_>, path: &Path<'_>) {
     let Some(metadata) = node.get("metadata") else { return };
     let path = path.field("metadata");
-    let rule = name_rule(served.kind);
     let (name, prefix) = (metadata.str("name"), metadata.str("generateName"));
     if name.is_empty() {
         if prefix.is_empty() {
             checker.required(&path.field("name"), "name or generateName is required");
         }
     } else {
-        checker.problems(&path.field("name"), name, &name_problems(&rule, name));
+        checker.problems(&path.field("name"), name, &name_problems(rule, name));
     }
     if !prefix.is_empty() {
         // A prefix may end where a name may not.
@@ -50,10 +58,10 @@ pub(super) fn object(checker: &mut Checker<'_>, served: Served, node: &Node<'_>,
             Some(rest) => format!("{rest}a"),
             None => prefix.to_owned(),
         };
-        checker.problems(&path.field("generateName"), prefix, &name_problems(&rule, &probe));
+        checker.problems(&path.field("generateName"), prefix, &name_problems(rule, &probe));
     }
     let namespace = metadata.str("namespace");
-    if served.namespaced && !namespace.is_empty() {
+    if namespaced && !namespace.is_empty() {
         checker.problems(&path.field("namespace"), namespace, &format::label(namespace));
     }
     if metadata.int("generation").is_some_and(|generation| generation < 0) {
