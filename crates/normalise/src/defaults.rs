@@ -36,6 +36,7 @@ pub(crate) fn hook(type_name: &str) -> Option<Hook> {
         "core.v1.LimitRangeItem" => objects::limit_range_item,
         "core.v1.Secret" => objects::secret,
         "apps.v1.DeploymentStrategy" => workload::deployment_strategy,
+        "apps.v1.DaemonSet" => workload::daemon_set,
         "apps.v1.DaemonSetUpdateStrategy" => workload::daemon_set_strategy,
         "apps.v1.StatefulSetUpdateStrategy" => workload::stateful_set_strategy,
         "apps.v1.StatefulSetSpec" => workload::stateful_set,

@@ -7,5 +7,7 @@ mod support;
 mod account;
 #[path = "gates/create.rs"]
 mod create;
+#[path = "gates/vectors.rs"]
+mod vectors;
 #[path = "gates/update.rs"]
 mod update;

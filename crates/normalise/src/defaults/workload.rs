@@ -14,6 +14,14 @@ pub(super) fn deployment_strategy(node: &mut Node<'_>) {
     }
 }
 
+/// A field of the internal type that `apps/v1` keeps in an annotation.
+pub(super) fn daemon_set(node: &mut Node<'_>) {
+    const KEY: &str = "deprecated.daemonset.template.generation";
+    let annotations = node.child("metadata").child("annotations");
+    let generation = annotations.str(KEY).parse().unwrap_or(0_i64);
+    annotations.set(KEY, generation.to_string());
+}
+
 pub(super) fn daemon_set_strategy(node: &mut Node<'_>) {
     set_if_empty(node, "type", "RollingUpdate");
     if node.str("type") == "RollingUpdate" {
