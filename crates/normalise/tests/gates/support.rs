@@ -74,7 +74,22 @@ pub(crate) fn comparable(document: &Document, ignore: &[String]) -> Value {
         }
     }
     blank(&mut value, ignore);
+    whole_numbers(&mut value);
     value
+}
+
+/// Writes whole numbers without a fraction, as Go does.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15) {
+                *value = Value::from(whole as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(entries) => entries.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
 }
 
 /// Replaces what may differ by a constant.
