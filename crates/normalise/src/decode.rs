@@ -43,14 +43,15 @@ impl Decoder {
             View::Map(entries) => entries,
             other => return Err(self.mismatch(&other, found.name.rsplit('.').next().unwrap_or_default())),
         };
+        let merges = I::DUPLICATES || existing.is_some();
         let mut out = match existing {
             Some(Node::Map(entries)) => entries,
-            _ => Vec::with_capacity(entries.len() + 2),
+            _ => Vec::with_capacity(entries.len() + 6),
         };
         let outer = std::mem::replace(&mut self.owner, found.name);
         for (key, value) in entries {
             let Some(field) = found.field(key) else { continue };
-            let previous = (I::DUPLICATES || !out.is_empty())
+            let previous = merges
                 .then(|| out.iter().position(|(name, _)| name == field.name))
                 .flatten();
             let earlier = previous.map(|at| std::mem::replace(&mut out[at].1, Node::Null));

@@ -6,8 +6,8 @@
 use kyvtest_go_compat::value::{Builder, Document, Key};
 
 use crate::{
-    node::Node,
-    table::{Field, Omit, Shape, TABLE, TypeId},
+    node::{Name, Node, is_name},
+    table::{Field, Omit, Shape, TABLE, Type, TypeId},
 };
 
 /// Which of the two forms of an object is written.
@@ -19,60 +19,124 @@ pub(crate) enum Form {
     Stored,
 }
 
-/// Writes a struct as a document.
-pub(crate) fn document(id: TypeId, node: &Node<'_>, form: Form) -> Document {
-    let mut out = Builder::new();
-    object(id, node, form, &mut out);
-    out.finish()
-}
-
-/// Whether both forms of a struct are the same.
-pub(crate) fn forms_agree(id: TypeId, node: &Node<'_>) -> bool {
-    let found = TABLE.get(id);
-    node.entries().iter().all(|(name, value)| {
-        let Some(field) = found.field(Key::new(name)) else { return true };
-        agrees(&field.shape, value) && !(field.omit == Omit::Never && matches!(value, Node::List(items) if items.is_empty()))
-    })
-}
-
-fn agrees(shape: &Shape, node: &Node<'_>) -> bool {
-    match (shape, node) {
-        (Shape::Struct(id), Node::Map(_)) => forms_agree(*id, node),
-        (Shape::List(item), Node::List(items)) => items.iter().all(|node| agrees(item, node)),
-        (Shape::Map(item), Node::Map(entries)) => entries.iter().all(|(_, node)| agrees(item, node)),
-        (Shape::Bytes, Node::Null) => false,
-        _ => true,
-    }
+/// A struct as a document, and whether both forms are the same.
+pub(crate) fn document(id: TypeId, node: &Node<'_>, form: Form) -> (Document, bool) {
+    let mut writer = Writer {
+        out: Builder::with_room(64),
+        form,
+        same: true,
+    };
+    writer.object(id, node);
+    (writer.out.finish(), writer.same)
 }
 
 /// Writes a struct as part of a document.
 pub(crate) fn part(id: TypeId, node: &Node<'_>, form: Form, out: &mut Builder) {
-    object(id, node, form, out);
+    let mut writer = Writer {
+        out: std::mem::take(out),
+        form,
+        same: true,
+    };
+    writer.object(id, node);
+    *out = writer.out;
 }
 
-fn object(id: TypeId, node: &Node<'_>, form: Form, out: &mut Builder) {
-    let found = TABLE.get(id);
-    out.begin_map();
-    for (name, value) in node.entries() {
-        let Some(field) = found.field(Key::new(name)) else { continue };
-        if is_written(field, value) {
-            out.key(field.name);
-            let empty = field.omit == Omit::Never && value.is_empty();
+struct Writer {
+    out: Builder,
+    form: Form,
+    /// Whether nothing was written that the other form has differently.
+    same: bool,
+}
+
+impl Writer {
+    fn object(&mut self, id: TypeId, node: &Node<'_>) {
+        let found = TABLE.get(id);
+        self.out.begin_map();
+        let mut always = found.always.len();
+        for (name, value) in node.entries() {
+            let Some(field) = found.field(Key::new(name)) else { continue };
+            if !is_written(field, value) {
+                continue;
+            }
+            self.out.hashed_key(field.key());
+            always -= usize::from(field.always_written());
             match value {
-                Node::List(_) if empty && form == Form::Stored => out.null(),
-                Node::Null => write_zero(field, out),
-                _ => write(&field.shape, value, form, out),
+                Node::List(items) if field.omit == Omit::Never && items.is_empty() => {
+                    self.same = false;
+                    match self.form {
+                        Form::Stored => self.out.null(),
+                        Form::Seen => self.write(&field.shape, value),
+                    }
+                }
+                _ => self.write(&field.shape, value),
+            }
+        }
+        if always > 0 {
+            self.missing(found, node);
+        }
+        self.out.end();
+    }
+
+    /// Writes the fields that have no value but are never left out.
+    fn missing(&mut self, found: &Type, node: &Node<'_>) {
+        for &position in &found.always {
+            let field = &found.fields[position as usize];
+            let written = |(name, value): &(Name<'_>, Node<'_>)| is_name(name, field.name) && is_written(field, value);
+            if !node.entries().iter().any(written) {
+                self.out.hashed_key(field.key());
+                self.zero(field);
             }
         }
     }
-    for &position in &found.always {
-        let field = &found.fields[position as usize];
-        if !node.entries().iter().any(|(name, value)| name == field.name && is_written(field, value)) {
-            out.key(field.name);
-            write_zero(field, out);
+
+    fn write(&mut self, shape: &Shape, node: &Node<'_>) {
+        match (shape, node) {
+            (
+                Shape::Struct(id) | Shape::PropsOrBool(id) | Shape::PropsOrArray(id) | Shape::PropsOrStrings(id),
+                Node::Map(_),
+            ) => self.object(*id, node),
+            (Shape::PropsOrArray(id), Node::List(items)) => {
+                self.out.begin_list();
+                items.iter().for_each(|item| self.object(*id, item));
+                self.out.end();
+            }
+            (Shape::List(item), Node::List(items)) => {
+                self.out.begin_list();
+                items.iter().for_each(|node| self.write(item, node));
+                self.out.end();
+            }
+            (Shape::Map(item), Node::Map(entries)) => {
+                self.out.begin_map();
+                for (key, value) in entries {
+                    self.out.key(key);
+                    self.write(item, value);
+                }
+                self.out.end();
+            }
+            (Shape::Bytes, Node::Null) => {
+                self.same = false;
+                match self.form {
+                    Form::Stored => self.out.string(""),
+                    Form::Seen => self.out.null(),
+                }
+            }
+            _ => node.write(&mut self.out),
         }
     }
-    out.end();
+
+    fn zero(&mut self, field: &Field) {
+        if field.pointer {
+            return self.out.null();
+        }
+        match field.shape {
+            Shape::Text => self.out.string(""),
+            Shape::Bool => self.out.bool(false),
+            Shape::Int32 | Shape::Int64 | Shape::Float | Shape::IntOrString => self.out.int(0),
+            Shape::Quantity => self.out.string("0"),
+            Shape::Struct(id) => self.object(id, &Node::EMPTY),
+            _ => self.out.null(),
+        }
+    }
 }
 
 fn is_written(field: &Field, value: &Node<'_>) -> bool {
@@ -84,47 +148,5 @@ fn is_written(field: &Field, value: &Node<'_>) -> bool {
             Shape::Struct(_) | Shape::Quantity | Shape::IntOrString | Shape::Time | Shape::MicroTime | Shape::Raw => true,
             _ => !value.is_empty(),
         },
-    }
-}
-
-fn write(shape: &Shape, node: &Node<'_>, form: Form, out: &mut Builder) {
-    match (shape, node) {
-        (Shape::Struct(id) | Shape::PropsOrBool(id) | Shape::PropsOrArray(id) | Shape::PropsOrStrings(id), Node::Map(_)) => {
-            object(*id, node, form, out);
-        }
-        (Shape::PropsOrArray(id), Node::List(items)) => {
-            out.begin_list();
-            items.iter().for_each(|item| object(*id, item, form, out));
-            out.end();
-        }
-        (Shape::List(item), Node::List(items)) => {
-            out.begin_list();
-            items.iter().for_each(|node| write(item, node, form, out));
-            out.end();
-        }
-        (Shape::Map(item), Node::Map(entries)) => {
-            out.begin_map();
-            for (key, value) in entries {
-                out.key(key);
-                write(item, value, form, out);
-            }
-            out.end();
-        }
-        (Shape::Bytes, Node::Null) if form == Form::Stored => out.string(""),
-        _ => node.write(out),
-    }
-}
-
-fn write_zero(field: &Field, out: &mut Builder) {
-    if field.pointer {
-        return out.null();
-    }
-    match field.shape {
-        Shape::Text => out.string(""),
-        Shape::Bool => out.bool(false),
-        Shape::Int32 | Shape::Int64 | Shape::Float | Shape::IntOrString => out.int(0),
-        Shape::Quantity => out.string("0"),
-        Shape::Struct(id) => object(id, &Node::EMPTY, Form::Seen, out),
-        _ => out.null(),
     }
 }

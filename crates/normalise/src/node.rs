@@ -11,6 +11,12 @@ use kyvtest_go_compat::value::{Builder, Value};
 /// Key of a map entry or name of a struct field.
 pub(crate) type Name<'a> = Cow<'a, str>;
 
+/// Compares names; most differ in length or in their last letter.
+#[inline]
+pub(crate) fn is_name(key: &str, name: &str) -> bool {
+    key.len() == name.len() && key.as_bytes().last() == name.as_bytes().last() && key == name
+}
+
 /// A value while it is being normalised.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node<'a> {
@@ -101,7 +107,7 @@ impl<'a> Node<'a> {
     pub(crate) fn get(&self, name: &str) -> Option<&Node<'a>> {
         self.entries()
             .iter()
-            .find(|(key, _)| key == name)
+            .find(|(key, _)| is_name(key, name))
             .map(|(_, value)| value)
             .filter(|value| !matches!(value, Node::Null))
     }
@@ -109,7 +115,7 @@ impl<'a> Node<'a> {
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Node<'a>> {
         self.entries_mut()
             .iter_mut()
-            .find(|(key, _)| key == name)
+            .find(|(key, _)| is_name(key, name))
             .map(|(_, value)| value)
             .filter(|value| !matches!(value, Node::Null))
     }

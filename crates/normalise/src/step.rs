@@ -75,7 +75,7 @@ impl Decoded<'_> {
 
     pub(crate) fn document(&self, form: Form) -> Document {
         match self.known {
-            Known::BuiltIn(served) => encode::document(served.type_id, &self.node, form),
+            Known::BuiltIn(served) => encode::document(served.type_id, &self.node, form).0,
             Known::Custom(_) => {
                 // Metadata has a Go type, the rest has none.
                 let mut out = Builder::new();
@@ -245,31 +245,34 @@ pub fn finish<'a>(
     strategy::prepare(&mut decoded, old, cluster)?;
     validate::run(&decoded, old, cluster)?;
     plugin::validate(&decoded, request, cluster)?;
-    Ok(normalised(&decoded, Vec::new()))
+    Ok(normalised(decoded, Vec::new()))
 }
 
-fn normalised(decoded: &Decoded<'_>, changes: Vec<Change>) -> Normalised {
+fn normalised(mut decoded: Decoded<'_>, changes: Vec<Change>) -> Normalised {
+    let warnings = std::mem::take(&mut decoded.warnings);
+    let (object, stored) = match decoded.known {
+        Known::BuiltIn(served) => both_forms(served, decoded.node),
+        _ => (decoded.object(), None),
+    };
     Normalised {
-        object: decoded.object(),
-        stored: stored(decoded),
+        object,
+        stored,
         changes,
-        warnings: decoded.warnings.clone(),
+        warnings,
     }
 }
 
-/// The stored form, if it differs: empty lists become nil, and defaults apply once more.
-fn stored(decoded: &Decoded<'_>) -> Option<Document> {
-    let Known::BuiltIn(served) = decoded.known else { return None };
+/// The object that admission sees, and the stored one if it differs: empty lists become nil, defaults apply once more.
+fn both_forms(served: Served, mut node: Node<'_>) -> (Document, Option<Document>) {
+    let (object, same) = encode::document(served.type_id, &node, Form::Seen);
     let again = matches!(served.kind, "Job" | "PersistentVolumeClaim" | "Node");
-    if !again && encode::forms_agree(served.type_id, &decoded.node) {
-        return None;
+    if same && !again {
+        return (object, None);
     }
-    let mut copy = decoded.clone();
-    if again {
-        defaults::apply(served.type_id, &mut copy.node);
-    }
-    let stored = copy.document(Form::Stored);
-    (stored != decoded.object()).then_some(stored)
+    defaults::apply(served.type_id, &mut node);
+    let (stored, _) = encode::document(served.type_id, &node, Form::Stored);
+    let stored = (stored != object).then_some(stored);
+    (object, stored)
 }
 
 /// Decodes a stored object and completes it as if it had been created: the old object of an UPDATE, the object of a
@@ -321,7 +324,7 @@ pub fn normalise<'a>(
     recorder.step(&decoded, Source::Strategy);
     validate::run(&decoded, old.as_ref(), cluster)?;
     plugin::validate(&decoded, request, cluster)?;
-    Ok(normalised(&decoded, recorder.changes))
+    Ok(normalised(decoded, recorder.changes))
 }
 
 /// The stored object of an UPDATE. An UPDATE of an object that does not exist becomes a CREATE if the kind allows it.

@@ -68,6 +68,8 @@ pub(crate) enum Omit {
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: &'static str,
+    /// Hash of the name.
+    pub(crate) hash: u32,
     pub(crate) shape: Shape,
     pub(crate) pointer: bool,
     pub(crate) omit: Omit,
@@ -82,6 +84,10 @@ pub(crate) struct Field {
 }
 
 impl Field {
+    pub(crate) fn key(&self) -> Key<'static> {
+        Key::with_hash(self.name, self.hash)
+    }
+
     /// Whether the field is written although it has no value.
     pub(crate) fn always_written(&self) -> bool {
         match self.omit {
@@ -219,6 +225,7 @@ impl Table {
                         (next(), next(), next(), next(), next(), next());
                     let field = Field {
                         name,
+                        hash: Key::new(name).hash(),
                         shape: shape(go_type.trim_start_matches('*'), &names),
                         pointer: go_type.starts_with('*'),
                         omit: match omit {
@@ -296,7 +303,7 @@ fn index(found: &mut Type) {
     let always = positions(&Field::always_written);
     let defaulted = positions(&|field| field.default.is_some());
     let hashes = found.fields.iter().enumerate();
-    let mut by_hash: Vec<(u32, u8)> = hashes.map(|(i, field)| (Key::new(field.name).hash(), i as u8)).collect();
+    let mut by_hash: Vec<(u32, u8)> = hashes.map(|(i, field)| (field.hash, i as u8)).collect();
     by_hash.sort_unstable();
     found.has_defaults = !defaulted.is_empty() || found.hook.is_some();
     found.has_checks = found.check.is_some() || found.fields.iter().any(|field| !field.checks.is_empty());

@@ -207,7 +207,7 @@ fn template_generation(served: Served, node: &mut Node<'_>, old: &Node<'_>) {
 
 /// Whether a part of two objects differs once it is written.
 fn differs(served: Served, node: &Node<'_>, old: &Node<'_>, path: &[&str]) -> bool {
-    let write = |node: &Node<'_>| encode::document(served.type_id, node, Form::Stored);
+    let write = |node: &Node<'_>| encode::document(served.type_id, node, Form::Stored).0;
     write(node).root().at(path) != write(old).root().at(path)
 }
 

@@ -69,7 +69,7 @@ impl Pair<'_, '_> {
         let write = |spec: &Node<'_>| {
             let mut object = Node::EMPTY;
             object.set("spec", spec.to_owned());
-            encode::document(self.served.type_id, &object, Form::Stored)
+            encode::document(self.served.type_id, &object, Form::Stored).0
         };
         write(new) != write(old)
     }
@@ -85,8 +85,8 @@ pub(super) fn run(checker: &mut Checker<'_>, served: Served, new: &Node<'_>, old
         served,
         new,
         old,
-        new_document: encode::document(served.type_id, new, Form::Stored),
-        old_document: encode::document(served.type_id, old, Form::Stored),
+        new_document: encode::document(served.type_id, new, Form::Stored).0,
+        old_document: encode::document(served.type_id, old, Form::Stored).0,
     };
     metadata(checker, &pair);
     for (_, path, forbidden) in IMMUTABLE.iter().filter(|(kind, _, _)| *kind == served.kind) {
