@@ -125,6 +125,23 @@ pub fn matches_as<'p, 'u>(
     }
 }
 
+/// The resource that the rules alone match a request class as, whatever names they list: its own if any rule lists it, else
+/// the first equivalent in the order of the rules.
+pub fn listed_as<'u>(
+    constraints: &MatchConstraints,
+    cell: &Cell<'u>,
+    equivalents: &[&'u Resource],
+) -> Option<&'u Resource> {
+    let rules = &constraints.resource_rules;
+    if rules.iter().any(|rule| rule.rule.matches(cell)) {
+        return Some(cell.resource);
+    }
+    rules.iter().find_map(|rule| {
+        let mut others = equivalents.iter().copied();
+        others.find(|resource| rule.rule.matches(&Cell { resource, ..*cell }))
+    })
+}
+
 struct Rules<'c, 'u, F> {
     reading: Reading,
     cell: &'c Cell<'u>,

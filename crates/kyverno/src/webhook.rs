@@ -279,7 +279,7 @@ impl Webhook {
     }
 
     /// Returns how the rules alone deliver a request (`predicates/rules` and `ShouldCallHook` of the API server).
-    fn route<'d>(&self, cell: &Cell<'d>, discovery: &'d Discovery) -> Delivery<'d> {
+    pub fn route<'d>(&self, cell: &Cell<'d>, discovery: &'d Discovery) -> Delivery<'d> {
         if !cell.resource.reaches_webhooks() {
             return Delivery::None;
         }

@@ -8,6 +8,7 @@
 //! Known limits: expressions that differ are searched and not proven; the table of kinds is that of Kubernetes 1.36 for
 //! every release unless another one is given.
 
+mod admitted;
 pub mod behaviour;
 mod candidates;
 pub mod condition;
@@ -287,6 +288,9 @@ impl Default for Options<'_> {
         }
     }
 }
+
+/// The note of a proof about nothing.
+const NEITHER: &str = "neither side applies to any request";
 
 /// Why nothing is claimed where the native policies are about nothing.
 const IDLE: &str = "the native policy lists nothing that the cluster serves";

@@ -11,8 +11,7 @@ use kyvtest_cel::{
     profile::Profile,
     syntax::parse,
 };
-use kyvtest_go_compat::value::Document;
-use kyvtest_model::kube::{Request, Resource};
+use kyvtest_model::kube::Resource;
 
 /// One step into an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,51 +51,6 @@ pub(super) fn least(resource: &Resource) -> Json {
         "CronJob" => json!({"spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": once}}}}),
         "Service" => json!({"spec": {"ports": [{"port": 80}]}}),
         _ => json!({}),
-    }
-}
-
-/// Whether an API server takes the least object of a kind: those whose validation asks for no more.
-pub(super) fn is_accepted(resource: &Resource) -> bool {
-    const KINDS: [&str; 15] = [
-        "Pod",
-        "Deployment",
-        "DaemonSet",
-        "ReplicaSet",
-        "StatefulSet",
-        "ReplicationController",
-        "Job",
-        "CronJob",
-        "Service",
-        "ConfigMap",
-        "Secret",
-        "ServiceAccount",
-        "Namespace",
-        "ResourceQuota",
-        "LimitRange",
-    ];
-    resource.subresource.is_empty()
-        && matches!(resource.group.as_str(), "" | "apps" | "batch")
-        && KINDS.contains(&resource.kind.as_str())
-}
-
-/// The narrowest world of data that has a request: its objects are the least ones of kinds whose validation is known, or
-/// anything that can be written.
-pub(super) fn world(request: &Request) -> &'static str {
-    let least = least(&request.resource);
-    let is_least = |document: &Document| {
-        let value = document.root();
-        let mut json = if value.is_null() { return true } else { value.to_serde() };
-        if let Some(map) = json.as_object_mut() {
-            for key in ["apiVersion", "kind", "metadata"] {
-                map.shift_remove(key);
-            }
-        }
-        json == least
-    };
-    if is_accepted(&request.resource) && is_least(&request.object) && is_least(&request.old_object) {
-        "normalised"
-    } else {
-        "raw"
     }
 }
 

@@ -20,7 +20,9 @@ mod validating;
 use std::collections::BTreeSet;
 
 use self::{object::Objects, steps::Steps};
-use super::{Label, Layer, Options, Proof, Region, Target, at_layer, prove, rejected_by_kyverno, sides::ignores};
+use super::{
+    Label, Layer, NEITHER, Options, Proof, Region, Target, at_layer, prove, rejected_by_kyverno, sides::ignores,
+};
 use crate::pair::{Original, Pair};
 use kyvtest_convert::{Exceptions, Object, Outcome};
 use kyvtest_model::{
@@ -211,6 +213,10 @@ fn candidate(
     }
     if proof.label != Label::Proven {
         return Err(unproven(proof));
+    }
+    if !remarks.is_empty() && proof.notes.iter().any(|note| note == NEITHER) {
+        let reason = "no native policy is evaluated for the kinds of the policy";
+        return Err(Refused::new(code::HIDDEN, reason));
     }
     let pair = Pair::new(original.clone(), exceptions, discovery, options.now);
     Ok(Repaired {

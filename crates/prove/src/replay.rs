@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Layer, Target, sides::delivered, witness::Situation};
+use super::{Layer, Target, admitted::admitted, sides::delivered, witness::Situation};
 use crate::pair::{NativeVerdict, Original};
 use kyvtest_apiserver as vap;
 use kyvtest_cel::{host::Mocks, profile::Profile};
@@ -272,6 +272,12 @@ impl<'d> Engines<'d> {
             [false; 2]
         };
         self.compare(&kyverno, &native, warned)
+    }
+
+    /// Whether the difference shows in a cluster: an API server accepts the objects, and what admission then sees is decided
+    /// differently in the same way.
+    pub fn shows_in_cluster(&self, found: &Replayed) -> bool {
+        admitted(&found.situation).is_some_and(|seen| self.class(&seen) == Some(found.class))
     }
 
     /// Asks both; `None` if they do not differ, but in their texts.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value as Json;
 
 use super::{
-    IDLE, Kind, Label, Options, Proof, Stats, Target,
+    IDLE, Kind, Label, NEITHER, Options, Proof, Stats, Target,
     candidates::{Candidates, Pairs, Plans},
     condition::Reader,
     difference::{Way, has_other_text, told, ways},
@@ -40,6 +40,12 @@ const WITH_PARAMS: usize = 24;
 
 /// How many objects are tried where both sides were shown to agree.
 const VERIFIED: usize = 4;
+
+/// How many requests may be tried for a witness that an API server accepts, once there is one that it refuses.
+const TYPED: u64 = 200;
+
+/// The note of a refutation whose witness no API server accepts.
+const RAW: &str = "no witness was found that an API server accepts unchanged in effect; the object is data=raw";
 
 /// How many cells are searched for each guard.
 const SEARCHED: usize = 8;
@@ -253,7 +259,7 @@ impl<'p, 'u> Search<'p, 'u> {
             proof.label = Label::Proven;
             let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
             if !self.explored.iter().any(|(_, paths)| paths.iter().any(applies)) {
-                proof.notes.push("neither side applies to any request".to_owned());
+                proof.notes.push(NEITHER.to_owned());
             }
             if paranoid {
                 self.verify(solver);
@@ -261,7 +267,12 @@ impl<'p, 'u> Search<'p, 'u> {
         }
         if let Some(first) = proof.regions.first() {
             proof.label = Label::Refuted(Kind::of(first.class));
-            proof.world.data = objects::world(&first.witness.situation().request);
+            proof.world.data = if self.engines.shows_in_cluster(&first.witness) {
+                "normalised"
+            } else {
+                proof.notes.push(RAW.to_owned());
+                "raw"
+            };
         }
         if paranoid {
             for region in &proof.regions {
@@ -409,9 +420,10 @@ impl<'p, 'u> Search<'p, 'u> {
         witness: &Witness,
         cell: &Cell<'u>,
         objects: &mut Candidates,
-        until: u64,
+        mut until: u64,
         mut wanted: impl FnMut(&Replayed) -> bool,
     ) -> Option<Replayed> {
+        let mut raw = None;
         let worlds = self.params.worlds();
         let most = if worlds.len() > 1 { WITH_PARAMS } else { usize::MAX };
         for params in worlds {
@@ -419,7 +431,7 @@ impl<'p, 'u> Search<'p, 'u> {
             for _ in 0..most {
                 let Some((new, old)) = pairs.next(objects) else { break };
                 if self.requests >= until {
-                    return None;
+                    return raw;
                 }
                 self.requests += 1;
                 let mut situation = self.situation(witness, cell, new, old);
@@ -427,11 +439,15 @@ impl<'p, 'u> Search<'p, 'u> {
                 if let Some(found) = self.engines.replay(situation)
                     && wanted(&found)
                 {
-                    return Some(found);
+                    if self.engines.shows_in_cluster(&found) {
+                        return Some(found);
+                    }
+                    raw = raw.or(Some(found));
+                    until = until.min(self.requests + TYPED);
                 }
             }
         }
-        None
+        raw
     }
 
     fn may_have_floats(&self, resource: &Resource) -> bool {
@@ -483,6 +499,13 @@ impl<'p, 'u> Search<'p, 'u> {
                 }
                 if both.kyverno.is_empty() || both.native.is_empty() {
                     continue;
+                }
+                if self
+                    .sides
+                    .converts_differently(cell, &self.equivalents(cell), self.discovery)
+                {
+                    let guard = ("D19", "objects that are converted to different versions");
+                    groups.entry(guard).or_default().push((at, number));
                 }
                 for reads in both.kyverno.iter().filter_map(|(body, _)| reads.get(*body)) {
                     if let Some(guard) = reads.broken(reader, self.ignoring, cell, self.may_have_floats(cell.resource))
@@ -553,11 +576,14 @@ impl<'p, 'u> Search<'p, 'u> {
         let variables = Variables::new(cell);
         let mut all = Vec::new();
         for body in &self.sides.bodies {
-            all.extend(
+            // A Scale has no labels.
+            let is_scale = cell.resource.object_kind.kind == "Scale";
+            let labels = if is_scale {
+                Vec::new()
+            } else {
                 objects::labels(Some(body))
-                    .iter()
-                    .map(|labels| witness.with_labels(labels)),
-            );
+            };
+            all.extend(labels.iter().map(|labels| witness.with_labels(labels)));
             for text in objects::texts(body) {
                 let fits = |kind: Text| variables.text(kind).contains(&text).then_some(text.as_str());
                 let names = [

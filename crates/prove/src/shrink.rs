@@ -25,8 +25,9 @@ enum Which {
     Old,
 }
 
-/// A smallest request around a difference.
+/// A smallest request around a difference. One that shows in a cluster stays so.
 pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
+    let real = engines.shows_in_cluster(&found);
     let mut best = found;
     let mut runs = 0;
     loop {
@@ -49,8 +50,12 @@ pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
                 runs += 1;
                 replace(&mut tried, *which, &candidate);
                 if engines.class(&tried) == Some(best.class()) {
-                    smaller = engines.replay_texts(tried);
-                    break 'search;
+                    smaller = engines
+                        .replay_texts(tried.clone())
+                        .filter(|found| !real || engines.shows_in_cluster(found));
+                    if smaller.is_some() {
+                        break 'search;
+                    }
                 }
             }
         }

@@ -239,6 +239,23 @@ impl Sides {
         Both { kyverno, native }
     }
 
+    /// Whether the two sides see the objects of a request class in different versions: Kyverno registers its rules sorted,
+    /// a native policy takes them as written.
+    pub fn converts_differently(&self, cell: &Cell<'_>, equivalents: &[&Resource], discovery: &Discovery) -> bool {
+        let Some(webhook) = self.registration.only() else {
+            return false;
+        };
+        let kyverno: &Resource = match webhook.route(cell, discovery) {
+            Delivery::None => return false,
+            Delivery::AsIs => cell.resource,
+            Delivery::As(resource) => resource,
+        };
+        let constraints = self.native.iter().filter_map(|native| native.constraints.as_ref());
+        let mut matched =
+            constraints.filter_map(|constraints| native_matching::listed_as(constraints, cell, equivalents));
+        matched.any(|native| native.gvr() != kyverno.gvr())
+    }
+
     fn kyverno<'p, 'd>(
         &'p self,
         cell: &Cell<'d>,

@@ -71,6 +71,9 @@ pub struct Variables {
     is_namespace: bool,
     /// Whether the old metadata are the new ones.
     same_metadata: bool,
+    /// Whether objects have neither labels nor annotations: a Scale is built from its parent's name and namespace
+    /// (`pkg/registry/apps/deployment/storage/storage.go` `scaleFromDeployment`).
+    bare: bool,
     name: Base,
 }
 
@@ -107,6 +110,7 @@ impl Variables {
             namespaced: cell.namespaced,
             is_namespace,
             same_metadata: resource.subresource == "ephemeralcontainers",
+            bare: resource.object_kind.kind == "Scale",
             name: match resource.group.as_str() {
                 _ if is_namespace => Base::DnsLabel,
                 // Reviews usually have no name.
@@ -160,6 +164,11 @@ impl Variables {
     fn pairs(self, pairs: Pairs) -> Option<Pairs> {
         let new = matches!(self.operation, Operation::Create | Operation::Update);
         let old = matches!(self.operation, Operation::Update | Operation::Delete);
+        match pairs {
+            Pairs::NamespaceLabels => {}
+            _ if self.bare => return None,
+            _ => {}
+        }
         match pairs {
             Pairs::NewLabels | Pairs::NewAnnotations => new.then_some(pairs),
             Pairs::OldLabels if self.same_metadata && old => Some(Pairs::NewLabels),

@@ -269,6 +269,26 @@ impl Quantity {
         Some(Self::from_decimal(quotient, self.format))
     }
 
+    /// Rounds up to a power of ten; upstream keeps the text it was read from if nothing needs rounding.
+    pub fn round_up(self, scale: i32) -> Self {
+        let amount = match self.amount {
+            Amount::Int { scale: own, .. } if own >= scale => return self,
+            Amount::Int { value, scale: own } => Amount::Int {
+                value: scale_down(value, scale.wrapping_sub(own)).0,
+                scale,
+            },
+            Amount::Dec(decimal) => match decimal.round_up(scale.wrapping_neg()) {
+                Some(rounded) => Amount::Dec(rounded),
+                None => Amount::Dec(decimal),
+            },
+        };
+        Self {
+            amount,
+            format: self.format,
+            text: None,
+        }
+    }
+
     /// The canonical form: an integer with the largest suffix that loses nothing.
     pub fn canonical(&self) -> String {
         if self.sign() == 0 {

@@ -35,6 +35,21 @@ impl Builder {
         Self::default()
     }
 
+    /// An empty builder with room for `values` values, so that it need not grow on the way.
+    pub fn with_room(values: usize) -> Self {
+        let mut builder = Self {
+            text: String::with_capacity(values * 16),
+            nodes: Vec::with_capacity(values / 2),
+            entries: Vec::with_capacity(values),
+            items: Vec::with_capacity(16),
+            pairs: Vec::with_capacity(32),
+            open: Vec::with_capacity(12),
+            ..Self::default()
+        };
+        builder.keys.reserve(values);
+        builder
+    }
+
     fn push(&mut self, node: Node) {
         match self.open.last_mut() {
             Some(Open::Map { key, .. }) => {
@@ -107,7 +122,15 @@ impl Builder {
     /// # Panics
     /// If no map is open.
     pub fn key(&mut self, text: &str) {
-        let hash = Key::new(text).hash();
+        self.hashed_key(Key::new(text));
+    }
+
+    /// Names the next value of the open map by a key that was hashed before.
+    ///
+    /// # Panics
+    /// If no map is open.
+    pub fn hashed_key(&mut self, key: Key<'_>) {
+        let (text, hash) = (key.text(), key.hash());
         let known = self.keys.get(&hash).copied().filter(|&(start, len)| {
             self.text
                 .get(start as usize..start as usize + len as usize)

@@ -1,0 +1,398 @@
+//! Decodes an object into the tree of its Go type: unknown fields are dropped, wrong types refused, quantities and times
+//! written canonically.
+//!
+//! Upstream counterpart: `sigs.k8s.io/json` with the `UnmarshalJSON` methods of apimachinery 0.36 (Quantity, Time,
+//! MicroTime, IntOrString, RawExtension) and of apiextensions.
+//!
+//! Known deviation: the first error ends decoding; upstream finishes syntax first, so that a syntax error after a wrong
+//! type is reported instead of it.
+
+use std::borrow::Cow;
+
+use kyvtest_go_compat::{
+    text::{base64, quantity::Quantity, time::Timestamp, time_layout},
+    value::Key,
+};
+
+use crate::{
+    input::{Input, Number, View, spell},
+    node::Node,
+    table::{Shape, TABLE, Type, TypeId},
+};
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Where the decoder is, for messages.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    path: Vec<Cow<'static, str>>,
+    owner: &'static str,
+}
+
+impl Decoder {
+    /// Decodes into a struct. `existing` is what an earlier duplicate of the key gave.
+    pub(crate) fn object<'a, I: Input<'a>>(
+        &mut self,
+        id: TypeId,
+        input: I,
+        existing: Option<Node<'a>>,
+    ) -> Result<Node<'a>> {
+        let found = TABLE.get(id);
+        let entries = match input.view() {
+            View::Null => return Ok(existing.unwrap_or_else(|| zero(found))),
+            View::Map(entries) => entries,
+            other => return Err(self.mismatch(&other, found.name.rsplit('.').next().unwrap_or_default())),
+        };
+        let merges = I::DUPLICATES || existing.is_some();
+        let mut out = match existing {
+            Some(Node::Map(entries)) => entries,
+            _ => Vec::with_capacity(entries.len() + 6),
+        };
+        let outer = std::mem::replace(&mut self.owner, found.name);
+        for (key, value) in entries {
+            let Some(field) = found.field(key) else { continue };
+            let previous = merges
+                .then(|| out.iter().position(|(name, _)| name == field.name))
+                .flatten();
+            let earlier = previous.map(|at| std::mem::replace(&mut out[at].1, Node::Null));
+            self.path.push(Cow::Borrowed(field.name));
+            let node = match (field.pointer && matches!(value.view(), View::Null), earlier) {
+                (true, _) => Node::Null,
+                (false, earlier) => self.value(&field.shape, value, earlier)?,
+            };
+            self.path.pop();
+            match previous {
+                Some(at) => out[at].1 = node,
+                None if matches!(node, Node::Null) || field.disabled => {}
+                None => out.push((Cow::Borrowed(field.name), node)),
+            }
+        }
+        self.owner = outer;
+        let mut node = Node::Map(out);
+        embed(found, &mut node);
+        Ok(node)
+    }
+
+    fn value<'a, I: Input<'a>>(&mut self, shape: &Shape, input: I, existing: Option<Node<'a>>) -> Result<Node<'a>> {
+        let view = input.view();
+        if matches!(view, View::Null) && !matches!(shape, Shape::Struct(_) | Shape::List(_) | Shape::Map(_)) {
+            // null leaves a scalar as it was, and makes a map of quantities nil.
+            return Ok(match (shape, existing) {
+                (Shape::Resources | Shape::Bytes | Shape::Raw, _) | (_, None) => Node::Null,
+                (_, Some(existing)) => existing,
+            });
+        }
+        match (shape, view) {
+            (Shape::Struct(id), _) => self.object(*id, input, existing),
+            (Shape::Text, View::Text(text)) => Ok(Node::Text(Cow::Borrowed(text))),
+            (Shape::Bool, View::Bool(value)) => Ok(Node::Bool(value)),
+            (Shape::Int32, View::Number(number)) => {
+                self.integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32")
+            }
+            (Shape::Int64, View::Number(number)) => self.integer(number, i64::MIN, i64::MAX, "int64"),
+            (Shape::Float, View::Number(number)) => Ok(float(number)),
+            (Shape::Bytes, View::Text(text)) => self.bytes(text),
+            (Shape::Quantity, view) => self.quantity(view, false),
+            (Shape::IntOrString, View::Text(text)) => Ok(Node::Text(Cow::Borrowed(text))),
+            (Shape::IntOrString, View::Number(number)) => {
+                self.integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32")
+            }
+            (Shape::Time, View::Text(text)) => time(text),
+            (Shape::MicroTime, View::Text(text)) => micro_time(text),
+            (Shape::Raw, _) => Ok(raw(input)),
+            (Shape::PropsOrBool(_), View::Bool(value)) => Ok(Node::Bool(value)),
+            (Shape::PropsOrArray(id), View::List(items)) => items
+                .map(|item| self.object(*id, item, None))
+                .collect::<Result<_>>()
+                .map(Node::List),
+            (Shape::PropsOrStrings(_), View::List(_)) => self.list(&Shape::Text, input, None),
+            (Shape::PropsOrBool(id) | Shape::PropsOrArray(id) | Shape::PropsOrStrings(id), View::Map(_)) => {
+                self.object(*id, input, None)
+            }
+            (Shape::PropsOrBool(_), _) => Err("boolean or JSON schema expected".to_owned()),
+            (Shape::List(item), _) => self.list(item, input, existing),
+            (Shape::Map(item), _) => self.map(item, input, existing, false),
+            (Shape::Resources, _) => self.map(&Shape::Quantity, input, existing, true),
+            (shape, view) => Err(self.mismatch(&view, go_name(shape))),
+        }
+    }
+
+    fn list<'a, I: Input<'a>>(&mut self, item: &Shape, input: I, existing: Option<Node<'a>>) -> Result<Node<'a>> {
+        let items = match input.view() {
+            View::Null => return Ok(Node::Null),
+            View::List(items) => items,
+            other => return Err(self.mismatch(&other, &format!("[]{}", go_name(item)))),
+        };
+        let mut earlier = match existing {
+            Some(Node::List(items)) => items,
+            _ => Vec::new(),
+        };
+        let mut out = Vec::with_capacity(items.len());
+        for (position, value) in items.enumerate() {
+            let previous = earlier
+                .get_mut(position)
+                .map(|node| std::mem::replace(node, Node::Null));
+            let node = self.value(item, value, previous)?;
+            out.push(or_zero(item, node));
+        }
+        Ok(Node::List(out))
+    }
+
+    fn map<'a, I: Input<'a>>(
+        &mut self,
+        item: &Shape,
+        input: I,
+        existing: Option<Node<'a>>,
+        rounded: bool,
+    ) -> Result<Node<'a>> {
+        let entries = match input.view() {
+            View::Null => return Ok(Node::Null),
+            View::Map(entries) => entries,
+            other => return Err(self.mismatch(&other, &format!("map[string]{}", go_name(item)))),
+        };
+        let mut out = match existing {
+            Some(Node::Map(entries)) => entries,
+            _ => Vec::with_capacity(entries.len()),
+        };
+        for (key, value) in entries {
+            let node = match (rounded, value.view()) {
+                (_, View::Null) => zero_of(item),
+                (true, view) => self.quantity(view, true)?,
+                // A map's value is decoded anew: nothing of an earlier duplicate survives.
+                (false, _) => self.value(item, value, None)?,
+            };
+            match out.iter_mut().find(|(name, _)| I::DUPLICATES && name == key.text()) {
+                Some((_, earlier)) => *earlier = node,
+                None => out.push((Cow::Borrowed(key.text()), node)),
+            }
+        }
+        Ok(Node::Map(out))
+    }
+
+    fn integer<'a>(&self, number: Number<'_>, least: i64, most: i64, go_type: &str) -> Result<Node<'a>> {
+        let value = match number {
+            Number::Int(value) => Some(value),
+            Number::Uint(_) | Number::Double(_) => None,
+            Number::Spelled(text) => text.parse().ok(),
+        };
+        match value.filter(|value| (least..=most).contains(value)) {
+            Some(value) => Ok(Node::Int(value)),
+            None => Err(self.message(&format!("number {}", spell(number)), go_type)),
+        }
+    }
+
+    fn bytes<'a>(&self, text: &'a str) -> Result<Node<'a>> {
+        match base64::decode(text.as_bytes(), true) {
+            Ok(bytes) if !text.contains(['\n', '\r']) && text.len() == bytes.len().div_ceil(3) * 4 => {
+                Ok(Node::Text(Cow::Borrowed(text)))
+            }
+            Ok(bytes) => Ok(Node::Text(Cow::Owned(base64::encode(&bytes)))),
+            Err(position) => Err(format!("illegal base64 data at input byte {position}")),
+        }
+    }
+
+    fn quantity<'a, I: Input<'a>>(&self, view: View<'a, I>, rounded: bool) -> Result<Node<'a>> {
+        let text = match view {
+            View::Text(text) => Cow::Borrowed(text),
+            View::Number(number) => spell(number),
+            View::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
+            _ => Cow::Borrowed("{"),
+        };
+        canonical_quantity(text, rounded)
+    }
+
+    fn mismatch<'a, I: Input<'a>>(&self, view: &View<'a, I>, go_type: &str) -> String {
+        let found = match view {
+            View::Null => "null",
+            View::Bool(_) => "bool",
+            View::Number(_) => "number",
+            View::Text(_) => "string",
+            View::List(_) => "array",
+            View::Map(_) => "object",
+        };
+        self.message(found, go_type)
+    }
+
+    fn message(&self, found: &str, go_type: &str) -> String {
+        let owner = self.owner.rsplit('.').next().unwrap_or_default();
+        let path = self.path.join(".");
+        format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go_type}")
+    }
+}
+
+/// Writes a quantity as upstream does; with `rounded`, after rounding up to milli-units.
+pub(crate) fn canonical_quantity<'a>(text: Cow<'a, str>, rounded: bool) -> Result<Node<'a>> {
+    let trimmed = text.trim();
+    // The common spellings are canonical: digits without three trailing zeros, with one of the usual suffixes.
+    if let Cow::Borrowed(text) = text
+        && is_plain(text)
+    {
+        return Ok(Node::Text(Cow::Borrowed(text)));
+    }
+    let quantity = Quantity::parse(trimmed).map_err(|error| error.to_string())?;
+    let quantity = if rounded { quantity.round_up(-3) } else { quantity };
+    Ok(Node::Text(Cow::Owned(quantity.to_string())))
+}
+
+/// Whether a quantity is canonical at first sight.
+fn is_plain(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at(digits);
+    if !(1..=9).contains(&digits) || number.starts_with('0') {
+        return false;
+    }
+    match suffix {
+        "" | "m" | "k" | "M" | "G" => !number.ends_with("000"),
+        "Mi" | "Gi" | "Ki" => number.parse::<u64>().is_ok_and(|value| value % 1024 != 0),
+        _ => false,
+    }
+}
+
+/// The zero value of a struct: the structs that are part of it.
+pub(crate) fn zero(found: &Type) -> Node<'static> {
+    let mut node = Node::EMPTY;
+    embed(found, &mut node);
+    node
+}
+
+/// Adds the structs that are part of a struct, so that later steps find them.
+fn embed(found: &Type, node: &mut Node<'_>) {
+    for &position in &found.embedded {
+        let field = &found.fields[position as usize];
+        let Shape::Struct(id) = field.shape else { continue };
+        if !node.has(field.name) {
+            node.set(field.name, zero(TABLE.get(id)));
+        }
+    }
+}
+
+fn zero_of(shape: &Shape) -> Node<'static> {
+    match shape {
+        Shape::Struct(id) => zero(TABLE.get(*id)),
+        Shape::Text => Node::text(""),
+        Shape::Quantity => Node::text("0"),
+        Shape::Int32 | Shape::Int64 | Shape::IntOrString => Node::Int(0),
+        Shape::Bool => Node::Bool(false),
+        Shape::Float => Node::Double(0.0),
+        _ => Node::Null,
+    }
+}
+
+fn or_zero<'a>(shape: &Shape, node: Node<'a>) -> Node<'a> {
+    match node {
+        Node::Null => zero_of(shape),
+        node => node,
+    }
+}
+
+fn float<'a>(number: Number<'_>) -> Node<'a> {
+    let value = match number {
+        Number::Int(value) => return Node::Int(value),
+        Number::Uint(value) => return Node::Uint(value),
+        Number::Double(value) => value,
+        Number::Spelled(text) => text.parse().unwrap_or_default(),
+    };
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        return Node::Int(value as i64);
+    }
+    Node::Double(value)
+}
+
+fn time<'a>(text: &'a str) -> Result<Node<'a>> {
+    if is_utc_second(text.as_bytes()) && Timestamp::parse(text).is_some_and(|time| !time.is_zero()) {
+        return Ok(Node::Text(Cow::Borrowed(text)));
+    }
+    match Timestamp::parse(text) {
+        Some(time) if time.is_zero() => Ok(Node::Null),
+        Some(time) => Ok(Node::Text(Cow::Owned(
+            time.truncate(1_000_000_000).to_utc().to_string(),
+        ))),
+        None => Err(time_layout::parse("2006-01-02T15:04:05Z07:00", text)
+            .err()
+            .unwrap_or_else(|| format!("cannot parse time \"{text}\""))),
+    }
+}
+
+/// Whether a text has the form `2006-01-02T15:04:05Z`.
+fn is_utc_second(text: &[u8]) -> bool {
+    text.len() == 20 && text[19] == b'Z' && text[13] == b':'
+}
+
+fn micro_time<'a>(text: &'a str) -> Result<Node<'a>> {
+    let time = time_layout::parse("2006-01-02T15:04:05.000000Z07:00", text)?;
+    if time.is_zero() {
+        return Ok(Node::Null);
+    }
+    let (_, nanos) = time.instant();
+    let whole = time.truncate(1_000_000_000).to_utc().to_string();
+    let whole = whole.trim_end_matches('Z');
+    Ok(Node::Text(Cow::Owned(format!("{whole}.{:06}Z", nanos / 1_000))))
+}
+
+/// Copies a value of any form; of duplicate keys the last wins.
+pub(crate) fn raw<'a, I: Input<'a>>(input: I) -> Node<'a> {
+    match input.view() {
+        View::Null => Node::Null,
+        View::Bool(value) => Node::Bool(value),
+        View::Number(Number::Int(value)) => Node::Int(value),
+        View::Number(Number::Uint(value)) => Node::Uint(value),
+        View::Number(Number::Double(value)) => Node::Double(value),
+        View::Number(Number::Spelled(text)) => match (text.parse(), text.parse()) {
+            (Ok(value), _) => Node::Int(value),
+            (_, Ok(value)) => Node::Double(value),
+            _ => Node::Null,
+        },
+        View::Text(text) => Node::Text(Cow::Borrowed(text)),
+        View::List(items) => Node::List(items.map(raw).collect()),
+        View::Map(entries) => {
+            let mut out = Node::Map(Vec::with_capacity(entries.len()));
+            for (key, value) in entries {
+                out.set(key.text(), raw(value));
+            }
+            out
+        }
+    }
+}
+
+fn go_name(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Text | Shape::Time | Shape::MicroTime | Shape::IntOrString => "string",
+        Shape::Bool => "bool",
+        Shape::Int32 => "int32",
+        Shape::Int64 => "int64",
+        Shape::Float => "float64",
+        Shape::Bytes => "[]uint8",
+        Shape::Quantity => "resource.Quantity",
+        Shape::Struct(id) => TABLE.get(*id).name,
+        Shape::Resources => "v1.ResourceList",
+        _ => "v1.JSON",
+    }
+}
+
+/// The names that an object gives of its version and kind; `Err` if they are not text.
+pub(crate) fn type_meta<'a, I: Input<'a>>(input: I) -> Result<(&'a str, &'a str)> {
+    let entries = match input.view() {
+        View::Map(entries) => entries,
+        View::Null => return Ok(("", "")),
+        _ => return Err("couldn't get version/kind; json parse error: the body is not an object".to_owned()),
+    };
+    let (mut api_version, mut kind) = ("", "");
+    for (key, value) in entries {
+        let slot = match Key::text(key) {
+            "apiVersion" => &mut api_version,
+            "kind" => &mut kind,
+            _ => continue,
+        };
+        match value.view() {
+            View::Text(text) => *slot = text,
+            View::Null => {}
+            _ => {
+                return Err(format!(
+                    "couldn't get version/kind; json parse error: {} is not a string",
+                    key.text()
+                ));
+            }
+        }
+    }
+    Ok((api_version, kind))
+}

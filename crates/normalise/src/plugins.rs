@@ -1,0 +1,127 @@
+//! The mutating admission plugins that kube-apiserver enables by default.
+//!
+//! Upstream counterpart: `plugin/pkg/admission/*` of Kubernetes 1.36.
+//!
+//! Known deviations: TaintNodesByCondition, PodGroupProtection and PodTopologyLabels do only what shows on the objects
+//! themselves; LimitRanger applies defaults and does not check minima and maxima.
+
+use crate::{
+    Cluster, Operation, Plugin, Refused, Request,
+    node::Node,
+    step::{Decoded, Known},
+};
+
+mod pod;
+mod service_account;
+
+/// Runs the enabled plugins in the order of kube-apiserver; `after` is called after each that applies to the kind.
+pub(crate) fn run<'a>(
+    decoded: &mut Decoded<'a>,
+    request: Request<'_>,
+    cluster: &Cluster,
+    after: &mut dyn FnMut(&Decoded<'a>, Plugin),
+) -> Result<(), Refused> {
+    let Known::BuiltIn(served) = decoded.known else {
+        return Ok(());
+    };
+    let create = request.operation == Operation::Create;
+    for plugin in Plugin::DEFAULT {
+        if !cluster.has(plugin) {
+            continue;
+        }
+        match (plugin, served.kind) {
+            (Plugin::ServiceAccount, "Pod") if create => service_account::admit(decoded, cluster)?,
+            (Plugin::TaintNodesByCondition, "Node") if create => taint_node(&mut decoded.node),
+            (Plugin::LimitRanger, "Pod") if create => pod::limit_ranges(&mut decoded.node, cluster),
+            (Plugin::Priority, "Pod") => pod::priority(decoded, cluster, create)?,
+            (Plugin::DefaultTolerationSeconds, "Pod") => pod::tolerations(&mut decoded.node),
+            (Plugin::RuntimeClass, "Pod") if create => pod::runtime_class(decoded, cluster)?,
+            (Plugin::DefaultStorageClass, "PersistentVolumeClaim") if create => {
+                storage_class(&mut decoded.node, cluster)
+            }
+            (Plugin::StorageObjectInUseProtection, "PersistentVolumeClaim") if create => {
+                add_finalizer(&mut decoded.node, "kubernetes.io/pvc-protection");
+            }
+            (Plugin::StorageObjectInUseProtection, "PersistentVolume") if create => {
+                add_finalizer(&mut decoded.node, "kubernetes.io/pv-protection");
+            }
+            (Plugin::StorageObjectInUseProtection, "VolumeAttributesClass") if create => {
+                add_finalizer(&mut decoded.node, "kubernetes.io/vac-protection");
+            }
+            (Plugin::DefaultIngressClass, "Ingress") if create => ingress_class(&mut decoded.node, cluster),
+            _ => continue,
+        }
+        after(decoded, plugin);
+    }
+    Ok(())
+}
+
+/// Checks of the same plugins that come after validation.
+pub(crate) fn validate(decoded: &Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
+    let Known::BuiltIn(served) = decoded.known else {
+        return Ok(());
+    };
+    if served.kind == "Pod" && request.operation == Operation::Create && cluster.has(Plugin::RuntimeClass) {
+        pod::check_overhead(&decoded.node)?;
+    }
+    Ok(())
+}
+
+fn add_finalizer(node: &mut Node<'_>, name: &'static str) {
+    let finalizers = node.child("metadata").child_list("finalizers");
+    if !finalizers.iter().any(|known| known.as_str() == name) {
+        finalizers.push(Node::text(name));
+    }
+}
+
+fn taint_node(node: &mut Node<'_>) {
+    let taints = node.child("spec").child_list("taints");
+    let known =
+        |taint: &Node<'_>| taint.str("key") == "node.kubernetes.io/not-ready" && taint.str("effect") == "NoSchedule";
+    if !taints.iter().any(known) {
+        let mut taint = Node::EMPTY;
+        taint.set("key", "node.kubernetes.io/not-ready");
+        taint.set("effect", "NoSchedule");
+        taints.push(taint);
+    }
+}
+
+fn storage_class(node: &mut Node<'_>, cluster: &Cluster) {
+    let Some(spec) = node.get_mut("spec") else { return };
+    if spec.has("storageClassName") {
+        return;
+    }
+    if let Some(name) = default_class(cluster, "StorageClass", "storageclass.kubernetes.io/is-default-class") {
+        spec.set("storageClassName", name);
+    }
+}
+
+fn ingress_class(node: &mut Node<'_>, cluster: &Cluster) {
+    let annotated = node
+        .at(&["metadata", "annotations", "kubernetes.io/ingress.class"])
+        .is_some();
+    let Some(spec) = node.get_mut("spec") else { return };
+    if spec.has("ingressClassName") || annotated {
+        return;
+    }
+    if let Some(name) = default_class(cluster, "IngressClass", "ingressclass.kubernetes.io/is-default-class") {
+        spec.set("ingressClassName", name);
+    }
+}
+
+/// The class that is marked as the default; of several the last by creation, then the first by name.
+fn default_class(cluster: &Cluster, kind: &str, annotation: &str) -> Option<String> {
+    let marked = cluster.of_kind(kind).filter_map(|class| {
+        let text = |path: &[&str]| class.at(path).and_then(kyvtest_go_compat::value::Value::as_str);
+        let mark = text(&["metadata", "annotations", annotation])?;
+        (mark == "true").then(|| {
+            (
+                text(&["metadata", "creationTimestamp"]).unwrap_or("").to_owned(),
+                text(&["metadata", "name"]).unwrap_or("").to_owned(),
+            )
+        })
+    });
+    let mut marked: Vec<(String, String)> = marked.collect();
+    marked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    marked.into_iter().next().map(|(_, name)| name)
+}

@@ -1,0 +1,327 @@
+//! Validation of values: all errors of an object at once.
+//!
+//! Upstream counterpart: `pkg/apis/*/validation` of Kubernetes 1.36, `ValidateObjectMeta` of apimachinery.
+//!
+//! Checks of single fields are data (`data/checks.tsv`); what several fields decide together is code, one function per
+//! type. A check `>` in the data descends into a struct, so that only what upstream validates is validated.
+//!
+//! Known deviations: `docs/normalise.md` lists what is not checked.
+
+use std::fmt::Write as _;
+
+use crate::{
+    Cause, Cluster, Reason, Refused,
+    custom::{self, Custom},
+    node::Node,
+    step::{Decoded, Known},
+    table::{Shape, TABLE, TypeId},
+};
+
+mod admission;
+mod batch;
+mod check;
+mod core;
+mod crd;
+mod format;
+mod hpa;
+mod meta;
+mod misc;
+mod network;
+mod pod;
+mod pod_parts;
+mod schema;
+mod service;
+mod storage;
+mod update;
+mod volume;
+mod workload;
+
+pub(crate) use check::{Check, parse_check};
+pub(crate) use service::service_addresses;
+
+/// One step of a path.
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Field(&'p str),
+    Index(usize),
+    Key(&'p str),
+}
+
+/// Where a value is in its object; rendered only for errors.
+#[derive(Clone, Copy)]
+pub(crate) struct Path<'p> {
+    parent: Option<&'p Path<'p>>,
+    step: Step<'p>,
+}
+
+impl<'p> Path<'p> {
+    pub(crate) fn root(name: &'p str) -> Self {
+        Self {
+            parent: None,
+            step: Step::Field(name),
+        }
+    }
+
+    pub(crate) fn field(&'p self, name: &'p str) -> Path<'p> {
+        Path {
+            parent: Some(self),
+            step: Step::Field(name),
+        }
+    }
+
+    pub(crate) fn index(&'p self, index: usize) -> Path<'p> {
+        Path {
+            parent: Some(self),
+            step: Step::Index(index),
+        }
+    }
+
+    pub(crate) fn key(&'p self, key: &'p str) -> Path<'p> {
+        Path {
+            parent: Some(self),
+            step: Step::Key(key),
+        }
+    }
+
+    fn render(&self) -> String {
+        let mut out = self.parent.map_or_else(String::new, Path::render);
+        match self.step {
+            Step::Field("") => {}
+            Step::Field(name) => {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+            Step::Index(index) => {
+                let _ = write!(out, "[{index}]");
+            }
+            Step::Key(key) => {
+                let _ = write!(out, "[{key}]");
+            }
+        }
+        out
+    }
+}
+
+/// Code that checks a struct.
+pub(crate) type TypeCheck = fn(&mut Checker<'_>, &Node<'_>, &Path<'_>);
+
+/// Collects errors.
+pub(crate) struct Checker<'c> {
+    errors: Vec<Cause>,
+    /// Whether the object is a Pod; its templates are validated more leniently.
+    is_pod: bool,
+    /// Names of the volumes of the pod that is being checked; whether each can be a block device.
+    volumes: Vec<(String, bool)>,
+    /// Names of the resource claims of the pod that is being checked.
+    claims: Vec<String>,
+    kind: &'c str,
+    create: bool,
+}
+
+impl Checker<'_> {
+    fn empty() -> Self {
+        Self {
+            errors: Vec::new(),
+            is_pod: false,
+            volumes: Vec::new(),
+            claims: Vec::new(),
+            kind: "",
+            create: true,
+        }
+    }
+
+    fn fail(&mut self, path: &Path<'_>, reason: Reason, detail: impl Into<String>) {
+        self.errors.push(Cause {
+            field: path.render(),
+            reason,
+            detail: detail.into(),
+        });
+    }
+
+    fn required(&mut self, path: &Path<'_>, detail: &str) {
+        self.fail(path, Reason::Required, detail);
+    }
+
+    fn invalid(&mut self, path: &Path<'_>, value: &str, detail: &str) {
+        self.fail(path, Reason::Invalid, format!("\"{value}\": {detail}"));
+    }
+
+    fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
+        self.fail(path, Reason::Forbidden, detail);
+    }
+
+    fn duplicate(&mut self, path: &Path<'_>, value: &str) {
+        self.fail(path, Reason::Duplicate, format!("\"{value}\""));
+    }
+
+    fn not_found(&mut self, path: &Path<'_>, value: &str) {
+        self.fail(path, Reason::NotFound, format!("\"{value}\""));
+    }
+
+    fn unsupported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
+        let mut supported: Vec<String> = supported.iter().map(|value| format!("\"{value}\"")).collect();
+        supported.sort();
+        let detail = format!("\"{value}\": supported values: {}", supported.join(", "));
+        self.fail(path, Reason::NotSupported, detail);
+    }
+
+    /// Reports each problem as an invalid value.
+    fn problems(&mut self, path: &Path<'_>, value: &str, problems: &[String]) {
+        for problem in problems {
+            self.invalid(path, value, problem);
+        }
+    }
+
+    /// Checks a struct of the table.
+    fn walk(&mut self, id: TypeId, node: &Node<'_>, path: &Path<'_>) {
+        let found = TABLE.get(id);
+        if !found.has_checks {
+            return;
+        }
+        if let Some(check) = found.check {
+            check(self, node, path);
+        }
+        for field in found.fields.iter().filter(|field| !field.checks.is_empty()) {
+            let value = node.get(field.name);
+            for check in &field.checks {
+                check.run(self, field, value, &path.field(field.name));
+            }
+        }
+    }
+
+    /// Checks a value of any shape by the types of the structs in it.
+    fn descend(&mut self, shape: &Shape, node: &Node<'_>, path: &Path<'_>) {
+        match shape {
+            Shape::Struct(id) => self.walk(*id, node, path),
+            Shape::List(item) => {
+                for (index, node) in node.items().iter().enumerate() {
+                    self.descend(item, node, &path.index(index));
+                }
+            }
+            Shape::Map(item) => {
+                for (key, node) in node.entries() {
+                    self.descend(item, node, &path.key(key));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks a field by its type, as if it had another name.
+    fn field_as(&mut self, type_name: &str, node: &Node<'_>, field: &str, path: &Path<'_>) {
+        let Some(value) = node.get(field) else { return };
+        let Some(id) = TABLE.id(type_name) else { return };
+        let key = kyvtest_go_compat::value::Key::new(field);
+        if let Some(field) = TABLE.get(id).field(key) {
+            self.descend(&field.shape, value, path);
+        }
+    }
+
+    /// Checks a struct by the name of its type.
+    fn object(&mut self, type_name: &str, node: &Node<'_>, path: &Path<'_>) {
+        if let Some(id) = TABLE.id(type_name) {
+            self.walk(id, node, path);
+        }
+    }
+}
+
+/// The code of a type, if it has any.
+pub(crate) fn type_check(name: &str) -> Option<TypeCheck> {
+    pod::check(name)
+        .or_else(|| volume::check(name))
+        .or_else(|| storage::check(name))
+        .or_else(|| workload::check(name))
+        .or_else(|| batch::check(name))
+        .or_else(|| service::check(name))
+        .or_else(|| network::check(name))
+        .or_else(|| core::check(name))
+        .or_else(|| admission::check(name))
+        .or_else(|| crd::check(name))
+        .or_else(|| hpa::check(name))
+        .or_else(|| misc::check(name))
+}
+
+/// Validates an object; `old` is the stored object of an UPDATE.
+pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cluster) -> Result<(), Refused> {
+    let served = match decoded.known {
+        Known::BuiltIn(served) => served,
+        Known::Custom(custom) => return custom_object(custom, decoded, old, cluster),
+        Known::Unknown(_) => return Ok(()),
+    };
+    let mut checker = Checker {
+        errors: Vec::new(),
+        is_pod: served.kind == "Pod",
+        volumes: Vec::new(),
+        claims: Vec::new(),
+        kind: served.kind,
+        create: old.is_none(),
+    };
+    let root = Path::root("");
+    meta::object(&mut checker, served, &decoded.node, &root);
+    if old.is_some() {
+        repeat_metadata_errors(&mut checker.errors, served.kind);
+    }
+    checker.walk(served.type_id, &decoded.node, &root);
+    if let Some(old) = old {
+        update::run(&mut checker, served, &decoded.node, &old.node);
+    }
+    if checker.errors.is_empty() {
+        return Ok(());
+    }
+    let group = served.api_version.split_once('/').map_or("", |(group, _)| group);
+    let kind = if group.is_empty() {
+        served.kind.to_owned()
+    } else {
+        format!("{}.{group}", served.kind)
+    };
+    let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
+    Err(Refused::invalid(&kind, name, checker.errors))
+}
+
+/// Validates a custom resource: metadata, then its schema.
+fn custom_object(
+    custom: Custom<'_>,
+    decoded: &Decoded<'_>,
+    old: Option<&Decoded<'_>>,
+    cluster: &Cluster,
+) -> Result<(), Refused> {
+    let mut checker = Checker::empty();
+    meta::custom_object(&mut checker, custom.namespaced, &decoded.node);
+    if old.is_some() {
+        repeat_metadata_errors(&mut checker.errors, custom.kind);
+    }
+    if let Some(schema) = custom.schema {
+        let old = old.map(|old| &old.node);
+        checker
+            .errors
+            .extend(custom::check::object(schema, &decoded.node, old, cluster.rules));
+    }
+    if checker.errors.is_empty() {
+        return Ok(());
+    }
+    let group = custom.api_version.split_once('/').map_or("", |(group, _)| group);
+    let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
+    Err(Refused::invalid(
+        &format!("{}.{group}", custom.kind),
+        name,
+        checker.errors,
+    ))
+}
+
+/// Upstream checks the metadata of an UPDATE several times and reports each error as often.
+fn repeat_metadata_errors(errors: &mut Vec<Cause>, kind: &str) {
+    let once = std::mem::take(errors);
+    for cause in once {
+        let by_update = ["metadata.labels", "metadata.annotations", "metadata.ownerReferences"]
+            .iter()
+            .any(|field| cause.field.starts_with(field));
+        let times = match (by_update, kind) {
+            (true, "Service" | "Node") => 3,
+            (true, _) => 4,
+            (false, _) => 2,
+        };
+        errors.extend(std::iter::repeat_n(cause, times));
+    }
+}
