@@ -4,12 +4,11 @@
 
 use std::{borrow::Cow, cell::OnceCell};
 
-use super::convert::convert;
 use kyvtest_cel::host::Attributes;
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::kube::{
-    Concrete, Description, Discovery, Namespace, Operation, Request, Resource, World, decoded_numbers, describe,
-    namespace_object, with_name_label,
+    Concrete, Description, Discovery, Namespace, Operation, Request, Resource, World, convert, decoded_numbers,
+    describe, namespace_object, with_name_label,
 };
 
 /// A request with what is known around it.

@@ -14,7 +14,6 @@
 mod answer;
 mod audit;
 mod check;
-mod convert;
 mod decide;
 mod input;
 pub mod matching;

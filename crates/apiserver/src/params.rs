@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{convert::convert, input::Input, policy::ParamRef};
+use super::{input::Input, policy::ParamRef};
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
-    kube::{Discovery, Resource, parse_api_version},
+    kube::{Discovery, Resource, convert, parse_api_version},
     policy::ParamKind,
 };
 

@@ -8,7 +8,7 @@
 //! `matchPolicy: Exact`. The API server evaluates match conditions itself: a false one keeps Kyverno out, an error denies the
 //! request or skips the call, as the policy's `failurePolicy` says.
 //!
-//! Known deviations: a conversion changes the version and nothing else. A kind that discovery does not know is matched by the
+//! Known deviation: a kind that discovery does not know is matched by the
 //! kind selector of the policy, because no registration can name its resource.
 
 mod classic;
@@ -39,7 +39,7 @@ use kyvtest_go_compat::{text::label, value::Value};
 use kyvtest_model::{
     kube::{
         Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, Requirement, Resource,
-        RuleWithOperations,
+        RuleWithOperations, convert,
     },
     policy::{KindSelector, MatchCondition, Spanned, ValidatingPolicy},
 };
@@ -181,6 +181,8 @@ impl<'d> Delivery<'d> {
             Self::AsIs => Some(Cow::Borrowed(request)),
             Self::As(resource) => Some(Cow::Owned(Request {
                 resource: Arc::clone(resource),
+                object: convert(request.object.root(), &request.resource, resource),
+                old_object: convert(request.old_object.root(), &request.resource, resource),
                 ..request.clone()
             })),
         }

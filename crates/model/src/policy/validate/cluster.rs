@@ -76,20 +76,21 @@ fn conditions(policy: &Policy) -> Option<String> {
     (!errors.is_empty()).then(|| format!("match conditions compilation errors: [{}]", errors.join(" ")))
 }
 
-/// A kind that stands for several resources, in a policy of which a native one is built by way of a check.
+/// A kind that stands for several resources: Kyverno builds a native policy to check the expressions, whether or not the
+/// policy asks for one (`CanGenerateVAP` with `validate`, `pkg/validation/policy/validate.go`), and fails there.
 ///
 /// Known deviations: only the plainest form of such a policy is looked at (one rule with one match block); a kind that
 /// stands for none is taken for one that the cluster will have; a subresource that is served in several versions is taken, where
 /// upstream takes or refuses it by chance.
 fn ambiguous_kind(policy: &Policy, discovery: &Discovery) -> Option<String> {
     let [rule] = &policy.spec.rules[..] else { return None };
-    let cel = rule.validate.as_ref()?.cel.as_ref()?;
+    rule.validate.as_ref()?.cel.as_ref()?;
     let block = &rule.matches;
     let filters = block.filters();
     let is_plain = rule.exclude.is_none()
         && filters.len() == 1
         && filters.iter().all(|filter| user_fields(&filter.user).next().is_none());
-    if !cel.generate || !is_plain {
+    if !is_plain {
         return None;
     }
     let mut kinds = block.kinds().filter(|kind| kind.text != "*");

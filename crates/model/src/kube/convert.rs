@@ -3,8 +3,8 @@
 //! Upstream counterpart: the generated conversions of `pkg/apis`. Known deviations: only events and the CPU target of
 //! autoscalers are rewritten; everything else keeps its fields, as custom resources without a conversion webhook do.
 
+use super::{GroupVersionKind, Resource};
 use kyvtest_go_compat::value::{Builder, Document, Map, Value};
-use kyvtest_model::kube::{GroupVersionKind, Resource};
 
 /// Fields of events: in the core group, and in `events.k8s.io`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
@@ -18,7 +18,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 ];
 
 /// The object as it is served under another name; null stays null.
-pub(super) fn convert(object: Value<'_>, from: &Resource, to: &Resource) -> Document {
+pub fn convert(object: Value<'_>, from: &Resource, to: &Resource) -> Document {
     let Some(map) = object.as_map() else {
         return object.to_document();
     };
