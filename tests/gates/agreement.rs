@@ -56,11 +56,12 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
         return left("a suite cannot delete collections");
     }
     let mut request = request;
-    let metadata = &mut request["object"]["metadata"];
-    if metadata["name"].is_null() && metadata["generateName"].is_string() {
-        let prefix = metadata["generateName"].as_str().unwrap_or_default();
-        metadata["name"] = format!("{prefix}x7k2p").into();
-        request["name"] = request["object"]["metadata"]["name"].clone();
+    let metadata = request.get("object").and_then(|object| object.get("metadata"));
+    let prefix = metadata.and_then(|metadata| metadata.get("generateName")?.as_str());
+    if let Some(prefix) = prefix.filter(|_| metadata.is_some_and(|metadata| metadata.get("name").is_none())) {
+        let name = format!("{prefix}x7k2p");
+        request["name"] = name.as_str().into();
+        request["object"]["metadata"]["name"] = name.into();
     }
     let mut request = cluster.request(Document::from(&request).root())?;
     let reads = |word: &str| objects.iter().any(|object| object.to_string().contains(word));

@@ -299,7 +299,7 @@ impl<'r> Input<'r> {
                     resource: Some(request.resource.gvr()),
                     requested: self.requested.as_deref(),
                     subresource: &request.resource.subresource,
-                    name: &request.name,
+                    name: if request.collection { "" } else { &request.name },
                     namespace,
                     operation: request.operation,
                     user: &request.user,

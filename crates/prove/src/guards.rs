@@ -149,6 +149,14 @@ impl Reads {
         self.opaque.is_none() && !self.params && !self.annotations && self.roots.iter().all(|root| absent(root))
     }
 
+    /// Whether the version in which objects are seen may matter.
+    pub fn reads_version(&self) -> bool {
+        let of_request = ["kind", "resource", "object", "oldObject", "*"];
+        self.opaque.is_some()
+            || ["object", "oldObject"].iter().any(|root| self.roots.contains(*root))
+            || of_request.iter().any(|field| self.request.contains(*field))
+    }
+
     fn reads_of_object(&self, fields: &[&str]) -> bool {
         self.object.contains("*") || fields.iter().any(|field| self.object.contains(*field))
     }

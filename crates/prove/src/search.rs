@@ -1,5 +1,7 @@
 //! From paths to an answer: where the sides differ, a request that shows it, and what label that makes.
 
+mod guarded;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
@@ -7,7 +9,6 @@ use serde_json::Value as Json;
 use super::{
     IDLE, Kind, Label, NEITHER, Options, Proof, Stats, Target,
     candidates::{Candidates, Pairs, Plans},
-    condition::Reader,
     difference::{Way, has_other_text, told, ways},
     explain::{self, Table},
     guards::{Ignoring, Reads},
@@ -16,17 +17,16 @@ use super::{
     region::{Answer, Region},
     replay::{Engines, Replayed},
     shrink::shrink,
-    sides::{BROKEN, Both, Sides, ignores},
+    sides::{Both, Sides, ignores},
     solver::{Literal, Solver},
     symbolic::{Budget, GaveUp, Path, Variables, explore},
     universe,
     witness::{Situation, Witness},
 };
 use crate::pair::{Note, Original};
-use kyvtest_cel::profile::Profile;
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Cell, Concrete, Discovery, Namespace, Resource, Text, may_have_floats},
+    kube::{Cell, Concrete, Discovery, Namespace, Resource, Text},
     policy::MatchConstraints,
     verdict::DivergenceClass,
 };
@@ -448,99 +448,6 @@ impl<'p, 'u> Search<'p, 'u> {
             }
         }
         raw
-    }
-
-    fn may_have_floats(&self, resource: &Resource) -> bool {
-        may_have_floats(resource, self.builtin.by_resource(&resource.gvr(), "").is_some())
-    }
-
-    fn reader(&self) -> Reader {
-        match self.original {
-            Original::Policy(_) => Reader::Classic,
-            Original::ValidatingPolicy(_) => Reader::Validating,
-        }
-    }
-
-    /// What each body reads.
-    fn reads(&self) -> Vec<Reads> {
-        let kyverno = match self.reader() {
-            Reader::Classic => Profile::kyverno_classic(),
-            _ => Profile::kyverno(),
-        };
-        let bodies = self.sides.bodies.iter();
-        bodies.map(|body| Reads::of(body, kyverno, self.options.kube)).collect()
-    }
-
-    /// Whether both sides have the same effect on every request of a path as on any one: nothing that decides varies.
-    fn is_constant(&self, place: &Place<'p>, reads: &[Reads]) -> bool {
-        let Some((cell, paths)) = self.explored.get(place.cell) else {
-            return false;
-        };
-        let Some(path) = paths.get(place.path) else {
-            return false;
-        };
-        let mut said = path.outcome.kyverno.iter().chain(&path.outcome.native);
-        said.all(|(body, _)| *body == BROKEN || reads.get(*body).is_some_and(|reads| reads.is_constant(cell)))
-    }
-
-    /// Searches the cells on which a guard does not hold; the answer is what the first guard is about.
-    fn guarded(&mut self, solver: &mut Solver<'p>, proof: &mut Proof, reads: &[Reads]) -> Option<String> {
-        let reader = self.reader();
-        let mut groups: BTreeMap<(&str, &str), Vec<(usize, usize)>> = BTreeMap::new();
-        for (at, (cell, paths)) in self.explored.iter().enumerate() {
-            for (number, path) in paths.iter().enumerate() {
-                let both = &path.outcome;
-                if has_other_text(both) {
-                    groups
-                        .entry(("text", "other expressions"))
-                        .or_default()
-                        .push((at, number));
-                    continue;
-                }
-                if both.kyverno.is_empty() || both.native.is_empty() {
-                    continue;
-                }
-                if self
-                    .sides
-                    .converts_differently(cell, &self.equivalents(cell), self.discovery)
-                {
-                    let guard = ("D19", "objects that are converted to different versions");
-                    groups.entry(guard).or_default().push((at, number));
-                }
-                for reads in both.kyverno.iter().filter_map(|(body, _)| reads.get(*body)) {
-                    if let Some(guard) = reads.broken(reader, self.ignoring, cell, self.may_have_floats(cell.resource))
-                    {
-                        groups.entry(guard).or_default().push((at, number));
-                    }
-                }
-            }
-        }
-        let mut first = None;
-        for ((guard, about), places) in groups {
-            first = first.or_else(|| Some(format!("{about} ({guard})")));
-            let mut cells: Vec<usize> = Vec::new();
-            let until = self.requests + TRIES;
-            'search: for &(at, number) in &places {
-                if !cells.contains(&at) {
-                    cells.push(at);
-                }
-                if cells.len() > SEARCHED {
-                    break;
-                }
-                if let Some(found) = self.try_path(solver, at, number, until) {
-                    let names: BTreeSet<String> = places
-                        .iter()
-                        .filter_map(|(at, _)| self.explored.get(*at))
-                        .map(|(cell, _)| universe::name(cell))
-                        .collect();
-                    let text = format!("both apply, and see differently: {about}");
-                    let region = self.region(found, text, names.into_iter().collect(), &[]);
-                    proof.regions.push(region);
-                    break 'search;
-                }
-            }
-        }
-        first
     }
 
     /// The request and the objects of a path.
