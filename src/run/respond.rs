@@ -210,6 +210,9 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     };
     responses.keys = keys(suite);
     for asked in requests(suite, settings, operations) {
+        if settings.is_stopped() {
+            return responses;
+        }
         let (run, resource) = (asked.run, asked.resource);
         let operation = run.unwrap_or_else(|| default_operation(suite, resource));
         let request = surroundings.request(suite, resource, operation, asked.old);
@@ -262,6 +265,9 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                     elapsed,
                     told,
                 );
+            } else {
+                // Discard the trace: it must not show up with the next resource.
+                asking.told(&[]);
             }
         }
         let begin = time();

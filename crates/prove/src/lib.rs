@@ -412,7 +412,7 @@ pub fn prove(
     match explored {
         Ok(()) => search.conclude(&mut solver, &mut proof),
         Err(GaveUp::Budget) => {
-            proof.reason = format!("there are more than {} paths", options.paths);
+            proof.reason = format!("gave up after {} paths; raise the limit with `--budget`", options.paths);
         }
         Err(GaveUp::Stopped) => "the proof was interrupted".clone_into(&mut proof.reason),
         Err(GaveUp::Solver) => {
