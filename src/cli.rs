@@ -54,10 +54,10 @@ use output::Output;
 
 /// Kyverno-compatible policy test harness
 ///
-/// kyvtest asks two engines the same admission question: what Kyverno decides, and what the Kubernetes API server decides
-/// with the ValidatingAdmissionPolicy that stands for the same policy. It never talks to a cluster or to the network.
+/// kyvtest evaluates each admission request twice: as Kyverno decides it, and as the Kubernetes API server decides it with the
+/// ValidatingAdmissionPolicy that Kyverno would generate. It never talks to a cluster or to the network.
 ///
-/// What was asked for goes to standard output, everything else to standard error.
+/// Results go to standard output, everything else to standard error.
 #[derive(Debug, Parser)]
 #[command(
     name = "kyvtest",
@@ -72,8 +72,15 @@ use output::Output;
 struct Cli {
     /// When to use colour
     ///
-    /// With `auto`, colour is for terminals only; NO_COLOR and TERM=dumb turn it off, CLICOLOR_FORCE turns it on.
-    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    /// With `auto`, only terminals get colour; NO_COLOR and TERM=dumb turn it off, CLICOLOR_FORCE turns it on.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        display_order = 1000
+    )]
     color: ColorChoice,
 
     #[command(subcommand)]
@@ -200,8 +207,6 @@ fn finish(result: Result<Exit, Failure>, output: &mut Output) -> Exit {
             }
             Exit::Input
         }
-        // The reader has seen enough, as in `kyvtest … | head`.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
         Err(Failure::Output(error)) => {
             let message = format!("cannot write to standard output: {}", input::reason(&error));
             output.diagnostic(&Diagnostic::new(Code::OutputFailed, message), &Sources::new());

@@ -198,7 +198,7 @@ impl Evaluator {
             if names.contains(&plain) {
                 return;
             }
-            let message = format!("exception `{exception}` is for the policy `{wanted}`, which is not there");
+            let message = format!("exception `{exception}` refers to unknown policy `{wanted}`");
             let diagnostic = Diagnostic::new(Code::DanglingException, message);
             problems.push(match nearest(plain, names.iter().copied()).first() {
                 Some(near) => diagnostic.with_help(format!("did you mean `{near}`?")),

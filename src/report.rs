@@ -7,6 +7,7 @@ pub mod coverage;
 pub mod event;
 pub mod found;
 pub mod github;
+pub mod groups;
 pub mod html;
 pub mod human;
 pub mod json;
@@ -21,13 +22,14 @@ pub mod table;
 pub mod tap;
 
 pub use json::{Run, place, resource as key};
-pub use junit::{Per, Times};
+pub use junit::{Dialect, Per, Times};
 pub use level::Level;
 pub use standing::Standing;
 pub use summary::Summary;
 
 use anstream::adapter::strip_str;
 
+use crate::run::Case;
 use kyvtest_go_compat::value::Document;
 
 /// How a run can be written down.
@@ -97,6 +99,21 @@ impl Format {
     }
 }
 
+/// One of several parts of a run: `--shard 1/3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shard {
+    /// The part, from 1.
+    pub part: u64,
+    /// How many parts there are.
+    pub of: u64,
+}
+
+impl std::fmt::Display for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.part, self.of)
+    }
+}
+
 /// What is written down, and how much of it.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'r> {
@@ -120,8 +137,14 @@ pub struct View<'r> {
     pub fail_only: bool,
     /// The clock.
     pub times: &'r Times,
-    /// What a test case of JUnit stands for.
+    /// What a JUnit test case represents.
     pub junit_per: Per,
+    /// Which attributes a JUnit report may have.
+    pub junit_dialect: Dialect,
+    /// The part of the run, if it was split.
+    pub shard: Option<Shard>,
+    /// The exit code that the cases and diagnostics of the run call for.
+    pub exit: u8,
 }
 
 /// Writes a run down.
@@ -134,6 +157,7 @@ pub fn render(format: Format, view: &View<'_>) -> String {
             };
             let suites = view.runs.iter();
             let mut text: String = suites.map(|(run, sources)| human::suite(run, sources, look)).collect();
+            text.push_str(&human::divergences(view.runs, look));
             text.push_str(view.closing);
             strip_str(&text).to_string()
         }
@@ -148,6 +172,23 @@ pub fn render(format: Format, view: &View<'_>) -> String {
         Format::Tap => tap::render(view),
         Format::Html => html::render(view),
     }
+}
+
+/// The runs in the order for readers: suites with failures, then those with divergences, then all others.
+fn ranked<'v, 'r>(runs: &'v [Run<'r>]) -> Vec<&'v Run<'r>> {
+    let mut ranked: Vec<&Run<'r>> = runs.iter().collect();
+    ranked.sort_by_key(|(run, _)| {
+        let least = run.cases.iter().map(|case| Standing::of(case).rank()).min();
+        if run.is_broken() { 0 } else { least.unwrap_or(u8::MAX) }
+    });
+    ranked
+}
+
+/// The cases of a run in the order for readers: failures, divergences, all others.
+fn ranked_cases<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Vec<&'c Case> {
+    let mut ranked: Vec<&Case> = cases.into_iter().collect();
+    ranked.sort_by_key(|case| Standing::of(case).rank());
+    ranked
 }
 
 /// A text of one line without characters that control anything.

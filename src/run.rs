@@ -9,6 +9,7 @@ pub mod counterexample;
 pub mod coverage;
 pub mod diff;
 mod edit;
+mod engine;
 pub mod expect;
 pub mod fill;
 pub mod filter;
@@ -27,7 +28,10 @@ pub mod update;
 mod values;
 pub mod written;
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use crate::suite::{ExpectedDivergence, Suite, Upstream};
 use kyvtest_cel::time::Timestamp;
@@ -40,6 +44,7 @@ use kyvtest_model::{
 use kyvtest_prove::behaviour::Behaviours;
 
 pub use coverage::Coverage;
+pub use engine::Engine;
 pub use found::{Found, Proof};
 pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
 pub use kyvtest_prove::pair::Note;
@@ -64,6 +69,10 @@ pub struct Settings {
     pub trace: bool,
     /// The watch by which cases are timed: a time that only grows. Nothing else depends on it.
     pub watch: Option<fn() -> Duration>,
+    /// Which engines evaluate the policies; `kyverno test` has one only.
+    pub engine: Engine,
+    /// Cancels the run of a suite when set, see [`SuiteRun::interrupted`].
+    pub stop: Option<&'static AtomicBool>,
     /// What is to be found out besides.
     pub extras: Extras,
 }
@@ -77,11 +86,16 @@ pub struct Extras {
     pub behaviours: bool,
     /// The label of a proof for each policy.
     pub proofs: bool,
-    /// Set by somebody who does not want to wait for proofs and behaviours any longer.
+    /// Cancels proofs and behaviours when set.
     pub stop: Option<&'static AtomicBool>,
 }
 
 impl Settings {
+    /// Whether the run was cancelled.
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
     /// A lens with everything else as a cluster has it: what Kubernetes serves, a bare configuration, no clock.
     pub fn new(compat: bool) -> Self {
         Self {
@@ -91,6 +105,8 @@ impl Settings {
             config: Config::bare(),
             trace: false,
             watch: None,
+            engine: Engine::Both,
+            stop: None,
             extras: Extras::default(),
         }
     }
@@ -123,6 +139,8 @@ pub struct SuiteRun {
     pub behaviours: Vec<Found<Behaviours>>,
     /// What is proven of its policies, where somebody asked.
     pub proofs: Vec<Found<Proof>>,
+    /// Whether the run was cancelled, see [`Settings::stop`]. It has no cases then: what was decided until then may be wrong.
+    pub interrupted: bool,
 }
 
 impl SuiteRun {
@@ -156,6 +174,7 @@ impl SuiteRun {
             coverage: None,
             behaviours: Vec::new(),
             proofs: Vec::new(),
+            interrupted: false,
         }
     }
 }
@@ -293,12 +312,20 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
             // `kyverno test` ends here and prints no line.
             Vec::new()
         } else if settings.compat {
-            compat::judge(suite, &responses)
+            compat::judge(suite, &responses, settings)
         } else {
-            strict::judge(suite, &responses)
+            strict::judge(suite, &responses, settings)
         };
+        if settings.engine == Engine::Native && !settings.compat {
+            engine::judge_native(&mut cases);
+        }
+        if settings.is_stopped() {
+            cases.clear();
+        }
         if settings.compat {
             diagnostics.extend(compat::vacuous(suite, &cases));
+        } else {
+            diagnostics.extend(strict::unfitting_kinds(suite, &responses));
         }
     }
     SuiteRun {
@@ -314,6 +341,7 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         coverage: responses.coverage,
         behaviours: responses.behaviours,
         proofs: responses.proofs,
+        interrupted: settings.is_stopped(),
     }
 }
 

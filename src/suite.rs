@@ -20,7 +20,7 @@ mod values;
 
 use std::sync::Arc;
 
-pub use files::{Asked, Disk, Files, Memory, Noting, Overlay};
+pub use files::{Asked, Disk, Files, Memory, Noting, Overlay, Search};
 pub use fix::{Change, Fixed, fix};
 pub use mocks::{ApiCallResponse, GlobalContextEntry, GlobalContextSource, Method};
 pub use resource::{BuiltInScopes, Resource, Scopes};
@@ -202,12 +202,29 @@ impl Suite {
 /// # Errors
 /// Why there can be none: the path is an address, is not there, or is a file where a folder is due.
 pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<Vec<String>, Diagnostic> {
+    let (found, mut unreadable) = discover_all(files, path, options)?;
+    if unreadable.is_empty() {
+        Ok(found)
+    } else {
+        Err(unreadable.swap_remove(0).1)
+    }
+}
+
+/// The test files below a path, and the folders below it that cannot be read, each with the reason.
+///
+/// # Errors
+/// Why there can be none, see [`discover`].
+pub fn discover_all(
+    files: &dyn Files,
+    path: &str,
+    options: &Options<'_>,
+) -> Result<(Vec<String>, Vec<(String, Diagnostic)>), Diagnostic> {
     if load::is_address(path) {
         let message = format!("`{path}` is an address; suites are read from folders only");
         return Err(Diagnostic::new(Code::RemotePath, message)
             .with_help("clone the repository and give the folder: `git clone --depth 1 URL DIR`"));
     }
-    let unreadable = |error: &std::io::Error| {
+    let unreadable = |path: &str, error: &std::io::Error| {
         let code = match error.kind() {
             std::io::ErrorKind::NotFound => Code::MissingFile,
             _ => Code::Unreadable,
@@ -215,14 +232,18 @@ pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<
         Diagnostic::new(code, format!("cannot read `{path}`: {}", files::reason(error)))
     };
     let root = files::clean(path);
-    if files.is_folder(&root).map_err(|error| unreadable(&error))? {
-        return files.find(&root, options.file_name).map_err(|error| unreadable(&error));
+    if files.is_folder(&root).map_err(|error| unreadable(path, &error))? {
+        let search = files.search(&root, options.file_name);
+        let problems = search.unreadable.iter();
+        let problems = problems.map(|(path, error)| (path.clone(), unreadable(path, error)));
+        let problems = problems.collect();
+        return Ok((search.files, problems));
     }
     if options.accept_file {
-        return Ok(vec![root]);
+        return Ok((vec![root], Vec::new()));
     }
-    let message = format!("`{path}` is a file where a folder is due");
-    Err(Diagnostic::new(Code::NotAFile, message).with_help("give the folder that the test file is in"))
+    let message = format!("expected a directory, found the file `{path}`");
+    Err(Diagnostic::new(Code::NotAFile, message).with_help("give the directory that contains the test file"))
 }
 
 /// Reads every suite of a test file. A file that cannot be read is one suite without a document.

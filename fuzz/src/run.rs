@@ -139,6 +139,7 @@ pub(crate) fn run(data: &[u8]) {
 const LOOK: human::Look<'_> = human::Look {
     level: Level::All,
     color: false,
+    details: true,
     verbose: true,
     folders: false,
     replay: "",
@@ -158,6 +159,9 @@ fn reports(runs: &[SuiteRun], pairs: &[Run<'_>], compat: bool) -> Vec<(Format, S
         fail_only: false,
         times: &Times::default(),
         junit_per: Per::Engine,
+        junit_dialect: Default::default(),
+        shard: None,
+        exit: 0,
     };
     Format::ALL
         .into_iter()

@@ -73,8 +73,15 @@ pub(super) struct Args {
     #[arg(long)]
     cost: bool,
 
-    /// How to print the answer
-    #[arg(long, value_enum, default_value_t)]
+    /// The output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
     format: Format,
 
     /// Answer every line of a file of JSON objects instead, in order
@@ -103,7 +110,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 fn profile_named(name: &str) -> Result<&'static Profile, Diagnostic> {
     Profile::named(name).ok_or_else(|| {
         let names: Vec<&str> = Profile::all().iter().map(|profile| profile.name).collect();
-        let mut diagnostic = Diagnostic::new(Code::UnknownProfile, format!("there is no CEL profile `{name}`"))
+        let mut diagnostic = Diagnostic::new(Code::UnknownProfile, format!("unknown CEL profile `{name}`"))
             .with_help(format!("the profiles are {}", names.join(", ")));
         if let Some(near) = nearest(name, names.iter().copied()).first() {
             diagnostic = diagnostic.with_note(format!("did you mean `{near}`?"));

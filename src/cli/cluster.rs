@@ -1,6 +1,6 @@
 //! The cluster that requests are made to, as options: what it serves, what time it is there, and how Kyverno is configured.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::{fmt::Write as _, path::PathBuf, time::SystemTime};
 
 use super::{Failure, input};
 use kyvtest_cel::time::Timestamp;
@@ -19,7 +19,10 @@ pub(super) struct Cluster {
     #[arg(long, value_name = "FILE")]
     discovery: Option<PathBuf>,
 
-    /// The time that expressions see and at which exceptions may have expired, in RFC 3339
+    /// The time that expressions see, in RFC 3339 [default: the start of the run]
+    ///
+    /// It also decides which exceptions and accepted divergences have expired. Reports record it. Given explicitly, it makes
+    /// reports reproducible: they contain no measured times then.
     #[arg(long, value_name = "TIME")]
     now: Option<String>,
 }
@@ -35,7 +38,12 @@ impl Cluster {
         self.crds.iter().chain(&self.discovery)
     }
 
-    /// The time, where one is given.
+    /// The time that expressions see: the given one, or the present.
+    pub(super) fn clock(&self) -> Result<Option<Timestamp>, Failure> {
+        Ok(self.now()?.or_else(started))
+    }
+
+    /// The time, if one is given.
     pub(super) fn now(&self) -> Result<Option<Timestamp>, Failure> {
         Ok(self.now.as_deref().map(input::time).transpose()?)
     }
@@ -52,6 +60,12 @@ impl Cluster {
             let _ = write!(words, " --now {}", quoted(now));
         }
     }
+}
+
+/// The present in whole seconds, so that its text in a report is all of it.
+pub(super) fn started() -> Option<Timestamp> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Timestamp::from_seconds(i64::try_from(since.as_secs()).ok()?)
 }
 
 /// How Kyverno is configured.

@@ -110,10 +110,12 @@ impl Config {
     fn environment(&mut self, run: &clap::Command) {
         for arg in run.get_arguments().filter(|arg| is_setting(arg)) {
             let key = arg.get_long().unwrap_or_default();
-            let name = format!("KYVTEST_{}", key.to_ascii_uppercase().replace('-', "_"));
-            let Some(value) = env::var(&name).ok().filter(|value| !value.is_empty()) else {
-                continue;
-            };
+            let given = names(arg).find_map(|key| {
+                let name = format!("KYVTEST_{}", key.to_ascii_uppercase().replace('-', "_"));
+                let value = env::var(&name).ok().filter(|value| !value.is_empty())?;
+                Some((name, value))
+            });
+            let Some((name, value)) = given else { continue };
             match (takes_value(arg), value.as_str()) {
                 (true, _) => self.set(key, vec![value], name),
                 (false, "true" | "1") => self.set(key, vec!["true".to_owned()], name),
@@ -187,7 +189,7 @@ impl Config {
             };
             for (key, item) in table.iter().filter(|(key, _)| *key != OVERRIDES) {
                 let span = place(table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span()));
-                let Some(arg) = known.iter().find(|arg| arg.get_long() == Some(key)) else {
+                let Some(arg) = known.iter().find(|arg| names(arg).any(|name| name == key)) else {
                     let remark = Diagnostic::at(Code::UnknownSetting, span, format!("unknown key `{key}`"));
                     let near = nearest(key, known.iter().filter_map(|arg| arg.get_long()));
                     let remark = match near.first() {
@@ -201,7 +203,10 @@ impl Config {
                     continue;
                 };
                 match words(arg, item) {
-                    Ok(values) => self.set(key, values, format!("{}, profile `{name}`", path.display())),
+                    Ok(values) => {
+                        let key = arg.get_long().unwrap_or(key);
+                        self.set(key, values, format!("{}, profile `{name}`", path.display()));
+                    }
                     Err(wanted) => {
                         let problem = Diagnostic::at(Code::BadConfig, span, format!("`{key}` must be {wanted}"));
                         if !self.problems.contains(&problem) {
@@ -255,6 +260,12 @@ impl Config {
         }
         text
     }
+}
+
+/// The names of an option: the present one, and those that it had before.
+fn names(arg: &Arg) -> impl Iterator<Item = &str> {
+    let old = arg.get_all_aliases().unwrap_or_default();
+    arg.get_long().into_iter().chain(old)
 }
 
 /// The options of `kyvtest run` that a profile may set, hidden ones left out.

@@ -37,16 +37,23 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     exception: Vec<PathBuf>,
 
-    /// Convert policies that do not ask for it, too
+    /// Also convert policies that do not ask for it
     #[arg(long)]
     force: bool,
 
-    /// Say what became of each part of a policy instead
+    /// Explain what becomes of each part of a policy
     #[arg(long)]
     explain: bool,
 
-    /// How to print the result
-    #[arg(long, value_enum, default_value_t)]
+    /// The output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
     format: Format,
 
     /// Print the webhooks that Kyverno registers for these policies instead
@@ -63,7 +70,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "webhooks")]
     repair: bool,
 
-    /// How much of Kyverno counts for `--repair`: single rules, what the admission controller runs, or its configuration, too
+    /// How much of Kyverno `--repair` compares: rules, the admission controller, or also its configuration
     #[arg(long, value_enum, default_value_t, requires = "repair")]
     layer: LayerWord,
 
@@ -104,7 +111,7 @@ impl Args {
         let discovery = self.cluster.discovery()?;
         let options = Options {
             force: self.force,
-            now: self.cluster.now()?,
+            now: self.cluster.clock()?,
         };
         let mut sources = Sources::new();
         let loaded = self.load(&mut sources)?;
@@ -213,7 +220,7 @@ impl Args {
 
 fn nothing() -> Diagnostic {
     let help = "ClusterPolicies and ValidatingPolicies can be converted";
-    Diagnostic::new(Code::NothingToConvert, "there is no policy to convert").with_help(help)
+    Diagnostic::new(Code::NothingToConvert, "no policy to convert").with_help(help)
 }
 
 /// Every policy that could be read, in the order of the files.

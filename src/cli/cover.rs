@@ -16,7 +16,7 @@ use crate::{
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 
-/// Show what suites never try of their policies
+/// Show which parts of policies no test exercises
 ///
 /// Runs the suites and lists which rules, filters, conditions, expressions and branches of them were never true, never false or never
 /// reached, with their places. Only requests count that a row or a case asks a policy about. What is never tried can be changed
@@ -32,15 +32,22 @@ pub(super) struct Args {
     #[arg(long)]
     behaviours: bool,
 
-    /// End with 5 if less than so many percent were tried
+    /// Exit with code 5 if less than PERCENT is covered
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     min: Option<u8>,
 
-    /// How to print the result
-    #[arg(long, value_enum, default_value_t)]
+    /// The output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
     format: Format,
 
-    /// What to do about resources that no row is about: say so, or end with 5
+    /// Report resources that no row tests; `reject` also exits with code 5
     #[arg(long, value_name = "WORD", value_enum)]
     unreferenced: Option<Unreferenced>,
 }
@@ -56,7 +63,7 @@ enum Format {
 impl Args {
     pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
         if self.suites.paths.is_empty() {
-            let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
+            let diagnostic = Diagnostic::new(Code::CommandLine, "no path given");
             return Err(diagnostic.with_help("`kyvtest cover .` looks in this folder").into());
         }
         self.suites.extras = Extras {

@@ -5,37 +5,38 @@ use std::{fmt::Write as _, io, io::Write as _};
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 
-use super::{Exit, Failure, cluster::Cluster, output::Output};
+use super::{Exit, Failure, cluster::Cluster, input, output::Output, run::Unsupported};
 use crate::{
     run::{
         Answer, Settings,
         diff::{Diff, DiffCase, diff},
     },
-    suite::{self, Disk, Files, Options, Suite},
+    suite::{self, Disk, Files, Options, Resource, Suite},
 };
+use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
-use kyvtest_model::verdict::DivergenceClass;
+use kyvtest_model::{policy::Metadata, verdict::DivergenceClass};
 
 /// Compare two sets of policies
 ///
-/// Asks the policies of both sides about the resources of both sides, with every operation that a row of a suite names, and shows
-/// where they decide differently: `weaker` if `--to` admits what `--from` refuses. Each side is a folder with suites, a test file,
-/// or a file with policies; ClusterPolicies, ValidatingPolicies and ValidatingAdmissionPolicies are compared with one another.
+/// Evaluates the policies of both sides on the resources of both sides, with every operation that a row of a suite names, and shows
+/// where they decide differently: `weaker` if `--to` admits what `--from` denies. Each side is a directory with suites or policies,
+/// a test file, or a file with policies; ClusterPolicies, ValidatingPolicies and ValidatingAdmissionPolicies can be mixed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What is converted: folders with suites, test files, or files with policies
+    /// The original: directories with suites or policies, test files, or files with policies
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     from: Vec<String>,
 
-    /// What it is converted to
+    /// The replacement, given in the same way
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     to: Vec<String>,
 
-    /// More resources to ask about
+    /// Files with more resources
     #[arg(long, value_name = "FILE", num_args = 1..)]
     resources: Vec<String>,
 
-    /// Policies of different names that belong together; may be given several times
+    /// Compare policies of different names (may be repeated)
     #[arg(long, value_name = "FROM=TO")]
     pair: Vec<String>,
 
@@ -43,18 +44,33 @@ pub(super) struct Args {
     #[arg(short = 'f', long, value_name = "NAME", default_value = "kyverno-test.yaml")]
     file_name: String,
 
-    /// Show what is equal, too
+    /// Also show cases that are equal
     #[arg(long)]
     all: bool,
 
-    /// How to print the result
-    #[arg(long, value_enum, default_value_t)]
+    /// Also show cases in which only the messages differ
+    #[arg(long)]
+    messages: bool,
+
+    /// The output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
     format: Format,
 
     #[command(flatten)]
     cluster: Cluster,
 
-    /// End with 0 whatever differs
+    /// What to do about cases that are not decided
+    #[arg(long, value_name = "WORD", value_enum, default_value_t)]
+    unsupported: Unsupported,
+
+    /// Exit with code 0 even if the policies differ
     #[arg(long)]
     exit_zero: bool,
 }
@@ -70,13 +86,13 @@ impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let settings = Settings {
             discovery: self.cluster.discovery()?,
-            now: self.cluster.now()?,
+            now: self.cluster.clock()?,
             ..Settings::new(false)
         };
         let mut mapping = Vec::new();
         for pair in &self.pair {
             let Some((from, to)) = pair.split_once('=') else {
-                let diagnostic = Diagnostic::new(Code::CommandLine, format!("`{pair}` pairs nothing"));
+                let diagnostic = Diagnostic::new(Code::CommandLine, format!("invalid pair `{pair}`"));
                 return Err(diagnostic.with_help("write `--pair old-name=new-name`").into());
             };
             mapping.push((from.to_owned(), to.to_owned()));
@@ -84,6 +100,10 @@ impl Args {
         let mut exit = Exit::Success;
         let mut from = self.side(&self.from, output, &mut exit)?;
         let mut to = self.side(&self.to, output, &mut exit)?;
+        let resources = self.resources(output, &mut exit)?;
+        for suite in &mut from {
+            suite.resources.extend(resources.iter().cloned());
+        }
         let found = diff(&mut from, &mut to, &mapping, &settings);
         for (side, names) in [("--from", &found.only_from), ("--to", &found.only_to)] {
             for name in names {
@@ -96,16 +116,27 @@ impl Args {
             }
         }
         if found.pairs.is_empty() {
-            let diagnostic = Diagnostic::new(Code::NoSuchPolicy, "no policy is on both sides");
+            let diagnostic = Diagnostic::new(Code::NoSuchPolicy, "no policy has a partner of the same name");
             return Err(diagnostic
                 .with_help("`--pair` pairs policies of different names")
                 .into());
         }
         let text = match self.format {
-            Format::Human => human(&found, self.all),
-            Format::Json => format!("{:#}\n", to_json(&found)),
+            Format::Human => human(&found, self.all, self.messages, &|from_side, name| {
+                kind_of(if from_side { &from } else { &to }, name)
+            }),
+            Format::Json => format!("{:#}\n", to_json(&found, settings.now)),
         };
         output.artefact().write_all(text.as_bytes())?;
+        let cases = found.pairs.iter().flat_map(|pair| &pair.cases);
+        if cases.clone().next().is_none() {
+            let diagnostic = Diagnostic::new(Code::NoTests, "nothing was compared: no resource is given");
+            let help = "add suites with resources, or `--resources FILE`";
+            output.diagnostic(&diagnostic.with_help(help), &Sources::new());
+            exit = exit.combine(Exit::NoTests);
+        }
+        let undecided = cases.clone().filter(|case| case.unsupported).count();
+        exit = exit.combine(self.unsupported.check(undecided, cases.count(), output));
         let differs = |case: &DiffCase| case.divergence.as_ref().is_some_and(|found| found.class.fails());
         if !self.exit_zero && found.pairs.iter().flat_map(|pair| &pair.cases).any(differs) {
             exit = exit.combine(Exit::Divergence);
@@ -126,7 +157,8 @@ impl Args {
             let found = suite::discover(&Disk, path, &options)?;
             let is_folder = Disk.is_folder(path).unwrap_or(false);
             if is_folder && found.is_empty() {
-                bare.push(path.clone());
+                let files = input::policy_files(path.as_ref());
+                bare.extend(files.iter().map(|file| file.display().to_string()));
             } else if is_folder || path.ends_with(&self.file_name) {
                 let loaded = found.iter().flat_map(|file| suite::load(&Disk, file, &options));
                 suites.extend(loaded);
@@ -134,23 +166,49 @@ impl Args {
                 bare.push(path.clone());
             }
         }
-        if !bare.is_empty() || !self.resources.is_empty() {
-            let written = Written::new(&bare, &self.resources);
+        if !bare.is_empty() {
+            let written = Written::new(&bare, &[]);
             suites.extend(suite::load(&written, WRITTEN, &options));
         }
-        for suite in &suites {
-            for diagnostic in &suite.diagnostics {
-                // A set of policies has no rows, and needs none.
-                if diagnostic.code == Code::EmptySuite {
-                    continue;
-                }
-                output.diagnostic(diagnostic, &suite.sources);
-                if diagnostic.severity == Severity::Error {
-                    *exit = exit.combine(Exit::Input);
-                }
+        report(&suites, output, exit);
+        Ok(suites)
+    }
+
+    /// The resources that are given besides those of the suites.
+    fn resources(&self, output: &mut Output, exit: &mut Exit) -> Result<Vec<Resource>, Failure> {
+        if self.resources.is_empty() {
+            return Ok(Vec::new());
+        }
+        for path in &self.resources {
+            // Said here, because the file is not named by any suite.
+            if Disk.is_folder(path).is_err() {
+                input::read(path.as_ref(), &mut Sources::new())?;
             }
         }
-        Ok(suites)
+        let options = Options {
+            sidecar: false,
+            ..Options::default()
+        };
+        let written = Written::new(&[], &self.resources);
+        let mut suites = suite::load(&written, WRITTEN, &options);
+        report(&suites, output, exit);
+        Ok(suites.iter_mut().flat_map(|suite| suite.resources.drain(..)).collect())
+    }
+}
+
+/// Reports what is wrong with suites.
+fn report(suites: &[Suite], output: &mut Output, exit: &mut Exit) {
+    for suite in suites {
+        for diagnostic in &suite.diagnostics {
+            // A set of policies has no rows, and needs none.
+            if diagnostic.code == Code::EmptySuite {
+                continue;
+            }
+            output.diagnostic(diagnostic, &suite.sources);
+            if diagnostic.severity == Severity::Error {
+                *exit = exit.combine(Exit::Input);
+            }
+        }
     }
 }
 
@@ -200,21 +258,48 @@ impl Files for Written {
     }
 }
 
-fn human(found: &Diff, all: bool) -> String {
+/// The kind of a policy by its name.
+fn kind_of(suites: &[Suite], name: &str) -> &'static str {
+    let has = |metadata: &Metadata| metadata.name.value == name;
+    for suite in suites {
+        let loaded = &suite.policies;
+        if let Some(policy) = loaded.policies.iter().find(|policy| has(&policy.metadata)) {
+            return policy.kind.name();
+        }
+        if let Some(policy) = loaded.validating_policies.iter().find(|policy| has(&policy.metadata)) {
+            return policy.kind();
+        }
+        if loaded.vaps.iter().any(|policy| has(&policy.metadata)) {
+            return "ValidatingAdmissionPolicy";
+        }
+    }
+    ""
+}
+
+/// How many policies a line of the summary names.
+const NAMED: usize = 5;
+
+/// The result for people. `kind` gives the kind of a policy of the first side (`true`) or the second.
+fn human(found: &Diff, all: bool, messages: bool, kind: &dyn Fn(bool, &str) -> &'static str) -> String {
     let mut out = String::new();
     for pair in &found.pairs {
-        let name = if pair.from == pair.to {
+        let mut name = if pair.from == pair.to {
             pair.from.clone()
         } else {
             format!("{} -> {}", pair.from, pair.to)
         };
+        let kinds = (kind(true, &pair.from), kind(false, &pair.to));
+        if kinds.0 != kinds.1 {
+            let _ = write!(name, " ({} -> {})", kinds.0, kinds.1);
+        }
         let _ = writeln!(out, "{name}: {}", counts(pair.cases.iter()));
         if pair.audit_warnings {
             let _ = writeln!(out, "  note: audit-warnings: {}", kyvtest_convert::AUDIT_WARNINGS);
         }
         for case in &pair.cases {
             let class = case.divergence.as_ref().map(|found| found.class.as_str());
-            if class.is_none() && !all && !case.unsupported {
+            let only_message = class == Some(DivergenceClass::Message.as_str()) && !messages;
+            if (class.is_none() || only_message) && !all && !case.unsupported {
                 continue;
             }
             let word = if case.unsupported {
@@ -234,6 +319,25 @@ fn human(found: &Diff, all: bool) -> String {
         if found.pairs.len() == 1 { "pair" } else { "pairs" },
         counts(found.pairs.iter().flat_map(|pair| &pair.cases))
     );
+    if found.pairs.len() > 1 {
+        for class in DivergenceClass::ALL {
+            let has = |case: &DiffCase| case.divergence.as_ref().is_some_and(|found| found.class == class);
+            let counted = found.pairs.iter().filter_map(|pair| {
+                let count = pair.cases.iter().filter(|case| has(case)).count();
+                (count > 0).then(|| format!("{} ({count})", pair.from))
+            });
+            let names: Vec<String> = counted.collect();
+            if names.is_empty() {
+                continue;
+            }
+            let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = match names.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(", {more} more"),
+            };
+            let _ = writeln!(out, "  {class:<15} {shown}{more}");
+        }
+    }
     out
 }
 
@@ -274,7 +378,7 @@ fn counts<'c>(cases: impl Iterator<Item = &'c DiffCase> + Clone) -> String {
     parts.join(", ")
 }
 
-fn to_json(found: &Diff) -> Json {
+fn to_json(found: &Diff, now: Option<Timestamp>) -> Json {
     let answer = |answer: &Answer| {
         json!({
             "status": answer.status.as_str(),
@@ -304,5 +408,5 @@ fn to_json(found: &Diff) -> Json {
             json!({"from": pair.from, "to": pair.to, "cases": cases, "auditWarnings": pair.audit_warnings})
         })
         .collect();
-    json!({"version": 1, "pairs": pairs, "onlyFrom": found.only_from, "onlyTo": found.only_to})
+    json!({"version": 1, "now": now.map(|now| now.to_string()), "pairs": pairs, "onlyFrom": found.only_from, "onlyTo": found.only_to})
 }

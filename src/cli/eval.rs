@@ -4,6 +4,7 @@ use std::{
     fmt::Write as _,
     io::Write as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::ValueEnum;
@@ -17,17 +18,20 @@ use super::{
     output::Output,
 };
 use crate::eval::{Answers, Evaluator, Settings, line};
+use kyvtest_cel::host::NoHost;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::Document,
 };
+use kyvtest_kyverno::{classic_policy::CompiledPolicy, input::Input, lens::Lens};
 use kyvtest_model::{
     compare::Divergence,
-    kube::NAME_LABEL,
+    kube::{NAME_LABEL, Request},
+    policy::Policy,
     verdict::{Effect, Status},
 };
 
-/// Ask both engines about one request
+/// Evaluate one request with both engines
 ///
 /// Prints what Kyverno answers with the given policies and what the API server answers with the ValidatingAdmissionPolicies among
 /// them, or with those that Kyverno would generate, and how the two differ. The request is an AdmissionReview or AdmissionRequest,
@@ -43,11 +47,11 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "FILE", conflicts_with = "cases")]
     policy: Vec<PathBuf>,
 
-    /// The object as it shall be
+    /// The new object
     #[arg(long, value_name = "FILE", conflicts_with = "cases")]
     object: Option<PathBuf>,
 
-    /// The object as it is
+    /// The existing object, for UPDATE and DELETE
     #[arg(long, value_name = "FILE", conflicts_with = "cases")]
     old_object: Option<PathBuf>,
 
@@ -63,7 +67,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// A group of the user's; may be given several times
+    /// A group of the user (may be repeated)
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
 
@@ -75,8 +79,15 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     cases: Option<PathBuf>,
 
-    /// How to print the answers
-    #[arg(long, value_enum, default_value_t)]
+    /// The output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
     format: Format,
 
     #[command(flatten)]
@@ -98,7 +109,7 @@ impl Args {
         let settings = Settings {
             discovery: self.cluster.discovery()?,
             config: self.kyverno_config.read("bare")?,
-            now: self.cluster.now()?,
+            now: self.cluster.clock()?,
         };
         match &self.cases {
             Some(path) => cases(path, &settings, output),
@@ -129,9 +140,15 @@ impl Args {
             .request(Document::from(&request).root())
             .map_err(|problem| Diagnostic::new(Code::BadRequest, format!("the request cannot be used: {problem}")))?;
         let answers = cluster.decide(&request);
+        if answers.kyverno.is_none() && answers.vap.is_none() && cluster.invalid().is_empty() {
+            return Err(Diagnostic::new(Code::CommandLine, "no policy to evaluate")
+                .with_help("give files with policies: `--policy FILE`")
+                .into());
+        }
+        let undecided = undecided(&cluster, &request, &answers);
         let text = match self.format {
             Format::Json => format!("{:#}\n", Json::from(line::render(&answers))),
-            Format::Human => human(&answers),
+            Format::Human => human(&answers, undecided.is_some()),
         };
         output.artefact().write_all(text.as_bytes())?;
         if answers.generated && self.format == Format::Human {
@@ -142,10 +159,16 @@ impl Args {
                 }
             }
         }
-        let exit = match &answers.divergence {
+        let mut exit = match &answers.divergence {
             Some(divergence) if divergence.class.fails() => Exit::Divergence,
             _ => Exit::Success,
         };
+        if let Some(policy) = undecided {
+            let message =
+                format!("policy `{policy}` has rules that kyvtest does not support, so Kyverno may decide differently");
+            output.diagnostic(&Diagnostic::new(Code::Undecided, message), &Sources::new());
+            exit = exit.combine(Exit::BelowThreshold);
+        }
         let wrong = |problem: &Diagnostic| problem.severity == Severity::Error;
         Ok(
             if cluster.invalid().is_empty() && !cluster.problems().iter().any(wrong) {
@@ -173,7 +196,7 @@ impl Args {
         };
         let (object, old) = (read(&self.object)?, read(&self.old_object)?);
         if object.is_null() && old.is_null() {
-            return Err(Diagnostic::new(Code::CommandLine, "there is no request")
+            return Err(Diagnostic::new(Code::CommandLine, "no request given")
                 .with_help("give a file with an AdmissionReview, or `--object FILE`")
                 .into());
         }
@@ -223,6 +246,27 @@ fn first(path: &Path, sources: &mut Sources) -> Result<Document, Failure> {
     input::read_value(path, sources).map_err(|problems| Failure::Input(problems, std::mem::take(sources)))
 }
 
+/// The first policy with a matching rule that is not decided, if no other rule denies the request anyway.
+fn undecided<'c>(cluster: &'c Cluster, request: &Request, answers: &Answers) -> Option<&'c str> {
+    if answers.kyverno.as_ref()?.review.refusal.is_some() {
+        return None;
+    }
+    let input = Input::new(request, cluster.world(), cluster.discovery(), Lens::CLUSTER);
+    let unsupported = |policy: &&Arc<Policy>| {
+        let compiled = CompiledPolicy::new(Arc::clone(policy));
+        let rules = compiled.decide(&input, &[], &NoHost).rules;
+        rules.iter().any(|rule| rule.status == Status::Unsupported && is_enforced(policy, &rule.rule))
+    };
+    let policy = cluster.loaded().policies.iter().find(unsupported)?;
+    Some(&policy.metadata.name.value)
+}
+
+/// Whether a rule may deny a request: it validates or verifies images.
+fn is_enforced(policy: &Policy, rule: &str) -> bool {
+    let own = policy.spec.rules.iter().find(|own| own.name.value == rule);
+    own.is_none_or(|own| own.validate.is_some() || own.verify_images.is_some())
+}
+
 /// The Namespace of a request, with labels written as `a=b,c=d`.
 fn namespace(request: &Json, labels: &str) -> Result<Document, Diagnostic> {
     let subject = [&request["object"], &request["oldObject"]];
@@ -238,8 +282,8 @@ fn namespace(request: &Json, labels: &str) -> Result<Document, Diagnostic> {
     map.insert(NAME_LABEL.to_owned(), name.into());
     for pair in labels.split(',').filter(|pair| !pair.is_empty()) {
         let Some((key, value)) = pair.split_once('=') else {
-            let diagnostic = Diagnostic::new(Code::CommandLine, format!("`{pair}` is no label"));
-            return Err(diagnostic.with_help("write labels as `env=prod,team=a`"));
+            let diagnostic = Diagnostic::new(Code::CommandLine, format!("invalid label `{pair}`"));
+            return Err(diagnostic.with_help("write labels as `key=value`, such as `env=prod,team=a`"));
         };
         map.insert(key.to_owned(), value.into());
     }
@@ -268,13 +312,17 @@ fn cases(path: &Path, settings: &Settings, output: &mut Output) -> Result<Exit, 
 }
 
 /// The answers for people.
-fn human(answers: &Answers) -> String {
+fn human(answers: &Answers, undecided: bool) -> String {
     let mut out = String::new();
     match &answers.kyverno {
         Some(kyverno) => side(
             &mut out,
             "kyverno",
-            kyverno.review.refusal.is_none(),
+            match &kyverno.review.refusal {
+                Some(_) => "denied",
+                None if undecided => "undecided",
+                None => "admitted",
+            },
             (kyverno.status, kyverno.effect),
             &kyverno.message,
             &kyverno.review.warnings,
@@ -285,7 +333,8 @@ fn human(answers: &Answers) -> String {
         Some(vap) => {
             let name = if answers.generated { "vap (generated)" } else { "vap" };
             let said = (vap.status, vap.effect);
-            side(&mut out, name, vap.allowed, said, &vap.message, &vap.warnings);
+            let word = if vap.allowed { "admitted" } else { "denied" };
+            side(&mut out, name, word, said, &vap.message, &vap.warnings);
         }
         None => out.push_str("vap: no native policy\n"),
     }
@@ -300,8 +349,7 @@ fn human(answers: &Answers) -> String {
     out
 }
 
-fn side(out: &mut String, name: &str, allowed: bool, said: (Status, Effect), message: &str, warnings: &[String]) {
-    let word = if allowed { "admitted" } else { "refused" };
+fn side(out: &mut String, name: &str, word: &str, said: (Status, Effect), message: &str, warnings: &[String]) {
     let (status, effect) = said;
     // Writing into memory cannot fail.
     let _ = writeln!(out, "{name}: {word} (status {status}, effect {effect})");

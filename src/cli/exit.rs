@@ -50,6 +50,12 @@ impl Exit {
         }
     }
 
+    /// The exit of a number; one that is not ours is an input error.
+    pub fn from_code(code: u8) -> Self {
+        let known = Self::ALL.into_iter().find(|exit| exit.code() == code);
+        known.unwrap_or(Self::Input)
+    }
+
     /// What the number means, in one line.
     pub const fn meaning(self) -> &'static str {
         match self {

@@ -1,4 +1,6 @@
-//! `kyvtest explain`: what a diagnostic code means.
+//! `kyvtest explain`: the words of reports: diagnostic codes, hazards, classes of divergences, labels of proofs.
+
+mod topics;
 
 use std::{fmt::Write as _, io::Write as _};
 
@@ -9,13 +11,13 @@ use super::{
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Group, Sources, nearest};
 
-/// Explain diagnostic codes
+/// Explain codes and words of reports
 ///
-/// Every diagnostic carries a code such as KT001. This command prints what the code means, with an example and a way out, in
-/// Markdown. Without a code it lists them all.
+/// Knows diagnostic codes (KT001), hazards of conversions (H27, V01), classes of divergences (weaker) and labels of proofs
+/// (UNKNOWN). Prints what they mean and what to do about them, in Markdown. Without an argument it lists them all.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Codes to explain, in upper or lower case
+    /// Codes or words to explain, in upper or lower case
     #[arg(value_name = "CODE")]
     codes: Vec<String>,
 }
@@ -29,16 +31,16 @@ impl Args {
         let mut known = Vec::new();
         let mut problems = Vec::new();
         for text in &self.codes {
-            match text.parse::<Code>() {
-                Ok(code) => known.push(code),
-                Err(error) => problems.push(unknown(text, &error.to_string())),
+            match (text.parse::<Code>(), topics::explain(text)) {
+                (Ok(code), _) => known.push(code.explanation().to_owned()),
+                (Err(_), Some(topic)) => known.push(topic),
+                (Err(_), None) => problems.push(unknown(text)),
             }
         }
         if !problems.is_empty() {
             return Err(Failure::Input(problems, Sources::new()));
         }
-        let texts: Vec<&str> = known.into_iter().map(Code::explanation).collect();
-        output.artefact().write_all(texts.join("\n").as_bytes())?;
+        output.artefact().write_all(known.join("\n").as_bytes())?;
         Ok(Exit::Success)
     }
 }
@@ -56,19 +58,29 @@ fn list() -> String {
             let _ = writeln!(text, "  {LITERAL}{code}{LITERAL:#}  {}", code.title());
         }
     }
+    for (heading, words) in topics::all() {
+        let _ = writeln!(text, "\n{HEADING}{heading}{HEADING:#}");
+        let width = words.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
+        for (word, title) in words {
+            let _ = writeln!(text, "  {LITERAL}{word:<width$}{LITERAL:#}  {title}");
+        }
+    }
     text
 }
 
-fn unknown(text: &str, message: &str) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Code::UnknownCode, message);
-    let near = nearest(text, Code::ALL.iter().map(|code| code.id()));
+fn unknown(text: &str) -> Diagnostic {
+    let diagnostic = Diagnostic::new(Code::UnknownCode, format!("unknown code or word `{text}`"));
+    let codes = Code::ALL.iter().map(|code| (code.id(), code.title()));
+    let topics = topics::all().into_iter().flat_map(|(_, words)| words);
+    let known: Vec<(&str, &str)> = codes.chain(topics).collect();
+    let near = nearest(text, known.iter().map(|(word, _)| *word));
     let near: Vec<String> = near
         .into_iter()
-        .filter_map(|id| id.parse::<Code>().ok())
-        .map(|code| format!("`{code}` ({})", code.title()))
+        .filter_map(|word| known.iter().find(|(known, _)| *known == word))
+        .map(|(word, title)| format!("`{word}` ({title})"))
         .collect();
     if near.is_empty() {
-        diagnostic.with_help("`kyvtest explain` lists all codes")
+        diagnostic.with_help("`kyvtest explain` lists all codes and words")
     } else {
         diagnostic.with_help(format!("did you mean {}?", near.join(", ")))
     }

@@ -24,7 +24,7 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 /// engines decide today go into a new folder `behaviours` beside the suite. Read them before you accept them: a row says what is, not
 /// what should be.
 ///
-/// Without `--write` the files end in `.new`, so that no run reads them. Nothing that is there already is overwritten.
+/// Without `--write` the files end in `.new`, so that no run reads them. Existing files are never overwritten.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
         if self.suites.paths.is_empty() {
-            let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
+            let diagnostic = Diagnostic::new(Code::CommandLine, "no path given");
             return Err(diagnostic.with_help("`kyvtest fill .` looks in this folder").into());
         }
         self.suites.extras = Extras {

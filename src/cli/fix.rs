@@ -26,7 +26,7 @@ pub(super) struct Args {
     #[arg(long)]
     write: bool,
 
-    /// End with 1 if there is something to change
+    /// Exit with code 1 if there is something to change
     #[arg(long, conflicts_with = "write")]
     check: bool,
 }
@@ -60,7 +60,7 @@ impl Args {
             }
         }
         if suites == 0 {
-            let message = format!("there is no `{}` to fix", self.file_name);
+            let message = format!("no `{}` to fix", self.file_name);
             return Err(Diagnostic::new(Code::NoTests, message).into());
         }
         let mut changed = 0;

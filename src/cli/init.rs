@@ -24,7 +24,7 @@ use kyvtest_go_compat::{
 /// suite is green at once. What is not found is said in a comment and on standard error. Read the rows before you rely on them: they say
 /// what the policies do, not what they should do.
 ///
-/// Nothing is overwritten: if one of the files is there already, nothing is written at all.
+/// Existing files are never overwritten: if one of the files exists, nothing is written.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files or folders with policies
@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
-    /// A file with exceptions; may be given several times
+    /// A file with exceptions (may be repeated)
     #[arg(long = "exception", value_name = "FILE")]
     exceptions: Vec<String>,
 
@@ -49,7 +49,7 @@ impl Args {
         let frame = self.frame(&folder)?;
         let settings = Settings {
             discovery: self.cluster.discovery()?,
-            now: self.cluster.now()?,
+            now: self.cluster.clock()?,
             ..Settings::new(false)
         };
         let mut over = Memory::default();

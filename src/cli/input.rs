@@ -14,7 +14,11 @@ use kyvtest_go_compat::{
     yaml::{self, Limits, Mode},
 };
 use kyvtest_kyverno::config::Config;
-use kyvtest_model::kube::Discovery;
+use kyvtest_model::{
+    kube::Discovery,
+    policy::{self, Loaded, Purpose},
+};
+use walkdir::WalkDir;
 
 /// The name under which standard input appears in diagnostics.
 pub const STDIN: &str = "<stdin>";
@@ -100,13 +104,57 @@ pub(super) fn cluster(table: Option<&Path>, crds: &[PathBuf]) -> Result<Discover
 /// A time in RFC 3339.
 pub(super) fn time(text: &str) -> Result<Timestamp, Diagnostic> {
     Timestamp::parse(text).ok_or_else(|| {
-        Diagnostic::new(Code::CommandLine, format!("`{text}` is no time"))
-            .with_help("write it in RFC 3339: `2026-11-16T00:00:00Z`")
+        Diagnostic::new(Code::CommandLine, format!("invalid time `{text}`"))
+            .with_help("use RFC 3339, such as `2026-11-16T00:00:00Z`")
     })
 }
 
 fn unreadable(what: &str, error: &std::io::Error) -> Diagnostic {
     Diagnostic::new(Code::Unreadable, format!("cannot read {what}: {}", reason(error)))
+}
+
+/// The files with policies below a directory, sorted by path. Files of other kinds are skipped; a file that cannot be read as YAML
+/// counts if it names the kind of a policy, so that a mistake in it is reported.
+pub(super) fn policy_files(directory: &Path) -> Vec<PathBuf> {
+    let is_yaml = |path: &Path| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| ["yaml", "yml", "json"].contains(&extension))
+    };
+    let entries = WalkDir::new(directory).sort_by_file_name().follow_root_links(true);
+    let files = entries.into_iter().filter_map(Result::ok);
+    let files = files.filter(|entry| entry.file_type().is_file() && is_yaml(entry.path()));
+    files
+        .map(walkdir::DirEntry::into_path)
+        .filter(|path| has_policy(path))
+        .collect()
+}
+
+fn has_policy(path: &Path) -> bool {
+    const KINDS: [&str; 4] = [
+        "ClusterPolicy",
+        "Policy",
+        "ValidatingPolicy",
+        "ValidatingAdmissionPolicy",
+    ];
+    let Ok(text) = fs::read_to_string(path) else {
+        return false;
+    };
+    // Reading is slow, and most files can be told apart without it.
+    if !KINDS.iter().any(|kind| text.contains(kind)) {
+        return false;
+    }
+    let mut sources = Sources::new();
+    let file = sources.add(path.display().to_string(), text.as_str());
+    let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
+    let broken = stream.error().is_some();
+    let mut loaded = Loaded::default();
+    policy::load(stream, file, Purpose::Policies, &mut loaded);
+    let any = !(loaded.policies.is_empty() && loaded.validating_policies.is_empty() && loaded.vaps.is_empty());
+    let named = || {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("kind:"));
+        lines.map(str::trim).any(|kind| KINDS.contains(&kind))
+    };
+    any || broken && named()
 }
 
 /// The operating system's words in our style: without the number, in lower case.

@@ -25,10 +25,11 @@ pub(super) struct Args {
     #[command(flatten)]
     suites: Suites,
 
-    /// How to print the list
+    /// The output format
     #[arg(
         short = 'o',
-        long = "output-format",
+        long = "output",
+        alias = "output-format",
         value_name = "FORMAT",
         value_enum,
         default_value_t
@@ -53,7 +54,7 @@ impl Args {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         if self.suites.paths.is_empty() {
-            let message = "there is no path to look for suites in";
+            let message = "no path given";
             let diagnostic = Diagnostic::new(Code::CommandLine, message);
             return Err(diagnostic.with_help("`kyvtest list .` looks in this folder").into());
         }
@@ -63,7 +64,7 @@ impl Args {
         }
         let mut exit = match executed.stopped {
             Some(Stop::Interrupted(_)) => Exit::Interrupted,
-            Some(Stop::MaxFail | Stop::Unread) | None => Exit::Success,
+            Some(Stop::MaxFail(_)) | None => Exit::Success,
         };
         for timed in &executed.runs {
             if timed.run.is_broken() {

@@ -60,6 +60,6 @@ fn no_such_command(name: &str, root: &clap::Command) -> Diagnostic {
         .get_subcommands()
         .map(|command| format!("`{}`", command.get_name()))
         .collect();
-    Diagnostic::new(Code::CommandLine, format!("there is no command `{name}`"))
+    Diagnostic::new(Code::CommandLine, format!("unknown command `{name}`"))
         .with_help(format!("commands: {}", names.join(", ")))
 }

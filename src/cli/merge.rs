@@ -8,8 +8,9 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 
 /// Merge the reports of several shards
 ///
-/// Takes JSON reports or JUnit reports of `kyvtest run --shard I/N`, or JSON reports of `kyvtest cover --shard I/N`, and prints the
-/// report that one run would have written.
+/// Reads JSON or JUnit reports of `kyvtest run --shard I/N`, or JSON reports of `kyvtest cover --shard I/N`, prints the report that
+/// one run would have written, and exits with the code that it would have exited with. A shard that is given twice is an error; if
+/// one is missing, the others are merged and the exit code is 2.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The reports, all in the same format
@@ -27,17 +28,26 @@ impl Args {
         }
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
         let is_json = |text: &&str| text.trim_start().starts_with('{');
+        let strongest = |codes: &[u8]| codes.iter().copied().map(Exit::from_code).collect::<Exit>().code();
         let merged = if texts.first().is_some_and(is_json) {
-            merge::json(&texts)
+            merge::json(&texts, &strongest)
         } else {
-            merge::junit(&texts)
+            merge::junit(&texts, &strongest)
         };
         let merged = merged.map_err(|(number, why)| {
             let path = self.reports.get(number).map(|path| path.display().to_string());
             let message = format!("cannot merge `{}`: {why}", path.unwrap_or_default());
             Diagnostic::new(Code::NotMergeable, message)
         })?;
-        output.artefact().write_all(merged.as_bytes())?;
-        Ok(Exit::Success)
+        output.artefact().write_all(merged.text.as_bytes())?;
+        let mut exit = Exit::from_code(merged.exit);
+        if !merged.missing.is_empty() {
+            let missing: Vec<String> = merged.missing.iter().map(ToString::to_string).collect();
+            let plural = if missing.len() == 1 { "" } else { "s" };
+            let message = format!("missing shard{plural} {}", missing.join(", "));
+            output.diagnostic(&Diagnostic::new(Code::NotMergeable, message), &Sources::new());
+            exit = exit.combine(Exit::Input);
+        }
+        Ok(exit)
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn write(files: &[(PathBuf, &str)], help: &str) -> Result<(), Failure
     let taken = files.iter().filter(|(path, _)| fs::symlink_metadata(path).is_ok());
     let taken: Vec<Diagnostic> = taken
         .map(|(path, _)| {
-            let message = format!("`{}` is there already", path.display());
+            let message = format!("`{}` already exists", path.display());
             Diagnostic::new(Code::WouldOverwrite, message).with_help(help)
         })
         .collect();

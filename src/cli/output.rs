@@ -2,11 +2,16 @@
 //!
 //! Standard output carries what the user asked for and nothing else; whatever we say about it goes to standard error.
 //! Text with styles loses them where the stream gets no colour; an artefact is passed on byte by byte.
+//!
+//! A reader may close standard output early, as in `kyvtest run … | head`. Output is discarded from then on and the command
+//! runs to its end, because its exit code must not depend on who reads.
 
 use std::{
     borrow::Cow,
+    cell::Cell,
     fmt,
     io::{self, BufWriter, IsTerminal, Write},
+    rc::Rc,
 };
 
 use anstream::adapter::strip_str;
@@ -21,6 +26,38 @@ pub(super) struct Output {
     err: Box<dyn Write>,
     err_color: bool,
     ascii: bool,
+    closed: Rc<Cell<bool>>,
+}
+
+/// A stream that discards what comes after its reader closed it.
+struct Closable<W> {
+    inner: W,
+    closed: Rc<Cell<bool>>,
+}
+
+impl<W: Write> Write for Closable<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.closed.get() {
+            return Ok(bytes.len());
+        }
+        match self.inner.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed.set(true);
+                Ok(bytes.len())
+            }
+            result => result,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.inner.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed.set(true);
+                Ok(())
+            }
+            result => result,
+        }
+    }
 }
 
 impl fmt::Debug for Output {
@@ -35,13 +72,24 @@ impl fmt::Debug for Output {
 impl Output {
     /// The streams of this process.
     pub(super) fn new(color: ColorChoice) -> Self {
+        let closed = Rc::new(Cell::new(false));
+        let out = Closable {
+            inner: io::stdout(),
+            closed: Rc::clone(&closed),
+        };
         Self {
-            out: BufWriter::new(Box::new(io::stdout())),
+            out: BufWriter::new(Box::new(out)),
             out_color: color.enabled(io::stdout().is_terminal()),
             err: Box::new(io::stderr()),
             err_color: color.enabled(io::stderr().is_terminal()),
             ascii: color::ascii_only(),
+            closed,
         }
+    }
+
+    /// Whether the reader of standard output closed it. Commands without an end of their own stop then.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.get()
     }
 
     /// Whether standard output gets colour.
@@ -64,7 +112,7 @@ impl Output {
         }
     }
 
-    /// Text with ANSI styles for people, to standard error. If nobody can be told, nobody is told.
+    /// Text with ANSI styles for people, to standard error. Ignores write errors: there is nowhere left to report them.
     pub(super) fn remark(&mut self, text: &str) {
         // What came before on standard output shall stand before; its errors are found by the last flush.
         let _ = self.out.flush();

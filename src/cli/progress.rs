@@ -19,11 +19,12 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Work of so many pieces; nobody is told if `wanted` is false or standard error is not a terminal.
-    pub(super) fn new(pieces: usize, wanted: bool) -> Self {
+    pub(super) fn new(pieces: usize, unit: &'static str, wanted: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(pieces as u64), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {elapsed}") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {prefix} {elapsed}{msg}") {
             bar.set_style(style);
         }
+        bar.set_prefix(unit);
         Self {
             bar,
             begin: Instant::now(),
@@ -34,6 +35,14 @@ impl Progress {
     /// Writes to the terminal while the bar steps aside.
     pub(super) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         if self.wanted { self.bar.suspend(write) } else { write() }
+    }
+
+    /// So many problems were found until now.
+    pub(super) fn problems(&self, count: usize) {
+        if self.wanted && count > 0 {
+            let plural = if count == 1 { "" } else { "s" };
+            self.bar.set_message(format!(" · {count} problem{plural}"));
+        }
     }
 
     /// Another piece is done.

@@ -43,21 +43,21 @@ use kyvtest_prove::{
     witness::Situation,
 };
 
-/// Prove that a native policy is the same policy, or show a request that tells them apart
+/// Prove that two policies are equivalent, or find a request on which they differ
 ///
 /// Compares each policy with the ValidatingAdmissionPolicy that Kyverno would generate from it, or with those given by `--to`,
-/// on every request that can occur. A label never stands alone: the line `world` says what it is relative to.
+/// on every request that can occur. The line `world` below each label names the assumptions.
 ///
-/// PROVEN: every request has the same effect. PROVEN-MATCH: both apply to the same requests, the expressions were only searched.
-/// TESTED: requests were tried. REFUTED: a request that both engines decide differently follows. NOT-CONVERTIBLE: there is no
-/// native policy. UNKNOWN: none of these.
+/// PROVEN: every request has the same effect. PROVEN-MATCH: both apply to the same requests; the expressions were only tested.
+/// TESTED: no difference on the requests that were tried. REFUTED: a request follows that the engines decide differently.
+/// NOT-CONVERTIBLE: there is no native policy. UNKNOWN: neither proven nor refuted. `kyvtest explain LABEL` says more.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Files with policies; `-` is standard input
+    /// Files with policies, or directories that are searched for them; `-` is standard input
     #[arg(value_name = "POLICY", required = true)]
     policies: Vec<PathBuf>,
 
-    /// Files with ValidatingAdmissionPolicies and their bindings to compare with
+    /// Files with ValidatingAdmissionPolicies and their bindings, to compare with instead of the generated ones
     #[arg(long, value_name = "FILE")]
     to: Vec<PathBuf>,
 
@@ -65,20 +65,27 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     exception: Vec<PathBuf>,
 
-    /// How much of Kyverno counts: single rules, what the admission controller runs, or its configuration, too
+    /// How much of Kyverno is compared: rules, the admission controller, or also its configuration
     #[arg(long, value_enum, default_value_t)]
     layer: LayerWord,
 
-    /// The least label that is good enough
-    #[arg(long, value_enum, default_value_t)]
+    /// Exit with code 5 if a label is weaker than LABEL
+    #[arg(long, value_name = "LABEL", value_enum, default_value_t)]
     require: Required,
 
-    /// Say what a proof rests on
+    /// Print the assumptions of proofs and how much work they took
     #[arg(long)]
     explain: bool,
 
-    /// How to print the answers
-    #[arg(long, value_enum, default_value_t)]
+    /// The output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
     format: Format,
 
     #[command(flatten)]
@@ -91,24 +98,24 @@ pub(super) struct Args {
     #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
     kube: Kube,
 
-    /// Compare the texts of refusals, too
+    /// Also compare the messages of denials
     #[arg(long)]
     messages: bool,
 
-    /// Count warnings to the client beside an audit: a generated `[Audit, Warn]` binding warns, Kyverno does not
+    /// Also compare warnings to the client: a generated `[Audit, Warn]` binding warns, Kyverno does not
     #[arg(long)]
     warnings: bool,
 
-    /// Check every path and every proof with requests
+    /// Replay requests for every path and every proof
     #[arg(long)]
     paranoid: bool,
 
-    /// Write each counterexample as a suite into a folder of its own below this one
+    /// Write each counterexample as a suite into its own directory below DIR
     #[arg(long, value_name = "DIR", conflicts_with = "to")]
     emit_cases: Option<PathBuf>,
 
-    /// How many paths may be followed for one policy
-    #[arg(long, value_name = "NUMBER", default_value_t = 500_000)]
+    /// How many paths to follow for one policy
+    #[arg(long, value_name = "N", default_value_t = 500_000)]
     budget: u64,
 }
 
@@ -207,7 +214,7 @@ impl Args {
         let options = Options {
             layer: self.layer.layer(),
             config: self.kyverno_config.read("chart")?,
-            now: self.cluster.now()?,
+            now: self.cluster.clock()?,
             paths: self.budget,
             exempt: true,
             paranoid: self.paranoid,
@@ -227,6 +234,9 @@ impl Args {
                 exit = Exit::Input;
             }
         }
+        if !self.to.is_empty() {
+            self.check_target(&native, &discovery, &sources, output)?;
+        }
         let target = (!self.to.is_empty()).then_some(Target {
             policies: native.vaps,
             bindings: native.bindings,
@@ -236,7 +246,7 @@ impl Args {
             cel: &loaded.cel_exceptions,
         };
         let originals = originals(&loaded);
-        let progress = Progress::new(originals.len(), true);
+        let progress = Progress::new(originals.len(), "policies", true);
         let rows: Vec<Row> = originals
             .into_iter()
             .map(|(original, policy)| {
@@ -257,20 +267,26 @@ impl Args {
         }
         if rows.is_empty() && exit == Exit::Success {
             let help = "ClusterPolicies and ValidatingPolicies can be compared with native policies";
-            let diagnostic = Diagnostic::new(Code::NothingToConvert, "there is no policy to compare").with_help(help);
+            let diagnostic = Diagnostic::new(Code::NothingToConvert, "no policy to compare").with_help(help);
             return Err(diagnostic.into());
         }
         match self.format {
             Format::Json => {
                 let proofs: Vec<Json> = rows.iter().map(json_of).collect();
-                let text = format!("{:#}\n", json!({"version": 1, "proofs": proofs}));
+                let text = format!(
+                    "{:#}\n",
+                    json!({"version": 1, "now": options.now.map(|now| now.to_string()), "proofs": proofs})
+                );
                 output.artefact().write_all(text.as_bytes())?;
             }
             Format::Markdown => output.artefact().write_all(markdown(&rows).as_bytes())?,
             Format::Human => {
                 for (i, row) in rows.iter().enumerate() {
                     let gap = if i > 0 { "\n" } else { "" };
-                    output.styled(&format!("{gap}{}", human(row)))?;
+                    output.styled(&format!("{gap}{}", human(row, self.explain)))?;
+                }
+                if rows.len() > 1 {
+                    output.styled(&format!("\n{}", summary(&rows)))?;
                 }
                 if self.explain {
                     output.styled(&format!("\n{TRUST}"))?;
@@ -298,6 +314,51 @@ impl Args {
         }
         let exits = rows.iter().map(|row| exit_of(&row.proof, self.require));
         Ok(exits.fold(exit, Exit::combine))
+    }
+}
+
+impl Args {
+    /// Reports what is wrong with the target: it must have native policies, each of which should have a binding.
+    fn check_target(
+        &self,
+        native: &Loaded,
+        discovery: &Discovery,
+        sources: &Sources,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let others = native.policies.iter().map(|policy| ("ClusterPolicy", &policy.metadata));
+        let validating = native.validating_policies.iter();
+        let mut others = others.chain(validating.map(|policy| ("ValidatingPolicy", &policy.metadata)));
+        if let Some((kind, metadata)) = others.next() {
+            let message = format!(
+                "cannot prove anything about {kind} `{}` as the target",
+                metadata.name.value
+            );
+            let diagnostic = Diagnostic::at(Code::WrongKind, metadata.name.span, message)
+                .with_note("`--to` takes ValidatingAdmissionPolicies and their bindings")
+                .with_help("`kyvtest diff --from A --to B` compares policies of any kind on given resources");
+            return Err(Failure::Input(vec![diagnostic], sources.clone()));
+        }
+        if native.vaps.is_empty() {
+            let paths: Vec<String> = self.to.iter().map(|path| format!("`{}`", path.display())).collect();
+            let message = format!("no ValidatingAdmissionPolicy in {}", paths.join(", "));
+            let diagnostic = Diagnostic::new(Code::NothingToConvert, message);
+            return Err(match native.bindings.first() {
+                Some(binding) => {
+                    let note = format!("there is only a binding for policy `{}`", binding.policy_name.value);
+                    diagnostic.with_note(note).into()
+                }
+                None => diagnostic.into(),
+            });
+        }
+        let policies: Vec<_> = native.vaps.iter().map(|policy| &**policy).collect();
+        let bindings: Vec<_> = native.bindings.iter().map(|binding| &**binding).collect();
+        for found in kyvtest_apiserver::check(&policies, &bindings, discovery) {
+            if matches!(found.code, Code::UnboundPolicy | Code::DanglingBinding) {
+                output.diagnostic(&found.with_severity(Severity::Warning), sources);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -351,7 +412,17 @@ fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> 
     let mut loaded = Loaded::default();
     let files = policies.iter().map(|path| (path, Purpose::Policies));
     let exceptions = exceptions.iter().map(|path| (path, Purpose::Exceptions));
+    let exceptions = exceptions.map(|(path, purpose)| (path.clone(), purpose));
+    let files = files.flat_map(|(path, purpose)| {
+        let found = if path.is_dir() {
+            input::policy_files(path)
+        } else {
+            vec![path.clone()]
+        };
+        found.into_iter().map(move |path| (path, purpose))
+    });
     for (path, purpose) in files.chain(exceptions) {
+        let path = &path;
         let file = input::read(path, sources)?;
         let text = sources.text(file).cloned().unwrap_or_default();
         let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
@@ -485,7 +556,7 @@ fn suffix(label: &Label) -> String {
     }
 }
 
-fn human(row: &Row) -> String {
+fn human(row: &Row, explain: bool) -> String {
     let proof = &row.proof;
     let mut text = String::new();
     let label = proof.label.as_str();
@@ -523,12 +594,47 @@ fn human(row: &Row) -> String {
         let _ = writeln!(text, "  note: {note}");
     }
     let stats = &proof.stats;
-    if stats.paths > 0 {
+    if stats.paths > 0 && explain {
+        let counted = |number: u64, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
         let _ = writeln!(
             text,
-            "  {} cells, {} paths, {} requests replayed",
-            stats.cells, stats.paths, stats.requests
+            "  checked {} and {}, replayed {}",
+            counted(stats.cells, "request class", "request classes"),
+            counted(stats.paths, "path", "paths"),
+            counted(stats.requests, "request", "requests"),
         );
+    }
+    text
+}
+
+/// How many policies a line of the summary names.
+const NAMED: usize = 5;
+
+/// The labels of many policies, one line per label.
+fn summary(rows: &[Row]) -> String {
+    let mut labels: Vec<(String, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let label = match &row.proof.label {
+            Label::Refuted(kind) => format!("REFUTED ({})", kind.as_str()),
+            Label::NotConvertible { code } => format!("NOT-CONVERTIBLE ({code})"),
+            other => other.as_str().to_owned(),
+        };
+        match labels.iter_mut().find(|(known, _)| *known == label) {
+            Some((_, names)) => names.push(row.original.name()),
+            None => labels.push((label, vec![row.original.name()])),
+        }
+    }
+    labels.sort();
+    let width = labels.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
+    let digits = rows.len().to_string().len();
+    let mut text = format!("{HEADING}{} policies{HEADING:#}\n", rows.len());
+    for (label, names) in labels {
+        let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more = match names.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(", {more} more"),
+        };
+        let _ = writeln!(text, "  {label:<width$}  {:>digits$}  {shown}{more}", names.len());
     }
     text
 }

@@ -26,7 +26,7 @@ impl FromStr for ReportFile {
             .ok_or("write FORMAT=PATH, such as `junit=report.xml`")?;
         let format = Format::named(format).ok_or_else(|| {
             let names = Format::ALL.map(|format| format!("`{}`", format.name()));
-            format!("`{format}` is no format of reports; there are {}", names.join(", "))
+            format!("unknown report format `{format}`; expected one of {}", names.join(", "))
         })?;
         if path.is_empty() {
             return Err("the path is missing".to_owned());

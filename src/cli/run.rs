@@ -11,7 +11,9 @@ use clap::{
 };
 
 use super::{
-    Exit, Failure, github, interrupt,
+    Exit, Failure,
+    cluster::started,
+    github, interrupt,
     output::Output,
     overrides::Override,
     report_file::ReportFile,
@@ -20,94 +22,104 @@ use super::{
     update::Update,
 };
 use crate::{
-    report::{self, Format, Level, Per, Run, Standing, Summary, View, human},
-    run::{Extras, SuiteRun},
+    report::{self, Dialect, Format, Level, Per, Run, Standing, Summary, View, human},
+    run::{Extras, Outcome, SuiteRun},
 };
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Sources},
+    diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Document, diff},
 };
 
 /// Run kyverno-test.yaml suites
 ///
-/// Decides every row as Kyverno 1.19 would on a cluster, and checks the answer against the result that the row expects. A row
-/// that no rule answers fails; `--compat` gives the verdicts that `kyverno test` prints instead, with a warning for those
-/// that pass although nothing answered.
+/// Decides every row as Kyverno 1.19 would in a cluster, and compares the result with the one that the row expects. A row that no
+/// rule matches fails; `--compat` gives the verdicts that `kyverno test` prints, with a warning for rows that pass although no rule
+/// matched.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) suites: Suites,
 
-    /// How to print the result
-    #[arg(short = 'o', long = "output-format", value_name = "FORMAT", default_value = "human", value_parser = formats())]
+    /// The output format
+    #[arg(short = 'o', long = "output", alias = "output-format", value_name = "FORMAT", default_value = "human", value_parser = formats())]
     format: Format,
 
-    /// Write a report to a file, too: `junit=PATH`, or any other format; may be given several times
+    /// Also write a report to a file, such as `junit=report.xml` (may be repeated)
     #[arg(long, value_name = "FORMAT=PATH")]
     pub(super) report: Vec<ReportFile>,
 
-    /// What a test case of a JUnit report stands for
+    /// What a test case of a JUnit report represents
     #[arg(long, value_name = "WORD", value_enum, default_value_t)]
     junit_per: JunitPer,
 
-    /// Also list every answer of every policy, asked for by a row or not (JSON)
+    /// Which attributes JUnit reports have
+    #[arg(long, value_name = "WORD", value_enum, default_value_t)]
+    junit_dialect: JunitDialect,
+
+    /// Also list every result of every policy, tested by a row or not (JSON)
     #[arg(long)]
     all_responses: bool,
 
-    /// Which cases people are shown as they are decided
+    /// Show cases of LEVEL and above as they finish [default: diverge]
     ///
-    /// Each level has what the one before it has: `none`, `fail`, `diverge` (which is the default), `skip` for what is not
-    /// decided, `pass`, `all`.
+    /// Each level includes those before it: `none`, `fail`, `diverge`, `skip` (undecided and skipped cases), `pass`, `all`.
     #[arg(long, value_name = "LEVEL", value_parser = levels())]
     status_level: Option<Level>,
 
-    /// Which cases people are shown once more at the end, a line each
-    #[arg(long, value_name = "LEVEL", default_value = "diverge", value_parser = levels())]
+    /// List cases of LEVEL and above once more at the end, one line each
+    #[arg(long, value_name = "LEVEL", default_value = "fail", value_parser = levels())]
     final_status_level: Level,
 
-    /// Show how the engines came to their answers: what matched, which expressions were evaluated, and what their parts
-    /// came to
+    /// Show evaluation traces: what matched, and the value of every expression and its parts
     #[arg(short, long)]
     verbose: bool,
 
-    /// Run everything twice, the second time in another order and on another number of threads, and compare
+    /// Show every divergence in full instead of grouping them by cause
+    #[arg(long)]
+    details: bool,
+
+    /// Run everything twice, in a different order and with a different number of threads, and compare
     ///
-    /// The engines are pure functions: any difference is a bug, and ends the run with 70. Limits of time are off meanwhile.
+    /// The engines are pure functions: any difference is a bug and exits with code 70. Time limits are off meanwhile.
     #[arg(long)]
     pub(super) check_determinism: bool,
 
-    /// Print passing cases too, and messages in tables
+    /// Also print passing cases, and messages in tables
     #[arg(long)]
     detailed_results: bool,
 
-    /// List only what is not well; counts are still those of the whole run
+    /// List only problems; counts still cover the whole run
     #[arg(long)]
     fail_only: bool,
 
-    /// Say of each policy whether its native twin is the same for all requests, as `kyvtest prove` does
+    /// Add the proof label of each policy, as `kyvtest prove` prints it
     #[arg(long)]
     prove: bool,
 
-    /// Show what the suites never try of their policies, in HTML and Markdown; `kyvtest cover` says more
+    /// Add the parts of policies that no test exercises to HTML and Markdown reports
     #[arg(long)]
     coverage: bool,
 
-    /// What to do about resources that no row is about: say so, or end with 5
+    /// Report resources that no row tests; `reject` also exits with code 5
     #[arg(long, value_name = "WORD", value_enum)]
     unreferenced: Option<Unreferenced>,
 
     #[command(flatten)]
     pub(super) update: Update,
 
-    /// What it means that there is nothing to run
+    /// What to do when no tests are selected
     #[arg(long, value_name = "WORD", value_enum, default_value_t)]
     no_tests: NoTests,
 
-    /// With `--compat`: fail if there is no suite
+    /// What to do about cases that are not decided
+    #[arg(long, value_name = "WORD", value_enum, default_value_t)]
+    unsupported: Unsupported,
+
+    /// With `--compat`: fail if no suite is found
     #[arg(long)]
     require_tests: bool,
 
-    /// End with 0 whatever the expectations and the engines say
+    /// Exit with code 0 even if tests fail
     #[arg(long)]
     exit_zero: bool,
 
@@ -142,6 +154,56 @@ enum JunitPer {
     Engine,
 }
 
+/// Which attributes JUnit reports have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum JunitDialect {
+    /// `file`, `line` and properties on test cases, as GitLab and annotators read them
+    #[default]
+    Annotated,
+    /// Only what Jenkins' xUnit schema allows
+    Strict,
+}
+
+/// What to do about cases that are not decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum Unsupported {
+    /// Say nothing
+    Pass,
+    /// Warn; exit with code 5 only if nothing was decided
+    #[default]
+    Warn,
+    /// Exit with code 5
+    Fail,
+}
+
+impl Unsupported {
+    /// Reports how many of the cases are not decided, and returns what that means for the exit code.
+    pub(super) fn check(self, undecided: usize, cases: usize, output: &mut Output) -> Exit {
+        if self == Self::Pass || undecided == 0 {
+            return Exit::Success;
+        }
+        let nothing = undecided == cases;
+        let count = if nothing && cases == 1 {
+            "the only case was not decided".to_owned()
+        } else if nothing {
+            format!("none of {cases} cases was decided")
+        } else if undecided == 1 {
+            format!("1 of {cases} cases was not decided")
+        } else {
+            format!("{undecided} of {cases} cases were not decided")
+        };
+        let fails = nothing || self == Self::Fail;
+        let severity = if fails { Severity::Error } else { Severity::Warning };
+        let diagnostic = Diagnostic::new(
+            Code::Undecided,
+            format!("{count}: kyvtest does not support the policy or rule"),
+        );
+        let help = "`--status-level skip` lists them; `--unsupported pass|warn|fail` chooses the exit code";
+        output.diagnostic(&diagnostic.with_severity(severity).with_help(help), &Sources::new());
+        if fails { Exit::BelowThreshold } else { Exit::Success }
+    }
+}
+
 /// What it means that there is nothing to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum NoTests {
@@ -160,9 +222,9 @@ impl Args {
     pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
         self.update.check()?;
         if self.suites.paths.is_empty() {
-            let diagnostic = Diagnostic::new(Code::CommandLine, "there is no path to look for suites in");
+            let diagnostic = Diagnostic::new(Code::CommandLine, "no path given");
             output.diagnostic(
-                &diagnostic.with_help("`kyvtest run .` looks in this folder"),
+                &diagnostic.with_help("`kyvtest run .` searches the current directory"),
                 &Sources::new(),
             );
             return Ok(if self.suites.compat {
@@ -202,15 +264,13 @@ impl Args {
             self.suites.forget_timeouts();
         }
         self.suites.trace = self.verbose;
+        self.suites.started = started();
         let replay = self.suites.replay();
         let look = self.look(&replay, output.is_colored());
         let live = self.format == Format::Human;
         let mut unwritten = None;
         let mut listen = |event: Event<'_>| match event {
-            Event::Remark(remark, sources) => {
-                output.diagnostic(remark, sources);
-                true
-            }
+            Event::Remark(remark, sources) => output.diagnostic(remark, sources),
             Event::Decided(Timed { run, sources, .. }) => {
                 for diagnostic in &run.diagnostics {
                     output.diagnostic(diagnostic, sources);
@@ -220,8 +280,6 @@ impl Args {
                     let written = output.styled(&text).and_then(|()| output.flush());
                     unwritten = written.err();
                 }
-                // Reports are still wanted if nobody looks on.
-                unwritten.is_none() || !self.report.is_empty()
             }
         };
         let mut executed = self.suites.execute_with(Order::Sorted, &mut listen)?;
@@ -230,9 +288,6 @@ impl Args {
             exit = exit.combine(self.again(&executed, look, output)?);
         }
         exit = exit.combine(self.report(&mut executed, look, unwritten, output)?);
-        if let Some(Stop::Interrupted(_)) = executed.stopped {
-            exit = exit.combine(Exit::Interrupted);
-        }
         // Kyverno forgives a selector that it cannot read, unless there is nothing else to say.
         let nothing = executed.found == 0 && (self.require_tests || !executed.remarks.0.is_empty());
         if compat && nothing {
@@ -256,6 +311,7 @@ impl Args {
             level,
             color,
             verbose: self.verbose,
+            details: self.details,
             folders: self.suites.compat,
             replay,
         }
@@ -263,7 +319,7 @@ impl Args {
 
     /// Runs everything once more, in another order and on another number of threads: nothing may be different.
     fn again(&self, first: &Executed, look: human::Look<'_>, output: &mut Output) -> Result<Exit, Failure> {
-        let second = self.suites.execute_with(Order::Shuffled, &mut |_| true)?;
+        let second = self.suites.execute_with(Order::Shuffled, &mut |_| ())?;
         if second.stopped.is_some() {
             return Ok(Exit::Success);
         }
@@ -272,7 +328,7 @@ impl Args {
             let summary = Summary::of(executed.runs.iter().map(|timed| &timed.run));
             let view = View {
                 all_responses: true,
-                ..self.view(&listed, &summary, look, executed)
+                ..self.view(&listed, &summary, look, executed, Exit::Success)
             };
             report::json::render(&view)
         };
@@ -282,7 +338,7 @@ impl Args {
         }
         let changes = diff(Document::from(&first).root(), Document::from(&second).root());
         let place = changes.first().map_or("", |change| change.path.as_str());
-        let message = format!("a second run comes to something else: `{place}` of the JSON report");
+        let message = format!("two runs gave different results at `{place}` in the JSON report");
         let diagnostic = Diagnostic::new(Code::NotDeterministic, message);
         output.diagnostic(&diagnostic, &Sources::new());
         Ok(Exit::Internal)
@@ -294,6 +350,7 @@ impl Args {
         summary: &'r Summary,
         look: human::Look<'r>,
         executed: &'r Executed,
+        exit: Exit,
     ) -> View<'r> {
         View {
             runs,
@@ -310,6 +367,12 @@ impl Args {
                 JunitPer::Case => Per::Case,
                 JunitPer::Engine => Per::Engine,
             },
+            junit_dialect: match self.junit_dialect {
+                JunitDialect::Annotated => Dialect::Annotated,
+                JunitDialect::Strict => Dialect::Strict,
+            },
+            shard: self.suites.selection.shard,
+            exit: exit.code(),
         }
     }
 
@@ -324,13 +387,30 @@ impl Args {
     ) -> Result<Exit, Failure> {
         let mut exit: Exit = executed.runs.iter().map(|timed| exit_of(&timed.run)).collect();
         if executed.runs.iter().all(|timed| timed.run.cases.is_empty()) && executed.stopped.is_none() {
-            exit = exit.combine(self.no_tests(output));
+            exit = exit.combine(self.no_tests(executed, output));
         }
+        if let Some(Stop::Interrupted(_)) = executed.stopped {
+            exit = exit.combine(Exit::Interrupted);
+        }
+        let cases = executed.runs.iter().flat_map(|timed| &timed.run.cases);
+        let undecided = cases
+            .clone()
+            .filter(|case| case.outcome == Outcome::Unsupported)
+            .count();
+        exit = exit.combine(self.unsupported.check(undecided, cases.count(), output));
         let whole = || executed.runs.iter().map(|timed| &timed.run);
         let mut counts = human::summary(whole(), executed.elapsed());
         match executed.stopped {
-            None | Some(Stop::Unread) => {}
-            Some(Stop::MaxFail) => counts.push_str("stopped early: there is more to run\n"),
+            None => {}
+            Some(Stop::MaxFail(left)) => {
+                let problems = executed.runs.iter().map(Timed::problems).sum();
+                let problems = counted(problems, "problem");
+                let _ = writeln!(
+                    counts,
+                    "stopped after {problems} (`--max-fail`); {} not run",
+                    counted(left, "test file")
+                );
+            }
             Some(Stop::Interrupted(1)) => counts.push_str("interrupted: 1 test file was not run\n"),
             Some(Stop::Interrupted(left)) => {
                 let _ = writeln!(counts, "interrupted: {left} test files were not run");
@@ -341,6 +421,7 @@ impl Args {
             closing.insert(0, '\n');
         }
         closing.push_str(&counts);
+        let divergences = human::divergences(&executed.listed(), look);
         let summary = Summary::of(whole());
         if self.fail_only {
             for timed in &mut executed.runs {
@@ -350,7 +431,7 @@ impl Args {
         let listed = executed.listed();
         let view = View {
             closing: &closing,
-            ..self.view(&listed, &summary, look, executed)
+            ..self.view(&listed, &summary, look, executed, exit)
         };
         for file in &self.report {
             if let Err(diagnostic) = file.write(&report::render(file.format, &view)) {
@@ -362,6 +443,7 @@ impl Args {
             return Err(error.into());
         }
         if self.format == Format::Human {
+            output.styled(&divergences)?;
             output.styled(&closing)?;
         } else {
             output
@@ -376,17 +458,26 @@ impl Args {
         Ok(exit)
     }
 
-    fn no_tests(&self, output: &mut Output) -> Exit {
+    /// Says why there was nothing to run, and returns what that means for the exit code.
+    fn no_tests(&self, executed: &Executed, output: &mut Output) -> Exit {
+        // What is wrong with the files has been said.
+        let broken = executed.runs.iter().any(|timed| timed.run.is_broken());
+        if self.no_tests != NoTests::Pass && !broken {
+            let message = self.suites.why_nothing(executed);
+            let diagnostic = Diagnostic::new(Code::NoTests, format!("no tests selected: {message}"));
+            output.diagnostic(&diagnostic, &Sources::new());
+        }
         match self.no_tests {
             NoTests::Fail => Exit::NoTests,
-            NoTests::Pass => Exit::Success,
-            NoTests::Warn => {
-                let diagnostic = Diagnostic::new(Code::NoTests, "there is nothing to run");
-                output.diagnostic(&diagnostic, &Sources::new());
-                Exit::Success
-            }
+            NoTests::Pass | NoTests::Warn => Exit::Success,
         }
     }
+}
+
+/// `1 problem`, `2 problems`.
+fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// What a suite's run means for the exit code.

@@ -1,18 +1,26 @@
 //! Which cases are run: filters, Kyverno's selector, shards, and when to stop.
 
-use std::str::FromStr;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::OnceLock,
+};
 
 use super::Failure;
 use crate::{
-    report::human,
+    report::{Shard, human},
     run::{Case, SuiteRun, filter::Filter, places, selector::Selector},
 };
-use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources};
+use kyvtest_go_compat::{
+    diagnostic::{Diagnostic, Severity, Sources},
+    text::path::clean,
+};
 
 /// The options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Selection {
-    /// Only cases that a filter expression selects: `policy(=disallow-*) & !result(pass)`; several add up
+    /// Run only cases that match EXPRESSION, such as `policy(=disallow-*)` (may be repeated)
     #[arg(short = 'E', long = "filter", value_name = "EXPRESSION")]
     filters: Vec<String>,
 
@@ -20,44 +28,53 @@ pub(super) struct Selection {
     #[arg(short = 't', long, value_name = "SELECTOR")]
     test_case_selector: Option<String>,
 
-    /// Only cases whose line has one of these texts in it
+    /// Run only cases whose line contains one of these strings
     #[arg(last = true, value_name = "TEXT")]
     texts: Vec<String>,
 
-    /// Only the test files of one of N parts: `--shard 1/3`; every file belongs to one part
-    #[arg(long, value_name = "I/N")]
-    shard: Option<Shard>,
+    /// Run only part I of N of the test files, such as `1/3`
+    #[arg(long, value_name = "I/N", value_parser = shard)]
+    pub(super) shard: Option<Shard>,
 
-    /// Stop after the first case that is not well
+    /// Stop after the first problem
     #[arg(long, conflicts_with = "max_fail")]
     fail_fast: bool,
 
-    /// Run everything, which is the default
+    /// Run everything (the default)
     #[arg(long, overrides_with_all = ["fail_fast", "max_fail"])]
     no_fail_fast: bool,
 
-    /// Stop after so many cases that are not well, or `all`
+    /// Stop after N problems [default: all]
     #[arg(long, value_name = "N")]
     max_fail: Option<MaxFail>,
 }
 
-/// One of several parts of a run.
-#[derive(Debug, Clone, Copy)]
-struct Shard {
-    part: u64,
-    of: u64,
+fn shard(text: &str) -> Result<Shard, String> {
+    let numbers = text.split_once('/').map(|(part, of)| (part.parse(), of.parse()));
+    match numbers {
+        Some((Ok(part), Ok(of))) if 1 <= part && part <= of => Ok(Shard { part, of }),
+        _ => Err("write I/N with I from 1 to N, such as `1/3`".to_owned()),
+    }
 }
 
-impl FromStr for Shard {
-    type Err = String;
+/// A path that does not depend on how it is spelt: from the working directory, links resolved.
+fn from_here(path: &str) -> String {
+    let (Ok(full), Some(here)) = (fs::canonicalize(path), here()) else {
+        return clean(path);
+    };
+    let mut common = here.components().zip(full.components());
+    let shared = common.by_ref().take_while(|(a, b)| a == b).count();
+    let up = here.components().skip(shared).map(|_| "..".to_owned());
+    let down = full.components().skip(shared);
+    let down = down.map(|part| part.as_os_str().to_string_lossy().into_owned());
+    up.chain(down).collect::<Vec<_>>().join("/")
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once('/').map(|(part, of)| (part.parse(), of.parse()));
-        match numbers {
-            Some((Ok(part), Ok(of))) if 1 <= part && part <= of => Ok(Self { part, of }),
-            _ => Err("write I/N with I from 1 to N, such as `1/3`".to_owned()),
-        }
-    }
+/// The working directory, links resolved.
+fn here() -> Option<&'static Path> {
+    static HERE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let here = HERE.get_or_init(|| env::current_dir().and_then(fs::canonicalize).ok());
+    here.as_deref()
 }
 
 /// After how many problems a run stops.
@@ -142,7 +159,7 @@ impl Selected {
     pub(super) fn file(&self, path: &str) -> bool {
         let here = self
             .shard
-            .is_none_or(|shard| places::fingerprint(&[path]) % shard.of == shard.part - 1);
+            .is_none_or(|shard| places::fingerprint(&[&from_here(path)]) % shard.of == shard.part - 1);
         here && self.can(|filter| filter.file(path))
     }
 

@@ -10,9 +10,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 use super::{
     Failure,
-    cluster::{Cluster, KyvernoConfig},
+    cluster::{self, Cluster, KyvernoConfig},
     config::Source,
     interrupt,
     overrides::{self, Override, Overrides},
@@ -22,7 +24,7 @@ use super::{
 };
 use crate::{
     report::{Run, Times},
-    run::{self, Extras, Settings, SuiteRun, places},
+    run::{self, Engine, Extras, Settings, SuiteRun, places},
     suite::{self, Asked, BuiltInScopes, Disk, Files, Noting, Options, Suite},
 };
 use kyvtest_cel::time::Timestamp;
@@ -34,7 +36,7 @@ use kyvtest_go_compat::{
 /// Where the suites are and how they are run.
 #[derive(Debug, clap::Args)]
 pub(super) struct Suites {
-    /// Folders with suites, searched with everything below them
+    /// Directories with suites, searched recursively
     #[arg(value_name = "PATH")]
     pub(super) paths: Vec<String>,
 
@@ -46,8 +48,12 @@ pub(super) struct Suites {
     #[arg(long)]
     pub(super) compat: bool,
 
+    /// Which engine decides: Kyverno with native comparison, only Kyverno, or only native policies
+    #[arg(long, value_name = "ENGINE", default_value = "both", value_parser = engines())]
+    engine: Engine,
+
     #[command(flatten)]
-    selection: Selection,
+    pub(super) selection: Selection,
 
     #[command(flatten)]
     config: Source,
@@ -58,18 +64,18 @@ pub(super) struct Suites {
     #[command(flatten)]
     kyverno_config: KyvernoConfig,
 
-    /// How many threads to use; as many as there are cores unless given
+    /// Use N threads [default: one per core]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 
-    /// How long a case may take, such as `500ms`; one that takes longer is an error
+    /// Fail cases that take longer than DURATION, such as `500ms`
     ///
     /// The work that an expression may do is limited anyway, as in a cluster; this is about machines that are slow. Kyverno
     /// knows no such limit: `--compat` has none.
     #[arg(long, value_name = "DURATION", value_parser = overrides::limit)]
     timeout: Option<Duration>,
 
-    /// Show no progress bar, which is shown on terminals only anyway
+    /// Show no progress bar
     #[arg(long)]
     no_progress: bool,
 
@@ -92,6 +98,14 @@ pub(super) struct Suites {
     /// Whether it is noted which files suites depend on; set by the command.
     #[arg(skip)]
     pub(super) noted: bool,
+
+    /// When the run started, if several executions belong to one run; set by the command.
+    #[arg(skip)]
+    pub(super) started: Option<Timestamp>,
+}
+
+fn engines() -> impl TypedValueParser<Value = Engine> {
+    PossibleValuesParser::new(Engine::ALL.map(Engine::name)).map(|name| Engine::named(&name).unwrap_or_default())
 }
 
 /// What came of the suites.
@@ -123,10 +137,8 @@ pub(super) enum Event<'e> {
 pub(super) enum Stop {
     /// The user asked for it.
     Interrupted(usize),
-    /// There were as many problems as there may be.
-    MaxFail,
-    /// Nobody reads what is written.
-    Unread,
+    /// There were as many problems as there may be; how many test files were not run.
+    MaxFail(usize),
 }
 
 impl Stop {
@@ -134,8 +146,7 @@ impl Stop {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Interrupted(_) => "interrupted",
-            Self::MaxFail => "max-fail",
-            Self::Unread => "unread",
+            Self::MaxFail(_) => "max-fail",
         }
     }
 }
@@ -192,16 +203,11 @@ impl Executed {
 impl Suites {
     /// Finds and runs the suites.
     pub(super) fn execute(&self) -> Result<Executed, Failure> {
-        self.execute_with(Order::Sorted, &mut |_| true)
+        self.execute_with(Order::Sorted, &mut |_| ())
     }
 
-    /// Finds and runs the suites. Whoever listens says after each event whether to go on. The result does not depend on the
-    /// number of threads, nor on the order in which they work.
-    pub(super) fn execute_with(
-        &self,
-        order: Order,
-        listen: &mut dyn FnMut(Event<'_>) -> bool,
-    ) -> Result<Executed, Failure> {
+    /// Finds and runs the suites. The result does not depend on the number of threads, nor on the order in which they work.
+    pub(super) fn execute_with(&self, order: Order, listen: &mut dyn FnMut(Event<'_>)) -> Result<Executed, Failure> {
         let mut selected = self.selection.read(self.compat)?;
         let remarks = (
             std::mem::take(&mut selected.remarks),
@@ -218,20 +224,25 @@ impl Suites {
             own_crds: !self.compat,
             sidecar: !self.compat,
         };
-        let clock = Clock::start(settings.now);
+        let pinned = self.cluster.now()?;
+        let clock = Clock::start(pinned);
         let overrides = Overrides {
             entries: self.overrides.clone(),
             timeout: self.timeout,
         };
+        let now = settings.now;
         let mut settings = settings;
-        // A clock that stands still is for reports that are the same in every run.
-        if settings.now.is_none() || overrides.needs_watch() {
+        // A pinned clock makes reports reproducible, so timings stay off.
+        if pinned.is_none() || overrides.needs_watch() {
             settings.watch = Some(watch);
         }
         let mut works = Vec::new();
         for path in &self.paths {
-            match suite::discover(&Disk, path, &options) {
-                Ok(found) => works.extend(found.into_iter().map(Work::File)),
+            match suite::discover_all(&Disk, path, &options) {
+                Ok((found, unreadable)) => {
+                    works.extend(found.into_iter().map(Work::File));
+                    works.extend(unreadable.into_iter().map(|(path, why)| Work::Unusable(path, why)));
+                }
                 Err(diagnostic) => works.push(Work::Unusable(path.clone(), diagnostic)),
             }
         }
@@ -244,7 +255,7 @@ impl Suites {
         }
         let one = |work: &Work| one(work, self.noted, &options, &settings, &selected, &clock, &overrides);
         let (order_of_works, threads) = self.schedule(order, &works);
-        let progress = Progress::new(works.len(), !self.no_progress && order == Order::Sorted);
+        let progress = Progress::new(works.len(), "test files", !self.no_progress && order == Order::Sorted);
         let interrupted = interrupt::flag();
         let enough = AtomicBool::new(false);
         let stop = || interrupted.load(Ordering::Relaxed) || enough.load(Ordering::Relaxed);
@@ -252,13 +263,15 @@ impl Suites {
         let mut stopped = None;
         let mut left = selected.max_fail;
         let mut done = 0;
+        let mut problems = 0;
         schedule::in_order(
             &works,
             &order_of_works,
             threads,
             &stop,
             &one,
-            |index, found: Vec<Timed>| {
+            |index, found: Option<Vec<Timed>>| {
+                let Some(found) = found else { return };
                 done += 1;
                 progress.step();
                 let mut found = found.into_iter().peekable();
@@ -269,16 +282,15 @@ impl Suites {
                     }
                     let cut = left.as_mut().is_some_and(|left| timed.cut(left));
                     let last = left == Some(0);
-                    let go_on = progress.aside(|| listen(Event::Decided(&timed)));
+                    problems += timed.problems();
+                    progress.problems(problems);
+                    progress.aside(|| listen(Event::Decided(&timed)));
                     runs.push(timed);
                     if last {
                         enough.store(true, Ordering::Relaxed);
                         if cut || found.peek().is_some() || index + 1 < works.len() {
-                            stopped = Some(Stop::MaxFail);
+                            stopped = Some(Stop::MaxFail(works.len() - index - 1));
                         }
-                    } else if !go_on {
-                        enough.store(true, Ordering::Relaxed);
-                        stopped = Some(Stop::Unread);
                     }
                 }
             },
@@ -292,6 +304,7 @@ impl Suites {
                 begin: clock.begin,
                 elapsed: elapsed.unwrap_or_default(),
                 suites: runs.iter().map(|timed| timed.elapsed).collect(),
+                now: now.map(|now| now.to_string()).unwrap_or_default(),
             },
             elapsed,
             runs,
@@ -300,6 +313,24 @@ impl Suites {
             stopped,
             remarks,
         })
+    }
+
+    /// Why an execution had no cases.
+    pub(super) fn why_nothing(&self, executed: &Executed) -> String {
+        if executed.found == 0 {
+            return format!("found no `{}` below `{}`", self.file_name, self.paths.join("`, `"));
+        }
+        let files = if executed.found == 1 { "test file" } else { "test files" };
+        if executed.listed_files.is_empty() {
+            return format!("the filters and the shard exclude all {} {files}", executed.found);
+        }
+        let rows = executed.runs.iter().any(|timed| !timed.run.responses.is_empty());
+        let why = if rows || executed.runs.is_empty() {
+            "no case matches the filters"
+        } else {
+            "no suite has expectations"
+        };
+        format!("{why} ({} {files} found)", executed.found)
     }
 
     /// The test files that there are now; what cannot be looked into has none.
@@ -315,9 +346,15 @@ impl Suites {
         let found = self
             .paths
             .iter()
-            .map(|path| (path, suite::discover(&Disk, path, &options)));
-        // A path that cannot be used stands for itself, as in a run.
-        let found = found.flat_map(|(path, found)| found.unwrap_or_else(|_| vec![path.clone()]));
+            .map(|path| (path, suite::discover_all(&Disk, path, &options)));
+        // A path that cannot be used represents itself, as in a run.
+        let found = found.flat_map(|(path, found)| match found {
+            Ok((mut files, unreadable)) => {
+                files.extend(unreadable.into_iter().map(|(path, _)| path));
+                files
+            }
+            Err(_) => vec![path.clone()],
+        });
         found.filter(|path| selected.file(path)).collect()
     }
 
@@ -350,6 +387,9 @@ impl Suites {
         if self.file_name != "kyverno-test.yaml" {
             let _ = write!(words, " --file-name {}", quoted(&self.file_name));
         }
+        if self.engine != Engine::Both {
+            let _ = write!(words, " --engine {}", self.engine.name());
+        }
         self.cluster.replay(&mut words);
         self.kyverno_config.replay(&mut words);
         words
@@ -360,9 +400,11 @@ impl Suites {
         Ok(Settings {
             config: self.kyverno_config.read("bare")?,
             discovery: self.cluster.discovery()?,
-            now: self.cluster.now()?,
+            now: self.cluster.now()?.or(self.started).or_else(cluster::started),
             extras: self.extras,
             trace: self.trace,
+            engine: self.engine,
+            stop: Some(interrupt::flag()),
             ..Settings::new(self.compat)
         })
     }
@@ -375,6 +417,13 @@ fn watch() -> Duration {
 }
 
 impl Timed {
+    /// How many failing or diverging cases there are, and one for a broken suite.
+    pub(super) fn problems(&self) -> usize {
+        let cases = self.run.cases.iter();
+        let problems = cases.filter(|case| case.outcome.fails() || case.diverges()).count();
+        problems + usize::from(self.run.is_broken())
+    }
+
     /// Leaves out what comes after as many problems as are left, and says whether that was anything.
     fn cut(&mut self, left: &mut usize) -> bool {
         let problem = |case: &run::Case| case.outcome.fails() || case.diverges();
@@ -391,7 +440,7 @@ impl Timed {
     }
 }
 
-/// The runs of one test file.
+/// The runs of one test file; `None` if the user interrupted them.
 fn one(
     work: &Work,
     noted: bool,
@@ -400,16 +449,16 @@ fn one(
     selected: &Selected,
     clock: &Clock,
     overrides: &Overrides,
-) -> Vec<Timed> {
+) -> Option<Vec<Timed>> {
     let path = match work {
         Work::File(path) => path,
         Work::Unusable(path, diagnostic) => {
-            return vec![Timed {
+            return Some(vec![Timed {
                 run: SuiteRun::unusable(path, diagnostic.clone()),
                 sources: Sources::new(),
                 asked: Asked::default(),
                 elapsed: Duration::ZERO,
-            }];
+            }]);
         }
     };
     let mut lap = Instant::now();
@@ -417,19 +466,23 @@ fn one(
     let files: &dyn Files = if noted { &noting } else { &Disk };
     let loaded = suite::load(files, path, options);
     let asked = noting.asked();
-    let timed = loaded.into_iter().filter_map(|suite| {
+    let mut all = Vec::new();
+    for suite in loaded {
         let timed = narrowed(suite, settings, selected, overrides, clock);
         let elapsed = lap.elapsed();
         lap = Instant::now();
-        let (run, sources) = timed?;
-        Some(Timed {
+        let Some((run, sources)) = timed else { continue };
+        if run.interrupted {
+            return None;
+        }
+        all.push(Timed {
             run,
             sources,
             asked: asked.clone(),
             elapsed: clock.shown(elapsed),
-        })
-    });
-    timed.collect()
+        });
+    }
+    Some(all)
 }
 
 /// Runs what is selected of a suite; `None` where nothing is.
@@ -452,6 +505,9 @@ fn narrowed(
         rows = Some(kept);
     }
     let mut run = run::run(&suite, settings);
+    if run.interrupted {
+        return Some((run, suite.sources));
+    }
     if let Some(kept) = rows {
         for case in &mut run.cases {
             case.row = case.row.and_then(|row| kept.get(row).copied());
@@ -459,7 +515,7 @@ fn narrowed(
     }
     run::expect::expire(&mut run.cases, clock.begin.0);
     overrides.apply(&mut run);
-    if settings.now.is_some() {
+    if clock.watch.is_none() {
         for case in &mut run.cases {
             case.elapsed = None;
         }

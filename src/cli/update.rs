@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     io::{self, BufRead as _, IsTerminal as _},
     path::Path,
 };
@@ -43,7 +44,7 @@ pub(super) struct Update {
     #[arg(long, requires = "update")]
     review: bool,
 
-    /// Accept divergences with this class or code and write them into the sidecar; may be given several times
+    /// Accept divergences of this class or code and write them to the sidecar (may be repeated)
     #[arg(long, value_name = "CODE", requires_all = ["update", "reason"])]
     accept_divergence: Vec<String>,
 
@@ -158,6 +159,10 @@ impl Update {
                 }
             }
             if in_place {
+                for file in &files {
+                    // What an earlier `--update` proposed is settled now.
+                    let _ = fs::remove_file(format!("{}.new", file.path));
+                }
                 accepted.insert(path.to_owned());
             }
         }
@@ -169,7 +174,7 @@ impl Update {
         output.remark(&match (count, self.accept || self.review) {
             (0, _) => "nothing to update\n".to_owned(),
             (_, true) => format!("{changes} made\n"),
-            (_, false) => format!("{changes} in `.new` files; `--accept` makes them\n"),
+            (_, false) => format!("wrote {changes} to `.new` files; use `--accept` to apply them\n"),
         });
         Ok(accepted)
     }

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(60);
 /// How often Ctrl-C is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Run suites, and again what a changed file touches
+/// Rerun suites when their files change
 ///
 /// Runs the suites once. After that, a suite is run again when a file changes that it reads, when something comes or goes in a folder
 /// that it lists, or when a file appears that it looked for; new test files are found, and those that are removed are forgotten. All
@@ -96,7 +96,7 @@ impl Args {
             if self.clear && output.is_colored() {
                 output.styled("\u{1b}[2J\u{1b}[H")?;
             }
-            let (_, executed) = self.run.once(output)?;
+            let (exit, executed) = self.run.once(output)?;
             if executed
                 .stopped
                 .is_some_and(|stopped| matches!(stopped, Stop::Interrupted(_)))
@@ -115,6 +115,9 @@ impl Args {
             }
             output.remark(&format!("{}\nwatching; Ctrl-C ends it\n", known.line()));
             output.flush()?;
+            if output.is_closed() {
+                return Ok(exit);
+            }
             // Changes that touch nothing are not worth a word.
             let touched = loop {
                 let Some(changed) = changes(&events, &|| stop.load(Ordering::Relaxed)) else {
@@ -258,9 +261,9 @@ impl Known {
 
     fn line(&self) -> String {
         match (self.seen.len(), self.bad.len()) {
-            (1, 0) => "the test file is well".to_owned(),
-            (all, 0) => format!("all {all} test files are well"),
-            (all, bad) => format!("{bad} of {all} test files not well"),
+            (1, 0) => "the test file passed".to_owned(),
+            (all, 0) => format!("all {all} test files passed"),
+            (all, bad) => format!("{bad} of {all} test files failed"),
         }
     }
 }

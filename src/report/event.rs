@@ -13,13 +13,15 @@ pub fn render(view: &View<'_>) -> String {
         text.push_str(&event.to_string());
         text.push('\n');
     };
-    tell(json!({"event": "run-begin", "version": 1, "kyvtest": env!("CARGO_PKG_VERSION"), "suites": view.runs.len()}));
+    tell(
+        json!({"event": "run-begin", "version": 1, "kyvtest": env!("CARGO_PKG_VERSION"), "now": view.times.now, "suites": view.runs.len()}),
+    );
     for run in view.runs {
         for event in suite(run, view) {
             tell(event);
         }
     }
-    tell(json!({"event": "run-end", "stopped": view.stopped, "summary": view.summary.json()}));
+    tell(json!({"event": "run-end", "stopped": view.stopped, "exit": view.exit, "summary": view.summary.json()}));
     text
 }
 

@@ -1,10 +1,12 @@
 //! GitHub's workflow commands: `::error file=…,line=…,col=…,title=…::message`.
 //!
-//! GitHub shows ten annotations of a kind for a step and drops the rest without a word, so the rest is counted here.
+//! GitHub shows ten annotations of a kind for a step and silently drops the rest, so the rest is counted here, failures come
+//! first, and the divergences of a policy with one cause are one annotation.
 
 use std::fmt::Write as _;
 
-use super::{Standing, View, human, standing::reason};
+use super::{Standing, View, groups::groups, human, standing::reason};
+use crate::run::SuiteRun;
 use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render};
 
 /// How many of a kind GitHub shows.
@@ -38,11 +40,27 @@ pub fn render(view: &View<'_>) -> String {
         }
         for case in &run.cases {
             let standing = Standing::of(case);
-            if standing.is_problem() {
+            if standing.is_problem() && standing != Standing::Diverge {
                 let title = format!("{}: {}", standing.column(view.compat), human::title(case));
                 let message = format!("{}\n{}", reason(case), human::details(case, sources));
                 errors.push(command("error", case.place, sources, &title, message.trim_end()));
             }
+        }
+    }
+    let sources_of = |run: &SuiteRun| {
+        let of = view.runs.iter().find(|(other, _)| std::ptr::eq(*other, run));
+        of.map(|(_, sources)| *sources)
+    };
+    for group in groups(view.runs.iter().map(|(run, _)| *run)) {
+        for (policy, cases) in &group.policies {
+            let Some((run, case)) = cases.first() else { continue };
+            let Some(sources) = sources_of(run) else { continue };
+            let title = match cases.len() {
+                1 => format!("Diverge: {}", human::title(case)),
+                more => format!("Diverge: {policy}: {} in {more} cases", group.class.as_str()),
+            };
+            let message = format!("{}\n{}", reason(case), human::details(case, sources));
+            errors.push(command("error", case.place, sources, &title, message.trim_end()));
         }
     }
     let mut text = String::new();
@@ -50,7 +68,7 @@ pub fn render(view: &View<'_>) -> String {
         text.extend(list.iter().take(SHOWN).map(String::as_str));
         let rest = list.len().saturating_sub(SHOWN);
         if rest > 0 {
-            let _ = writeln!(text, "::notice title=kyvtest::{rest} more of kind {word}");
+            let _ = writeln!(text, "::notice title=kyvtest::{rest} more annotations of kind {word}");
         }
     }
     text

@@ -10,7 +10,7 @@ use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render as written};
 pub fn render(view: &View<'_>) -> String {
     let mut body = String::new();
     totals(view, &mut body);
-    for run in view.runs {
+    for run in super::ranked(view.runs) {
         suite(run, view, &mut body);
     }
     let style = include_str!("html/style.css");
@@ -41,12 +41,21 @@ fn totals(view: &View<'_>, body: &mut String) {
             let _ = writeln!(body, "<li class=\"{class}\"><b>{count}</b> {name}</li>");
         }
     }
+    let _ = writeln!(body, "<li>clock {}</li>", escaped(&view.times.now));
     if let Some(stopped) = view.stopped {
         let _ = writeln!(body, "<li class=\"bad\">stopped: {stopped}</li>");
     }
     body.push_str(
         "</ul>\n<p><label>Filter <input id=\"filter\" type=\"search\" autocomplete=\"off\"></label>\n\
-         <label><input id=\"problems\" type=\"checkbox\"> only what is not well</label>\n\
+         <label>Outcome <select id=\"outcome\"><option value=\"\">all</option>\n",
+    );
+    for standing in Standing::ALL {
+        let name = standing.column(false);
+        let _ = writeln!(body, "<option value=\"{}\">{name}</option>", name.to_lowercase());
+    }
+    body.push_str(
+        "</select></label>\n\
+         <label class=\"check\"><input id=\"problems\" type=\"checkbox\"> problems only</label>\n\
          <output id=\"shown\"></output></p>\n</header>\n",
     );
 }
@@ -66,7 +75,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>, body: &mut String) {
         let text = escaped(&written::full(found, sources, false));
         let _ = writeln!(body, "<pre class=\"{class}\">{}</pre>", text.trim_end());
     }
-    for case in &run.cases {
+    for case in super::ranked_cases(&run.cases) {
         let standing = Standing::of(case);
         let class = match standing {
             Standing::Pass => "good",
@@ -75,7 +84,8 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>, body: &mut String) {
         };
         let _ = writeln!(
             body,
-            "<details class=\"case {class}\" id=\"{}\"><summary><b>{}</b> {} <span>{}</span></summary>",
+            "<details class=\"case {class}\" data-outcome=\"{}\" id=\"{}\"><summary><b>{}</b> {} <span>{}</span></summary>",
+            standing.column(false).to_lowercase(),
             places::id(run, case),
             standing.column(view.compat),
             escaped(&one_line(&human::title(case))),

@@ -5,7 +5,10 @@ use std::{fmt::Write as _, time::Duration};
 
 use anstyle::{AnsiColor, Style};
 
-use super::{Level, Standing};
+use super::{
+    Level, Standing,
+    groups::{Group, groups},
+};
 use crate::run::{Answer, Case, Outcome, SuiteRun, places};
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, Sources, render},
@@ -20,15 +23,17 @@ pub struct Look<'l> {
     pub level: Level,
     /// Whether excerpts of files are in colour; everything else is styled anyway.
     pub color: bool,
-    /// Whether it is shown how the engines came to their answers.
+    /// Whether the traces of the engines are shown.
     pub verbose: bool,
+    /// Whether every divergence is shown in full, and not only three cases of each policy and cause.
+    pub details: bool,
     /// Whether commands name the folders of suites, as `kyverno test` wants it, and not the test files.
     pub folders: bool,
     /// The options that a command needs to run in the same surroundings, each with a blank before it.
     pub replay: &'l str,
 }
 
-/// The cases of a suite that a level shows.
+/// The cases of a suite that a level shows, those that fail first. Divergences come at the end of a run, see [`divergences`].
 pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
     let mut text = String::new();
     let listed = |policy: &str| {
@@ -46,40 +51,148 @@ pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
             note.text()
         );
     }
-    for case in run.cases.iter().filter(|case| look.level.shows(case)) {
-        let _ = writeln!(text, "{}", line(run, case));
-        let mut indented = |more: &str, clean: bool| {
-            for line in more.lines() {
-                let line = if clean { visible(line) } else { line.to_owned() };
-                let _ = writeln!(text, "{}", format!("    {line}").trim_end());
-            }
-        };
-        indented(&findings(case, |_| String::new()), true);
-        for finding in &case.findings {
-            let mut finding = finding.clone();
-            if let (Some(place), true) = (run.places.policy(case), case.kyverno.is_some()) {
-                finding = finding.with_label(place, "this rule answers");
-            }
-            // Excerpts have been cleaned, and may have colours of their own.
-            indented(&render::full(&finding, sources, look.color), false);
-        }
-        let mut more = String::new();
-        answers(case, look.verbose, &mut more);
-        for (engine, lines) in [("kyverno", &case.told.kyverno), ("vap", &case.told.vap)] {
-            if !lines.is_empty() && look.verbose {
-                let _ = writeln!(more, "how {engine} came to it:");
-                for line in lines.iter().flat_map(|line| line.lines()) {
-                    let _ = writeln!(more, "  {line}");
-                }
-            }
-        }
-        if Level::Diverge.shows(case) || look.verbose {
-            where_from(run, case, sources, look, &mut more);
-        }
-        indented(&more, true);
+    let shown = run.cases.iter().filter(|case| look.level.shows(case));
+    let mut shown: Vec<&Case> = shown.filter(|case| Standing::of(case) != Standing::Diverge).collect();
+    shown.sort_by_key(|case| Standing::of(case).rank());
+    for case in shown {
+        full(run, case, sources, look, &mut text);
     }
     text.push_str(&super::found::proofs_human(run));
     text
+}
+
+/// Everything about one case.
+fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &mut String) {
+    let _ = writeln!(text, "{}", line(run, case));
+    let mut indented = |more: &str, clean: bool| {
+        for line in more.lines() {
+            let line = if clean { visible(line) } else { line.to_owned() };
+            let _ = writeln!(text, "{}", format!("    {line}").trim_end());
+        }
+    };
+    indented(&findings(case, |_| String::new()), true);
+    for finding in &case.findings {
+        let mut finding = finding.clone();
+        if let (Some(place), true) = (run.places.policy(case), case.kyverno.is_some()) {
+            finding = finding.with_label(place, "this rule answers");
+        }
+        // Excerpts have been cleaned, and may have colours of their own.
+        indented(&render::full(&finding, sources, look.color), false);
+    }
+    let mut more = String::new();
+    answers(case, look.verbose, &mut more);
+    for (engine, lines) in [("kyverno", &case.told.kyverno), ("vap", &case.told.vap)] {
+        if !lines.is_empty() && look.verbose {
+            let _ = writeln!(more, "{engine} trace:");
+            for line in lines.iter().flat_map(|line| line.lines()) {
+                let _ = writeln!(more, "  {line}");
+            }
+        }
+    }
+    if Level::Diverge.shows(case) || look.verbose {
+        where_from(run, case, sources, look, &mut more);
+    }
+    indented(&more, true);
+}
+
+/// How many policies a group of divergences lists, and how many cases of each.
+const POLICIES: usize = 8;
+const CASES: usize = 3;
+
+/// The divergences of a run: one block for each cause with three cases of each policy, or all of them in full.
+pub fn divergences(runs: &[super::Run<'_>], look: Look<'_>) -> String {
+    let mut text = String::new();
+    if look.level < Level::Diverge {
+        return text;
+    }
+    if look.details || look.verbose {
+        for (run, sources) in runs {
+            for case in run.cases.iter().filter(|case| Standing::of(case) == Standing::Diverge) {
+                full(run, case, sources, look, &mut text);
+            }
+        }
+        return text;
+    }
+    for group in groups(runs.iter().map(|(run, _)| *run)) {
+        text.push_str(&block(&group, look));
+    }
+    text
+}
+
+/// One cause: how often, why, where, and what to do next.
+fn block(group: &Group<'_>, look: Look<'_>) -> String {
+    let style = AnsiColor::Magenta.on_default().bold();
+    let code = group.code.map(|code| format!(" [{code}]")).unwrap_or_default();
+    let mut text = format!(
+        "{style}{:<11}{style:#} {}{code}: {} of {}\n",
+        "DIVERGE",
+        group.class.as_str(),
+        counted(group.len(), "case", "cases"),
+        counted(group.policies.len(), "policy", "policies"),
+    );
+    for line in group.cause.lines() {
+        let _ = writeln!(text, "    {}", visible(line));
+    }
+    for (policy, cases) in group.policies.iter().take(POLICIES) {
+        let number = if cases.len() == 1 {
+            String::new()
+        } else {
+            format!(" ({})", cases.len())
+        };
+        let titles: Vec<String> = cases.iter().take(CASES).map(|(_, case)| subject(case)).collect();
+        let more = match cases.len().saturating_sub(CASES) {
+            0 => String::new(),
+            more => format!(", {more} more"),
+        };
+        let _ = writeln!(
+            text,
+            "    {}{number}: {}{more}",
+            visible(policy),
+            visible(&titles.join(", "))
+        );
+    }
+    let more = group.policies.len().saturating_sub(POLICIES);
+    if more > 0 {
+        let _ = writeln!(text, "    and {}", counted(more, "more policy", "more policies"));
+    }
+    if let Some((run, case)) = group.policies.first().and_then(|(_, cases)| cases.first()) {
+        text.push_str("    ");
+        replay(run, case, look, &mut text);
+    }
+    if let Some(code) = group.code {
+        let _ = writeln!(text, "    explain:  kyvtest explain {code}");
+    }
+    text
+}
+
+/// `1 case`, `1204 cases`.
+fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{} {}", number, if number == 1 { one } else { many })
+}
+
+/// `Kind namespace/name [OPERATION]`
+fn subject(case: &Case) -> String {
+    let key = &case.resource;
+    let mut text = String::new();
+    if !key.kind.is_empty() {
+        let _ = write!(text, "{} ", key.kind);
+    }
+    if !key.namespace.is_empty() {
+        let _ = write!(text, "{}/", key.namespace);
+    }
+    let _ = write!(text, "{} [{}]", key.name, case.operation);
+    text
+}
+
+/// The command that shows a case again.
+fn replay(run: &SuiteRun, case: &Case, look: Look<'_>, text: &mut String) {
+    let id = places::id(run, case);
+    let path = match run.path.rsplit_once('/') {
+        Some((folder, _)) if look.folders => folder,
+        _ => run.path.as_str(),
+    };
+    let path = quoted(path);
+    let _ = writeln!(text, "replay:   kyvtest run {path}{} -E 'id({id})' -v", look.replay);
 }
 
 /// The cases of a whole run that a level shows, a line each.
@@ -117,17 +230,7 @@ fn where_from(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, te
         }
     }
     if !look.verbose {
-        let id = places::id(run, case);
-        let path = match run.path.rsplit_once('/') {
-            Some((folder, _)) if look.folders => folder,
-            _ => run.path.as_str(),
-        };
-        let _ = writeln!(
-            text,
-            "replay:   kyvtest run {}{} -E 'id({id})' -v",
-            quoted(path),
-            look.replay
-        );
+        replay(run, case, look, text);
     }
 }
 
@@ -176,7 +279,8 @@ fn answers(case: &Case, all: bool, text: &mut String) {
     {
         said(text, "vap:", &native.answer);
     }
-    if let Some(divergence) = &case.divergence {
+    let missing = |class: DivergenceClass| class == DivergenceClass::NotConvertible && !all;
+    if let Some(divergence) = case.divergence.as_ref().filter(|found| !missing(found.class)) {
         let code = divergence.code.as_deref().map(|code| format!(" [{code}]"));
         let (class, cause) = (divergence.class.as_str(), &divergence.cause);
         let _ = writeln!(text, "diverges: {class}{}: {cause}", code.unwrap_or_default());
@@ -194,7 +298,7 @@ fn said(text: &mut String, who: &str, answer: &Answer) {
     }
 }
 
-/// The closing line: `run 1 204 · pass 1 190 · fail 8 · diverge 4 (3 weaker, 1 stricter) · skip 2 · 0.21s`. Every case is
+/// The closing line: `run 1204 · pass 1190 · fail 8 · diverge 4 (3 weaker, 1 stricter) · skip 2 · 0.21s`. Every case is
 /// counted once: one that fails is not counted as diverging.
 pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option<Duration>) -> String {
     let runs: Vec<&SuiteRun> = runs.into_iter().collect();
@@ -204,7 +308,7 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
         .map(|case| (Standing::of(case), case))
         .collect();
     let count = |wanted: Standing| cases.iter().filter(|(standing, _)| *standing == wanted).count();
-    let mut text = format!("run {} · pass {}", grouped(cases.len()), grouped(count(Standing::Pass)));
+    let mut text = format!("run {} · pass {}", cases.len(), count(Standing::Pass));
     for (standing, name) in [
         (Standing::Fail, "fail"),
         (Standing::Error, "error"),
@@ -217,46 +321,37 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
         if count == 0 {
             continue;
         }
-        let _ = write!(text, " · {name} {}", grouped(count));
+        let _ = write!(text, " · {name} {}", count);
         if standing == Standing::Diverge {
             let classes = DivergenceClass::ALL.into_iter().filter_map(|class| {
                 let same = |(standing, case): &&(Standing, &Case)| {
                     *standing == Standing::Diverge && case.divergence.as_ref().is_some_and(|found| found.class == class)
                 };
                 let count = cases.iter().filter(same).count();
-                (count > 0).then(|| format!("{} {}", grouped(count), class.as_str()))
+                (count > 0).then(|| format!("{} {}", count, class.as_str()))
             });
             let _ = write!(text, " ({})", classes.collect::<Vec<_>>().join(", "));
         }
     }
     let differs = |case: &Case| case.divergence.as_ref().is_some_and(|found| found.class.fails()) && !case.diverges();
-    let accepted = cases.iter().filter(|(_, case)| differs(case)).count();
+    // One that has expired is a failure, and not accepted any more.
+    let accepted = cases
+        .iter()
+        .filter(|(_, case)| differs(case) && !case.outcome.fails())
+        .count();
     if accepted > 0 {
         let plural = if accepted == 1 { "" } else { "s" };
-        let _ = write!(text, " · {} accepted difference{plural}", grouped(accepted));
+        let _ = write!(text, " · {} accepted difference{plural}", accepted);
     }
     let broken = runs.iter().filter(|run| run.is_broken()).count();
     if broken > 0 {
         let plural = if broken == 1 { "" } else { "s" };
-        let _ = write!(text, " · {} broken suite{plural}", grouped(broken));
+        let _ = write!(text, " · {} broken suite{plural}", broken);
     }
     if let Some(elapsed) = elapsed {
         let _ = write!(text, " · {:.2}s", elapsed.as_secs_f64());
     }
     text.push('\n');
-    text
-}
-
-/// A number with its digits in groups: `1 204`.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
     text
 }
 
@@ -305,15 +400,8 @@ pub fn title(case: &Case) -> String {
     if let Some(rule) = case.rule.as_deref().filter(|rule| !rule.is_empty()) {
         let _ = write!(text, "/{rule}");
     }
-    let key = &case.resource;
-    text.push(' ');
-    if !key.kind.is_empty() {
-        let _ = write!(text, " {} ", key.kind);
-    }
-    if !key.namespace.is_empty() {
-        let _ = write!(text, "{}/", key.namespace);
-    }
-    let _ = write!(text, "{} [{}]", key.name, case.operation);
+    let gap = if case.resource.kind.is_empty() { " " } else { "  " };
+    let _ = write!(text, "{gap}{}", subject(case));
     text
 }
 
@@ -322,10 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped() {
-        for (number, text) in [(0, "0"), (999, "999"), (1204, "1 204"), (1_234_567, "1 234 567")] {
-            assert_eq!(grouped(number), text);
-        }
+    fn times_are_short() {
         assert_eq!(duration(Duration::from_micros(12)), "12µs");
         assert_eq!(duration(Duration::from_micros(3_412)), "3.4ms");
         assert_eq!(duration(Duration::from_millis(1_200)), "1.20s");

@@ -13,7 +13,10 @@ pub type Run<'r> = (&'r SuiteRun, &'r Sources);
 pub fn render(view: &View<'_>) -> Value {
     json!({
         "version": 1,
+        "now": view.times.now,
+        "shard": view.shard.map(|shard| json!({"part": shard.part, "of": shard.of})),
         "stopped": view.stopped,
+        "exit": view.exit,
         "summary": view.summary.json(),
         "suites": view.runs.iter().map(|run| suite(run, view)).collect::<Vec<_>>(),
     })

@@ -2,7 +2,10 @@
 //!
 //! Jenkins splits class names at dots, so they have none; GitLab keeps only the first of several cases with the same name, so
 //! names are unique; it also shows the text of an element and not its `message`, so the text tells everything. Annotators
-//! read `file` and `line`. What XML cannot say is left out.
+//! read `file` and `line`, which strict schemas reject: [`Dialect`] chooses. Characters that XML cannot represent are omitted.
+//!
+//! A case that meets its expectation is a pass, also if there is no native policy to compare with: the missing side is a
+//! property of the test case.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,6 +29,18 @@ pub struct Times {
     pub elapsed: Duration,
     /// How long each suite took, in the order of the runs.
     pub suites: Vec<Duration>,
+    /// The time that expressions see, in RFC 3339: `--now`, or the start of the run.
+    pub now: String,
+}
+
+/// Which attributes and elements a report may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dialect {
+    /// Test cases have `file`, `line` and properties, as GitLab and annotators read them.
+    #[default]
+    Annotated,
+    /// Only what the schema of Jenkins' xUnit plugin (`junit-10.xsd`) allows.
+    Strict,
 }
 
 /// What a test case stands for.
@@ -41,7 +56,10 @@ pub enum Per {
 /// The report of a run.
 pub fn render(view: &View<'_>) -> String {
     let (runs, times) = (view.runs, view.times);
-    let mut report = Report::new("kyvtest");
+    let mut report = Report::new(
+        view.shard
+            .map_or_else(|| NAME.to_owned(), |shard| format!("{NAME} shard {shard}")),
+    );
     report.set_time(times.elapsed);
     report.timestamp = DateTime::from_timestamp(times.begin.0, times.begin.1).map(|begin| begin.fixed_offset());
     let mut names = Names::default();
@@ -57,8 +75,35 @@ pub fn render(view: &View<'_>) -> String {
         }
         report.add_test_suite(file.finish(elapsed));
     }
+    written(report, view.junit_dialect)
+}
+
+/// The name of every report; a shard's is followed by its part.
+pub(super) const NAME: &str = "kyvtest";
+
+/// The text of a report in a dialect.
+pub(super) fn written(mut report: Report, dialect: Dialect) -> String {
     // Writing into memory does not fail.
-    report.to_string().unwrap_or_default()
+    match dialect {
+        Dialect::Annotated => report.to_string().unwrap_or_default(),
+        Dialect::Strict => {
+            report.timestamp = None;
+            let text = report.to_string().unwrap_or_default();
+            without_skipped(&text)
+        }
+    }
+}
+
+/// Removes `skipped` from the root, which the strict schema does not know and the library always writes.
+fn without_skipped(text: &str) -> String {
+    let Some((before, root, after)) = text.split_once("<testsuites").and_then(|(before, rest)| {
+        let (root, after) = rest.split_once('>')?;
+        Some((before, root, after))
+    }) else {
+        return text.to_owned();
+    };
+    let kept: Vec<&str> = root.split(' ').filter(|part| !part.starts_with("skipped=")).collect();
+    format!("{before}<testsuites{}>{after}", kept.join(" "))
 }
 
 /// The names of test cases, each of which may occur once.
@@ -92,6 +137,7 @@ struct File {
     class: String,
     remarks: String,
     per: Per,
+    dialect: Dialect,
 }
 
 impl File {
@@ -103,12 +149,14 @@ impl File {
             Property::new("kyverno", "1.19"),
             Property::new("kubernetes", "1.36"),
             Property::new("lens", lens),
+            Property::new("now", view.times.now.as_str()),
         ]);
         Self {
             suite,
             class: class(path),
             remarks: String::new(),
             per: view.junit_per,
+            dialect: view.junit_dialect,
         }
     }
 
@@ -121,6 +169,7 @@ impl File {
             if diagnostic.severity == Severity::Error {
                 let name = names.unique(&format!("{} :: {}", diagnostic.code, diagnostic.message));
                 let mut case = TestCase::new(name, problem(diagnostic, sources));
+                case.set_time(Duration::ZERO);
                 self.place(&mut case, diagnostic.primary, sources);
                 self.suite.add_test_case(case);
             } else {
@@ -132,9 +181,21 @@ impl File {
                 Per::Case => vec![(title(case), status(case, sources))],
                 Per::Engine => per_engine(case, sources),
             };
-            for (name, status) in tests {
+            for (number, (name, status)) in tests.into_iter().enumerate() {
                 let mut test = TestCase::new(names.unique(&name), status);
+                // The time covers both engines: count it once.
+                test.set_time(case.elapsed.filter(|_| number == 0).unwrap_or_default());
                 self.place(&mut test, case.place, sources);
+                if let Some(code) = missing_native(case) {
+                    match self.dialect {
+                        Dialect::Annotated => {
+                            test.add_property(Property::new(NATIVE, line(code)));
+                        }
+                        Dialect::Strict => {
+                            test.set_system_out(block(&format!("{NATIVE}: {code}")));
+                        }
+                    }
+                }
                 self.suite.add_test_case(test);
             }
         }
@@ -142,7 +203,9 @@ impl File {
 
     fn place(&self, case: &mut TestCase, span: Option<Span>, sources: &Sources) {
         case.set_classname(self.class.as_str());
-        let Some(span) = span else { return };
+        let Some(span) = span.filter(|_| self.dialect == Dialect::Annotated) else {
+            return;
+        };
         if let (Some(name), Some(position)) = (sources.name(span.file), sources.position(span.file, span.start)) {
             case.extra.insert("file".into(), line(name).into());
             case.extra.insert("line".into(), position.line.to_string().into());
@@ -156,6 +219,16 @@ impl File {
         }
         self.suite
     }
+}
+
+/// The property of a case without a native policy.
+const NATIVE: &str = "native";
+
+/// Why there is no native policy to compare with, as a code.
+fn missing_native(case: &Case) -> Option<&str> {
+    let found = case.divergence.as_ref();
+    let found = found.filter(|found| found.class == DivergenceClass::NotConvertible)?;
+    Some(found.code.as_deref().unwrap_or(found.class.as_str()))
 }
 
 /// The path without its extension and without dots.
@@ -234,9 +307,6 @@ fn status(case: &Case, sources: &Sources) -> TestCaseStatus {
         },
         Outcome::Silent => skipped("no line"),
         Outcome::Pass => match &case.divergence {
-            Some(found) if found.class == DivergenceClass::NotConvertible => {
-                skipped(found.code.as_deref().unwrap_or(found.class.as_str()))
-            }
             Some(found) if case.diverges() => {
                 let ty = format!("divergence.{}", found.class.as_str());
                 not(NonSuccessKind::Failure, &ty, &found.cause)

@@ -12,7 +12,7 @@ use kyvtest_go_compat::diagnostic::{Severity, render};
 /// The whole report.
 pub fn render(view: &View<'_>) -> String {
     let mut text = heading(view);
-    for run in view.runs {
+    for run in super::ranked(view.runs) {
         suite(run, view, usize::MAX, &mut text);
     }
     super::found::proofs_markdown(view.runs, &mut text);
@@ -27,14 +27,14 @@ pub fn render(view: &View<'_>) -> String {
 pub fn digest(view: &View<'_>, most: usize) -> String {
     let mut text = heading(view);
     let mut left = most;
-    for (run, sources) in view.runs {
+    for (run, sources) in super::ranked(view.runs) {
         let problems = run.cases.iter().filter(|case| Standing::of(case).is_problem());
         let count = problems.clone().count();
         if count == 0 && !run.is_broken() {
             continue;
         }
         if left == 0 {
-            text.push_str("\nThere is more; the other reports have all of it.\n");
+            text.push_str("\nMore problems are in the other reports.\n");
             break;
         }
         let mut short = View {
@@ -70,17 +70,14 @@ fn heading(view: &View<'_>) -> String {
             let _ = write!(line, " {count} |");
         }
     }
-    let _ = write!(text, "{head}\n{rule}\n{line}\n");
+    let _ = write!(text, "{head}\n{rule}\n{line}\n\nClock: {}\n", view.times.now);
     text
 }
 
 fn suite((run, sources): &Run<'_>, view: &View<'_>, most: usize, text: &mut String) {
-    let cases: Vec<_> = run
-        .cases
-        .iter()
-        .filter(|case| case.outcome != Outcome::Silent)
-        .filter(|case| !view.fail_only || Standing::of(case).is_problem())
-        .collect();
+    let cases = run.cases.iter().filter(|case| case.outcome != Outcome::Silent);
+    let cases = cases.filter(|case| !view.fail_only || Standing::of(case).is_problem());
+    let cases = super::ranked_cases(cases);
     let mut diagnostics = run
         .diagnostics
         .iter()

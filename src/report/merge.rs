@@ -1,14 +1,68 @@
 //! Reports of the parts of a run, put together: the result is the report that the whole run would have written.
+//!
+//! Every part must be there once. A part that is given twice is an error; one that is missing is reported beside the result,
+//! because what the others found is still worth having.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
 
-use quick_junit::{Report, TestSuite};
+use quick_junit::{NonSuccessKind, Report, TestCaseStatus, TestSuite};
 use serde_json::{Value, json};
 
-use super::coverage::{self, Union};
+use super::{
+    Shard,
+    coverage::{self, Union},
+    junit::{self, Dialect},
+};
+
+/// Chooses the exit code that counts among several.
+pub type Strongest<'f> = &'f dyn Fn(&[u8]) -> u8;
+
+/// Several reports as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// The report.
+    pub text: String,
+    /// The exit code of the whole run, missing parts aside.
+    pub exit: u8,
+    /// The parts that no report is of.
+    pub missing: Vec<Shard>,
+}
+
+/// The parts that reports are of.
+#[derive(Default)]
+struct Parts {
+    seen: Vec<Shard>,
+}
+
+impl Parts {
+    /// Takes the part of a report; an error if it was given before, or belongs to a run with another number of parts.
+    fn add(&mut self, shard: Shard) -> Result<(), String> {
+        if let Some(other) = self.seen.iter().find(|other| other.of != shard.of) {
+            return Err(format!("it is shard {shard}, but another report is shard {other}"));
+        }
+        if self.seen.contains(&shard) {
+            return Err(format!("shard {shard} is given twice"));
+        }
+        self.seen.push(shard);
+        Ok(())
+    }
+
+    fn missing(&self) -> Vec<Shard> {
+        let of = self.seen.first().map_or(0, |shard| shard.of);
+        let all = (1..=of).map(|part| Shard { part, of });
+        all.filter(|shard| !self.seen.contains(shard)).collect()
+    }
+}
+
+/// The exit code of a whole run. Parts without tests do not count if others have some.
+fn whole(mut exits: Vec<u8>, any_case: bool, strongest: Strongest<'_>) -> u8 {
+    const NO_TESTS: u8 = 4;
+    exits.retain(|exit| !(any_case && *exit == NO_TESTS));
+    strongest(&exits)
+}
 
 /// The order of suites in every report.
 fn order(path: &str) -> Vec<String> {
@@ -18,9 +72,13 @@ fn order(path: &str) -> Vec<String> {
 /// Merges JSON reports.
 ///
 /// # Errors
-/// Which of them is none, by its number, and why.
-pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
+/// Which of them cannot be merged, by its number, and why.
+pub fn json(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usize, String)> {
     let mut suites = Vec::new();
+    let mut parts = Parts::default();
+    let mut exits = Vec::new();
+    let mut now: Option<String> = None;
+    let mut ids: HashSet<String> = HashSet::new();
     let mut summary: BTreeMap<String, u64> = BTreeMap::new();
     let mut divergences: BTreeMap<String, u64> = BTreeMap::new();
     let count = |counts: &mut BTreeMap<String, u64>, key: &str, value: &Value| {
@@ -30,14 +88,33 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
     for (number, text) in reports.iter().enumerate() {
         let mut report: Value = serde_json::from_str(text).map_err(|error| (number, error.to_string()))?;
         if report["kind"] == coverage::KIND {
-            return coverage_reports(reports);
+            return coverage_reports(reports).map(|text| Merged {
+                text,
+                exit: 0,
+                missing: Vec::new(),
+            });
         }
         if report["version"] != 1 {
-            return Err((number, "it is no report of version 1".to_owned()));
+            return Err((number, "not a kyvtest report of version 1".to_owned()));
         }
-        let (Value::Array(found), Value::Object(counts)) = (report["suites"].take(), &report["summary"]) else {
-            return Err((number, "it has no suites or no summary".to_owned()));
+        if let (Some(part), Some(of)) = (report["shard"]["part"].as_u64(), report["shard"]["of"].as_u64()) {
+            parts.add(Shard { part, of }).map_err(|why| (number, why))?;
+        }
+        exits.push(exit_of(&report));
+        now = match (now, report["now"].as_str()) {
+            (Some(a), Some(b)) if b < a.as_str() => Some(b.to_owned()),
+            (None, b) => b.map(str::to_owned),
+            (a, _) => a,
         };
+        let (Value::Array(found), Value::Object(counts)) = (report["suites"].take(), &report["summary"]) else {
+            return Err((number, "not a whole report: it has no suites or no summary".to_owned()));
+        };
+        let own: HashSet<String> = found.iter().flat_map(case_ids).collect();
+        if let Some(suite) = found.iter().find(|suite| case_ids(suite).any(|id| ids.contains(&id))) {
+            let path = suite["path"].as_str().unwrap_or_default();
+            return Err((number, format!("cases of `{path}` are in an earlier report")));
+        }
+        ids.extend(own);
         suites.extend(found);
         if stopped.is_null() {
             stopped = report["stopped"].clone();
@@ -55,9 +132,13 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
     }
     sort(&mut suites);
     let total = |key: &str| summary.get(key).copied().unwrap_or_default();
+    let exit = whole(exits, total("cases") > 0, strongest);
     let merged = json!({
         "version": 1,
+        "now": now.unwrap_or_default(),
+        "shard": null,
         "stopped": stopped,
+        "exit": exit,
         "summary": {
             "suites": total("suites"),
             "cases": total("cases"),
@@ -70,7 +151,36 @@ pub fn json(reports: &[&str]) -> Result<String, (usize, String)> {
         },
         "suites": suites,
     });
-    Ok(format!("{merged}\n"))
+    Ok(Merged {
+        text: format!("{merged}\n"),
+        exit,
+        missing: parts.missing(),
+    })
+}
+
+/// The identities of a suite's cases. Equal rows have equal ones, so they are counted.
+fn case_ids(suite: &Value) -> impl Iterator<Item = String> {
+    let path = suite["path"].as_str().unwrap_or_default();
+    let cases = suite["cases"].as_array().map_or(&[][..], Vec::as_slice);
+    cases
+        .iter()
+        .filter_map(|case| case["id"].as_str())
+        .map(move |id| format!("{path} {id}"))
+}
+
+/// The exit code of a report; of one that an older release wrote, what its counts say.
+fn exit_of(report: &Value) -> u8 {
+    if let Some(exit) = report["exit"].as_u64().and_then(|exit| u8::try_from(exit).ok()) {
+        return exit;
+    }
+    let count = |key: &str| report["summary"][key].as_u64().unwrap_or_default();
+    if count("fail") + count("error") + count("unmatched") > 0 {
+        1
+    } else if count("cases") == 0 {
+        4
+    } else {
+        0
+    }
 }
 
 /// Merges reports of coverage: what any of the suites tries of a policy is tried.
@@ -83,7 +193,7 @@ fn coverage_reports(reports: &[&str]) -> Result<String, (usize, String)> {
             report["suites"].take(),
         ) {
             (true, Value::Array(found)) => suites.extend(found),
-            _ => return Err((number, "it is no report of coverage of version 1".to_owned())),
+            _ => return Err((number, "not a kyvtest coverage report of version 1".to_owned())),
         }
     }
     sort(&mut suites);
@@ -120,12 +230,30 @@ fn sort(suites: &mut [Value]) {
 /// Merges JUnit reports. The time is the sum of all, the begin the earliest.
 ///
 /// # Errors
-/// Which of them is none, by its number, and why.
-pub fn junit(reports: &[&str]) -> Result<String, (usize, String)> {
-    let mut merged = Report::new("kyvtest");
+/// Which of them cannot be merged, by its number, and why.
+pub fn junit(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usize, String)> {
+    let mut merged = Report::new(junit::NAME);
+    let mut parts = Parts::default();
+    let mut exits = Vec::new();
+    let mut names: HashSet<(String, String)> = HashSet::new();
     let mut suites: Vec<TestSuite> = Vec::new();
     for (number, text) in reports.iter().enumerate() {
         let report = Report::deserialize_from_str(text).map_err(|error| (number, error.to_string()))?;
+        if let Some(shard) = report.name.as_ref().and_then(|name| shard(name.as_str())) {
+            parts.add(shard).map_err(|why| (number, why))?;
+        }
+        let cases = || {
+            let suites = report.test_suites.iter();
+            suites.flat_map(|suite| suite.test_cases.iter().map(move |case| (suite, case)))
+        };
+        exits.extend(cases().map(|(_, case)| junit_exit(&case.status)));
+        let own: Vec<(String, String)> = cases()
+            .map(|(suite, case)| (suite.name.as_str().to_owned(), case.name.as_str().to_owned()))
+            .collect();
+        if let Some((suite, _)) = own.iter().find(|name| names.contains(*name)) {
+            return Err((number, format!("cases of `{suite}` are in an earlier report")));
+        }
+        names.extend(own);
         merged.timestamp = match (merged.timestamp, report.timestamp) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -151,8 +279,42 @@ pub fn junit(reports: &[&str]) -> Result<String, (usize, String)> {
         }
     }
     merged.add_test_suites(suites);
-    // Writing into memory does not fail.
-    Ok(merged.to_string().unwrap_or_default())
+    // Only the annotated dialect has a time of beginning.
+    let dialect = if merged.timestamp.is_some() {
+        Dialect::Annotated
+    } else {
+        Dialect::Strict
+    };
+    if exits.is_empty() {
+        exits.push(4);
+    }
+    Ok(Merged {
+        text: junit::written(merged, dialect),
+        exit: strongest(&exits),
+        missing: parts.missing(),
+    })
+}
+
+/// The part in the name of a report: `kyvtest shard 1/3`.
+fn shard(name: &str) -> Option<Shard> {
+    let (part, of) = name.rsplit_once(" shard ")?.1.split_once('/')?;
+    Some(Shard {
+        part: part.parse().ok()?,
+        of: of.parse().ok()?,
+    })
+}
+
+/// What a test case means for the exit code: its type says which problem it is.
+fn junit_exit(status: &TestCaseStatus) -> u8 {
+    let TestCaseStatus::NonSuccess { kind, ty, .. } = status else {
+        return 0;
+    };
+    let ty = ty.as_ref().map_or("", |ty| ty.as_str());
+    match kind {
+        NonSuccessKind::Failure if ty.starts_with("divergence.") => 3,
+        NonSuccessKind::Error if ty.starts_with("KT") => 2,
+        NonSuccessKind::Failure | NonSuccessKind::Error => 1,
+    }
 }
 
 fn without_number(name: &str) -> &str {

@@ -23,11 +23,32 @@ pub fn render(view: &View<'_>) -> String {
         "runs": [{
             "tool": {"driver": {"name": "kyvtest", "version": env!("CARGO_PKG_VERSION"), "rules": log.rules}},
             "columnKind": "unicodeCodePoints",
-            "invocations": [{"executionSuccessful": view.summary.broken == 0 && view.stopped.is_none()}],
+            "invocations": [{
+                "executionSuccessful": view.summary.broken == 0 && view.stopped.is_none(),
+                "exitCode": view.exit,
+                "properties": {"now": view.times.now},
+            }],
             "results": log.results,
         }],
     });
     format!("{log}\n")
+}
+
+/// The description of divergences without a known hazard.
+const DIFFERS: &str = "Kyverno and the API server decide the same request differently: the generated ValidatingAdmissionPolicy does not \
+                       have the same effect as the Kyverno policy.";
+
+/// The advice for them.
+const NEXT: &str = "run the case again with `-v` to see which expressions decided, or print a native policy that is proven equal with \
+                    `kyvtest convert --repair`";
+
+/// The first paragraph of an explanation, without its heading.
+fn first_paragraph(markdown: &str) -> String {
+    let paragraphs = markdown.split("\n\n").map(str::trim);
+    let first = paragraphs
+        .into_iter()
+        .find(|text| !text.is_empty() && !text.starts_with('#'));
+    first.unwrap_or_default().replace('\n', " ")
 }
 
 #[derive(Default)]
@@ -130,6 +151,7 @@ impl Log {
             json!({
                 "id": code.id(),
                 "shortDescription": {"text": code.title()},
+                "fullDescription": {"text": first_paragraph(code.explanation())},
                 "help": {"text": code.explanation(), "markdown": code.explanation()},
                 "defaultConfiguration": {"level": code.severity().name()},
             })
@@ -142,10 +164,15 @@ impl Log {
             None => Standing::Diverge.problem(case),
         };
         self.rule(&id, || {
-            let text = "the native policy decides otherwise than Kyverno";
+            let hazard = kyvtest_convert::hazard::find(&id);
+            let short = hazard.map_or("the native policy decides differently from Kyverno", |hazard| hazard.title);
+            let full = hazard.map_or(DIFFERS, |hazard| hazard.explanation);
+            let advice = hazard.map_or(NEXT, |hazard| hazard.advice);
             json!({
                 "id": id,
-                "shortDescription": {"text": text},
+                "shortDescription": {"text": short},
+                "fullDescription": {"text": full},
+                "help": {"text": format!("{full}\n\nWhat to do: {advice}"), "markdown": format!("{full}\n\n**What to do:** {advice}")},
                 "defaultConfiguration": {"level": "error"},
             })
         })

@@ -22,6 +22,17 @@ pub enum Standing {
 }
 
 impl Standing {
+    /// All of them, problems first.
+    pub const ALL: [Self; 7] = [
+        Self::Fail,
+        Self::Error,
+        Self::Unmatched,
+        Self::Diverge,
+        Self::Unsupported,
+        Self::Skip,
+        Self::Pass,
+    ];
+
     /// The standing of a case.
     pub fn of(case: &Case) -> Self {
         match case.outcome {
@@ -32,6 +43,15 @@ impl Standing {
             Outcome::Unmatched => Self::Unmatched,
             Outcome::Unsupported => Self::Unsupported,
             Outcome::Skip | Outcome::Silent => Self::Skip,
+        }
+    }
+
+    /// The order in which reports show cases: failures, divergences, everything else.
+    pub fn rank(self) -> u8 {
+        match self {
+            Self::Fail | Self::Error | Self::Unmatched => 0,
+            Self::Diverge => 1,
+            Self::Pass | Self::Unsupported | Self::Skip => 2,
         }
     }
 

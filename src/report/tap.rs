@@ -16,7 +16,7 @@ pub fn render(view: &View<'_>) -> String {
     for run in view.runs {
         suite(run, &mut points);
     }
-    let mut text = format!("TAP version 14\n1..{}\n", points.len());
+    let mut text = format!("TAP version 14\n1..{}\n# now: {}\n", points.len(), view.times.now);
     for (number, point) in points.iter().enumerate() {
         let word = if point.ok { "ok" } else { "not ok" };
         let _ = write!(text, "{word} {} - {}", number + 1, escaped(&point.title));

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `commands/test/output.go` (`printTestResult`), `commands/test/command.go` (`checkResult`).
 
-use super::{Answer, Asker, Case, Key, Outcome, Response, Responses, Told};
+use super::{Answer, Asker, Case, Key, Outcome, Response, Responses, Settings, Told};
 use crate::suite::{Resource, ResourceSpec, Row, Suite, Upstream};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Span},
@@ -17,9 +17,12 @@ use kyvtest_model::{
 pub const EXCLUDED: &str = "Excluded";
 
 /// Judges all rows.
-pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
+pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -> Vec<Case> {
     let mut cases = Vec::new();
     for (number, row) in suite.rows().iter().enumerate() {
+        if settings.is_stopped() {
+            break;
+        }
         let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value);
         let keys: Vec<&Key> = responses.keys.iter().collect();
         for key in selected(row, &keys) {

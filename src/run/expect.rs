@@ -130,7 +130,7 @@ impl Case {
             return;
         }
         // How long it took is another time in every run and is not said.
-        let message = format!("the case takes longer than {limit:?}");
+        let message = format!("case exceeded the time limit of {limit:?}");
         let finding = match self.place {
             Some(place) => Diagnostic::at(Code::Timeout, place, message),
             None => Diagnostic::new(Code::Timeout, message),
@@ -196,7 +196,7 @@ pub fn expire(cases: &mut [Case], now: i64) {
         };
         // Days in this form sort as texts.
         if day.value < today {
-            let message = format!("the divergence was accepted until {}", day.value);
+            let message = format!("accepted divergence expired on {}", day.value);
             let finding = Diagnostic::at(Code::ExpiredDivergence, day.span, message)
                 .with_note(format!("it was accepted because: {reason}"))
                 .with_help("repair the difference, or accept it until a later day");

@@ -246,6 +246,9 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
     };
     responses.keys = keys(suite);
     for asked in requests(suite, settings, operations) {
+        if settings.is_stopped() {
+            return responses;
+        }
         let (run, resource) = (asked.run, asked.resource);
         let operation = run.unwrap_or_else(|| default_operation(suite, resource));
         let request = surroundings.request(suite, resource, operation, asked.old);
@@ -280,6 +283,9 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             if let Some(rules) = rules {
                 let (elapsed, told) = (since(begin), asking.told(&rules));
                 answer(policy.id.clone(), compiled.is_scored(), false, rules, elapsed, told);
+            } else {
+                // Discard the trace: it must not show up with the next resource.
+                asking.told(&[]);
             }
         }
         let begin = time();

@@ -1,9 +1,9 @@
 //! The default lens: a row must be met by an answer, not by silence.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    Answer, Case, Key, Outcome, Response, Responses, Told, compat,
+    Answer, Case, Key, Outcome, Response, Responses, Settings, Told, compat,
     expect::{Wanted, settle},
     question::Question,
 };
@@ -12,9 +12,12 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Span, nearest};
 use kyvtest_model::{kube::Operation, verdict::Status};
 
 /// Judges all rows, and the cases of the sidecar.
-pub(super) fn judge(suite: &Suite, responses: &Responses) -> Vec<Case> {
+pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -> Vec<Case> {
     let mut cases = Vec::new();
     for question in Question::all(suite) {
+        if settings.is_stopped() {
+            break;
+        }
         let judge = Judge {
             suite,
             question,
@@ -85,7 +88,7 @@ impl Judge<'_> {
         let before = cases.len();
         let unknown = |text: &str, span: Span| {
             let near = nearest(text, keys.iter().map(|key| key.name.as_str()));
-            let message = format!("no resource is called `{text}`");
+            let message = format!("resource `{text}` not found");
             let key = Key {
                 name: text.to_owned(),
                 ..Key::default()
@@ -232,7 +235,7 @@ impl Judge<'_> {
             return no_match("the policy is not asked about the resource", span);
         }
         let near = nearest(policy, self.responses.policies.iter().map(String::as_str));
-        let finding = Diagnostic::at(Code::NoSuchPolicy, span, format!("no policy is called `{policy}`"));
+        let finding = Diagnostic::at(Code::NoSuchPolicy, span, format!("policy `{policy}` not found"));
         Silence::Other(Outcome::Unmatched, Some(suggest(finding, &near)), String::new())
     }
 
@@ -253,6 +256,31 @@ impl Judge<'_> {
         }
         no_match(format!("rule `{rule}` does not match the resource"), name.span)
     }
+}
+
+/// Warns about rows whose `kind` none of their resources has. Nothing reads the kind of a row, so a wrong one goes unnoticed.
+pub(super) fn unfitting_kinds(suite: &Suite, responses: &Responses) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (question, row) in Question::all(suite).zip(suite.rows()) {
+        let Some(kind) = row.kind.as_ref().filter(|kind| !kind.value.contains('*')) else {
+            continue;
+        };
+        let wanted = kind.value.rsplit('/').next().unwrap_or_default();
+        let keys = responses.keys.iter().filter(|key| question.concerns(key) && !key.kind.is_empty());
+        let kinds: BTreeSet<&str> = keys.map(|key| key.kind.as_str()).collect();
+        if kinds.is_empty() || kinds.contains(wanted) {
+            continue;
+        }
+        let message = format!("no resource of this row is of kind `{}`", kind.value);
+        let finding = Diagnostic::at(Code::NoSuchKind, kind.span, message);
+        let near = nearest(wanted, kinds.iter().copied());
+        let listed: Vec<String> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
+        found.push(match near.first() {
+            Some(near) => finding.with_help(format!("did you mean `{near}`?")),
+            None => finding.with_help(format!("the resources are of kind {}", listed.join(", "))),
+        });
+    }
+    found
 }
 
 fn no_match(message: impl Into<String>, span: Span) -> Silence {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, surroundings::Surroundings, told};
+use super::{Answer, Divergence, Engine, NativeAnswer, Note, Response, Settings, surroundings::Surroundings, told};
 use crate::suite::Suite;
 use kyvtest_cel::{host::Host, observe::Observer};
 use kyvtest_convert::Exceptions;
@@ -32,7 +32,7 @@ pub(super) struct Twins {
 impl Twins {
     /// Converts all policies. `kyverno test` knows nothing of native twins.
     pub(super) fn new(suite: &Suite, settings: &Settings, surroundings: &Surroundings) -> Self {
-        if settings.compat {
+        if settings.compat || settings.engine == Engine::Kyverno {
             return Self::default();
         }
         let exceptions = Exceptions {
@@ -47,8 +47,9 @@ impl Twins {
             .cloned()
             .map(Original::ValidatingPolicy);
         let pair = |original| Pair::new(original, exceptions, &surroundings.cluster.discovery, settings.now);
+        let compared = classic.chain(validating).filter(|original| !original.is_for_payloads());
         Self {
-            pairs: classic.chain(validating).map(pair).collect(),
+            pairs: compared.map(pair).collect(),
         }
     }
 
@@ -90,6 +91,10 @@ impl Twins {
                 lines.extend(told::bindings(&native.answer));
             }
             let divergence = pair.compare(&kyverno, native.as_ref(), request, world, discovery, host);
+            // The comparison may evaluate the policy once more: discard that trace.
+            if let Some(story) = host.observer().and_then(Observer::story) {
+                story.take();
+            }
             let native = native
                 .zip(pair.names())
                 .map(|(native, (policy, binding))| NativeAnswer {

@@ -131,7 +131,7 @@ fn expectation(words: &Words<'_>, diagnostics: &mut Vec<Diagnostic>) -> Option<R
     let class = word("divergence", &CLASSES.map(|(name, _)| name));
     let expires = words.get("divergence-expires");
     if let Some(day) = expires.filter(|day| !is_day(&day.value)) {
-        let message = format!("`{}` is no day", day.value);
+        let message = format!("invalid date `{}`", day.value);
         diagnostics.push(Diagnostic::at(Code::BadValue, day.span, message).with_help("write it as `2027-03-31`"));
     }
     let divergence = match (class, words.get("divergence-reason")) {

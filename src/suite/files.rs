@@ -46,21 +46,46 @@ pub trait Files: Sync {
     /// # Errors
     /// If a folder cannot be read.
     fn find(&self, root: &str, name: &str) -> io::Result<Vec<String>> {
-        let mut found = Vec::new();
+        let mut search = self.search(root, name);
+        if search.unreadable.is_empty() {
+            Ok(search.files)
+        } else {
+            Err(search.unreadable.swap_remove(0).1)
+        }
+    }
+
+    /// The same, with the folders that cannot be read listed beside the files.
+    fn search(&self, root: &str, name: &str) -> Search {
+        let mut search = Search::default();
         let mut open = vec![(root.to_owned(), true)];
         while let Some((path, folder)) = open.pop() {
             if folder {
-                let entries = self.list(&path)?;
+                let entries = match self.list(&path) {
+                    Ok(entries) => entries,
+                    Err(error) => {
+                        search.unreadable.push((path, error));
+                        continue;
+                    }
+                };
                 let paths = entries.into_iter().map(|(name, folder)| (join(&path, &name), folder));
                 let mut paths: Vec<_> = paths.collect();
                 paths.reverse();
                 open.extend(paths);
             } else if base(&path) == name {
-                found.push(path);
+                search.files.push(path);
             }
         }
-        Ok(found)
+        search
     }
+}
+
+/// What [`Files::search`] found.
+#[derive(Debug, Default)]
+pub struct Search {
+    /// The files.
+    pub files: Vec<String>,
+    /// The folders that cannot be read, with the reason.
+    pub unreadable: Vec<(String, io::Error)>,
 }
 
 /// The files of the computer.
@@ -109,17 +134,23 @@ impl Files for Disk {
         Ok(names)
     }
 
-    fn find(&self, root: &str, name: &str) -> io::Result<Vec<String>> {
-        let mut found = Vec::new();
+    fn search(&self, root: &str, name: &str) -> Search {
+        let mut search = Search::default();
+        let named = |path: &Path| join(root, &slashes(path.strip_prefix(root).unwrap_or(path)));
         // The given folder itself may be a link.
         for entry in WalkDir::new(root).sort_by_file_name().follow_root_links(true) {
-            let entry = entry?;
-            if !entry.file_type().is_dir() && entry.file_name() == name {
-                let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
-                found.push(join(root, &slashes(below)));
+            match entry {
+                Ok(entry) if !entry.file_type().is_dir() && entry.file_name() == name => {
+                    search.files.push(named(entry.path()));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let path = error.path().map_or_else(|| root.to_owned(), named);
+                    search.unreadable.push((path, error.into()));
+                }
             }
         }
-        Ok(found)
+        search
     }
 }
 

@@ -197,7 +197,7 @@ fn read_suite(
     }
     loader.extensions(&test, documents);
     if test.results.is_empty() && suite.cases.is_empty() {
-        let message = "this suite expects nothing: it has no `results`";
+        let message = "this suite has no expectations";
         let span = Span::point(test.span.file, test.span.start);
         suite
             .diagnostics

@@ -219,7 +219,7 @@ impl RowExpectation {
         if silent {
             let start = Span::point(span.file, span.start);
             decoder.error(
-                Diagnostic::at(Code::MissingField, start, "this entry expects nothing")
+                Diagnostic::at(Code::MissingField, start, "this entry has no expectations")
                     .with_help("add `effect`, `message`, `messageContains`, `matches`, `divergence` or `oldObject`"),
             );
         }
@@ -247,7 +247,7 @@ impl Case {
         if silent {
             let start = Span::point(span.file, span.start);
             decoder.error(
-                Diagnostic::at(Code::MissingField, start, "this case expects nothing")
+                Diagnostic::at(Code::MissingField, start, "this case has no expectations")
                     .with_help("add `result`, `effect`, `message`, `messageContains`, `matches` or `divergence`"),
             );
         }
@@ -335,7 +335,7 @@ impl ExpectedDivergence {
         let reason = fields.string("reason").filter(|reason| !reason.trim().is_empty());
         let expires = fields.string("expires");
         if let Some(day) = expires.as_ref().filter(|day| !is_day(&day.value)) {
-            let message = format!("`{}` is no day", day.value);
+            let message = format!("invalid date `{}`", day.value);
             let diagnostic = Diagnostic::at(Code::BadValue, day.span, message);
             fields.decoder().error(diagnostic.with_help("write it as `2027-03-31`"));
         }

@@ -348,7 +348,7 @@ impl Row {
         let operation = operation.and_then(|word| {
             let found = OPERATIONS.iter().find(|(name, _)| *name == word.value);
             if found.is_none() {
-                let message = format!("`{}` is no operation of a row", word.value);
+                let message = format!("`{}` is not a valid operation", word.value);
                 let help = "write `CREATE`, `UPDATE` or `DELETE`";
                 fields
                     .decoder()
@@ -439,7 +439,7 @@ const RESULTS: &str = "write `pass`, `fail`, `skip`, `warn` or `error`";
 fn expected(decoder: &mut Decoder<'_>, word: &Text) -> Spanned<Expected> {
     let found = Expected::WORDS.iter().find(|(name, _)| *name == word.value);
     if found.is_none() {
-        let message = format!("`{}` is no result", word.value);
+        let message = format!("`{}` is not a valid result", word.value);
         let mut diagnostic = Diagnostic::at(Code::RowWord, word.span, message).with_help(RESULTS);
         if let [near, ..] = nearest(&word.value, Expected::WORDS.iter().map(|(name, _)| *name)).as_slice() {
             diagnostic = diagnostic.with_label(word.span, format!("did you mean `{near}`?"));

@@ -10,6 +10,7 @@ mod cli;
 mod cover;
 mod crash;
 mod diagnostic;
+mod first_hour;
 mod fuzz;
 mod html;
 mod jmespath;

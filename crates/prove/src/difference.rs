@@ -49,17 +49,23 @@ pub(super) fn has_other_text(both: &Both) -> bool {
 /// A region for people: what is done to which resources, and under which conditions.
 pub(super) fn told(way: Way, cells: &[Cell<'_>], literals: &str) -> String {
     let who = match way {
-        Way::Weaker => "Kyverno does more than the native policy",
-        Way::Stricter => "the native policy does more than Kyverno",
+        Way::Weaker => "the native policy is weaker",
+        Way::Stricter => "the native policy is stricter",
     };
     // Resources with the same operations are told together.
     let mut resources: Vec<(String, Vec<String>)> = Vec::new();
     for cell in cells {
         let (operation, resource) = universe::words(cell);
         match resources.iter_mut().find(|(name, _)| *name == resource) {
+            // Versions of a resource have the same name here.
+            Some((_, operations)) if operations.contains(&operation) => {}
             Some((_, operations)) => operations.push(operation),
             None => resources.push((resource, vec![operation])),
         }
+    }
+    for (_, operations) in &mut resources {
+        let deletes = operations.iter().any(|operation| operation == "DELETE");
+        operations.retain(|operation| !(deletes && operation == "DELETE (collection)"));
     }
     let mut groups: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for (resource, operations) in resources {
@@ -76,13 +82,22 @@ pub(super) fn told(way: Way, cells: &[Cell<'_>], literals: &str) -> String {
                 0 => String::new(),
                 more => format!(" and {more} more resources"),
             };
-            format!("{} of {shown}{more}", operations.join(", "))
+            format!("{} of {shown}{more}", listed(operations))
         })
         .collect();
     let conditions = if literals.is_empty() {
         String::new()
     } else {
-        format!(" where {literals}")
+        format!(", if {literals}")
     };
     format!("{who}: {}{conditions}", groups.join("; "))
+}
+
+/// `CREATE`, `CREATE and UPDATE`, `CREATE, UPDATE and DELETE`.
+fn listed(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [before @ .., last] => format!("{} and {last}", before.join(", ")),
+    }
 }

@@ -49,7 +49,7 @@ use self::{
     symbolic::{Budget, GaveUp},
     witness::Situation,
 };
-use crate::pair::{Original, Pair, VAP_INVALID};
+use crate::pair::{JSON_MODE, Original, Pair, VAP_INVALID};
 use kyvtest_cel::{profile::Profile, time::Timestamp};
 use kyvtest_convert::{Exceptions, RefusalCode};
 use kyvtest_kyverno::{autogen, config::Config};
@@ -328,6 +328,12 @@ pub fn prove(
     if proof.world.kube != "1.36" && proof.world.discovery == "ga+2" {
         proof.notes.push("the kinds are those of Kubernetes 1.36".to_owned());
     }
+    if target.is_none() && original.is_for_payloads() {
+        let code = JSON_MODE.to_owned();
+        proof.label = Label::NotConvertible { code };
+        "the policy is evaluated on JSON payloads, not on admission requests".clone_into(&mut proof.reason);
+        return proof;
+    }
     let universe = universe::with_unknown(discovery);
     let pair = LazyCell::new(|| Pair::new(original.clone(), exceptions, discovery, options.now));
     let cause = |witness: &Replayed| {
@@ -410,7 +416,7 @@ pub fn prove(
     match explored {
         Ok(()) => search.conclude(&mut solver, &mut proof),
         Err(GaveUp::Budget) => {
-            proof.reason = format!("there are more than {} paths", options.paths);
+            proof.reason = format!("gave up after {} paths; raise the limit with `--budget`", options.paths);
         }
         Err(GaveUp::Stopped) => "the proof was interrupted".clone_into(&mut proof.reason),
         Err(GaveUp::Solver) => {

@@ -20,7 +20,7 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     compare::{self, Divergence, Suspect, Tendency},
     kube::{Discovery, Request, World},
-    policy::{Policy, PolicyId, ValidatingPolicy},
+    policy::{Mode, Policy, PolicyId, ValidatingPolicy},
     verdict::{DivergenceClass, Verdict},
 };
 
@@ -79,6 +79,14 @@ impl Original {
         }
     }
 
+    /// Whether it is written for JSON payloads and does not ask for a native policy either: no admission request reaches it.
+    pub fn is_for_payloads(&self) -> bool {
+        match self {
+            Self::Policy(_) => false,
+            Self::ValidatingPolicy(policy) => policy.spec.evaluation.mode == Mode::Json && !self.is_marked(),
+        }
+    }
+
     /// The same policy without policies for pod controllers.
     fn without_autogen(&self) -> Option<Self> {
         let Self::ValidatingPolicy(policy) = self else {
@@ -133,6 +141,9 @@ pub struct Missing {
     /// Who refuses, and in which words.
     pub text: String,
 }
+
+/// The code of a policy that is written for JSON payloads.
+pub const JSON_MODE: &str = "json-mode";
 
 /// The code of a native policy that the API server refuses.
 pub const VAP_INVALID: &str = "vap-invalid";

@@ -212,7 +212,7 @@ impl Sides {
         };
         if let Some(text) = lone(&ours, &theirs).or_else(|| lone(&theirs, &ours)) {
             self.inexact.push(format!(
-                "the match condition `{text}` is beyond the fragment that is decided"
+                "match condition `{text}` is too complex to decide"
             ));
         }
     }

@@ -200,7 +200,7 @@ pub(super) fn summary(row: &Row) -> Option<Diagnostic> {
         direction => direction.meaning(),
     };
     let message = format!(
-        "{} is not equal to what is generated from it: {worst} ({})",
+        "the native policy generated from {} differs: {worst} ({})",
         title(&row.head),
         codes.join(", ")
     );

@@ -143,7 +143,7 @@ impl<'t> Parser<'t> {
         };
         if subject.is_none() && constant.is_none() {
             let known = || Subject::ALL.iter().map(|(known, _)| *known).chain(["all", "none"]);
-            let message = format!("there is no predicate `{name}`");
+            let message = format!("unknown predicate `{name}`");
             let help = match nearest(name, known()).first() {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("there are {}", listed(known())),
@@ -192,8 +192,14 @@ impl<'t> Parser<'t> {
         let words = subject.words();
         let known = |word: &&str| word.eq_ignore_ascii_case(&text);
         if kind != Some('~') && !words.is_empty() && !wildcard::has_wildcard(&text) && !words.iter().any(known) {
-            let message = format!("`{text}` is never the case");
-            let help = format!("there are {}", listed(words.into_iter()));
+            let what = match subject {
+                Subject::Operation => "operation",
+                Subject::Engine => "engine",
+                _ => "result",
+            };
+            let message = format!("unknown {what} `{text}`");
+            let near = nearest(&text, words.iter().copied()).first().map(|near| format!("did you mean `{near}`?"));
+            let help = near.unwrap_or_else(|| format!("expected {}", listed(words.into_iter())));
             return Err(Diagnostic::at(Code::BadFilter, self.span(start, end), message).with_help(help));
         }
         Ok(match kind {

@@ -166,6 +166,8 @@ codes! {
     NothingToFill = "KT516", Coverage, Note, "nothing that could be filled in";
     UnsupportedRule = "KT520", Coverage, Warning, "rule that is not decided";
     UnsupportedKind = "KT521", Coverage, Warning, "policy of a kind that is not decided";
+    Undecided = "KT522", Coverage, Warning, "cases that are not decided";
+    NoSuchKind = "KT523", Coverage, Warning, "row with a kind that no resource has";
     NothingInFile = "KT550", Coverage, Warning, "file with nothing in it";
     NativeRefused = "KT600", Native, Error, "native policy or binding that the API server refuses";
     UnboundPolicy = "KT601", Native, Warning, "native policy without a binding";

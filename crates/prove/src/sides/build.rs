@@ -302,7 +302,7 @@ pub(super) fn validating(
             .filter_map(|text| Condition::read(text, Reader::Validating))
             .collect();
         if conditions.len() < texts.len() {
-            inexact.push("a condition of an exception is beyond the fragment that is decided".to_owned());
+            inexact.push("a condition of an exception is too complex to decide".to_owned());
         }
         lifting.push(Asked {
             conditions,

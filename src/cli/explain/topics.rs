@@ -1,0 +1,149 @@
+//! What `kyvtest explain` knows besides diagnostic codes: hazards of conversions, classes of divergences, labels of proofs.
+
+use std::fmt::Write as _;
+
+use kyvtest_convert::hazard::{self, Hazard};
+use kyvtest_model::verdict::DivergenceClass;
+
+/// A word of reports that is not a diagnostic code.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Topic {
+    /// The word, as reports print it.
+    pub(super) name: &'static str,
+    /// One line.
+    pub(super) title: &'static str,
+    text: &'static str,
+}
+
+/// The labels of proofs, the strongest first.
+pub(super) const LABELS: &[Topic] = &[
+    Topic {
+        name: "PROVEN",
+        title: "every request has the same effect on both sides",
+        text: "The proof covers every request that can occur in the world that is printed with the label. It does not cover the \
+               texts of messages, nor the cost of expressions.",
+    },
+    Topic {
+        name: "PROVEN-MATCH",
+        title: "both sides apply to the same requests",
+        text: "Matching was proven equal. The expressions differ and were compared on the given number of requests without finding \
+               a difference.",
+    },
+    Topic {
+        name: "TESTED",
+        title: "no difference on the requests that were tried",
+        text: "Nothing was proven. Both engines decided the given number of requests alike.",
+    },
+    Topic {
+        name: "REFUTED",
+        title: "a request on which the two sides differ",
+        text: "The report shows the request. It was replayed through both engines before it was printed. `kyvtest convert --repair` \
+               prints a native policy that is proven equal, if there is one; `kyvtest prove --emit-cases DIR` writes the request as \
+               a suite.",
+    },
+    Topic {
+        name: "NOT-CONVERTIBLE",
+        title: "Kyverno generates no native policy from this one",
+        text: "The code behind the label says why. `kyvtest convert --explain` shows the location. There is nothing to compare.",
+    },
+    Topic {
+        name: "UNKNOWN",
+        title: "neither proven nor refuted",
+        text: "The line `why` names the part that could not be decided. Give kyvtest requests to try with `kyvtest diff` and a suite, \
+               raise the limit with `--budget`, or simplify the condition that the line names.",
+    },
+];
+
+/// The title and text of a class.
+fn class(class: DivergenceClass) -> (&'static str, &'static str) {
+    match class {
+        DivergenceClass::NotConvertible => (
+            "there is no native policy to compare with",
+            "Kyverno does not generate one, or the API server rejects it. The code says why. It never fails a run.",
+        ),
+        DivergenceClass::Weaker => (
+            "the native policy admits what Kyverno denies or reports",
+            "After a migration, requests get through that were stopped before. It fails a run (exit code 3).",
+        ),
+        DivergenceClass::Stricter => (
+            "the native policy denies or reports what Kyverno admits",
+            "After a migration, requests are stopped that got through before. It fails a run (exit code 3).",
+        ),
+        DivergenceClass::Action => (
+            "both sides object, with different effects",
+            "For example, Kyverno denies the request and the native policy only audits it. It fails a run (exit code 3).",
+        ),
+        DivergenceClass::Error => (
+            "the same effect, but one side failed to evaluate its expressions",
+            "The failure policy hides the error for now; another failure policy or object makes it visible. It fails a run (exit code 3).",
+        ),
+        DivergenceClass::Scope => (
+            "the same effect, but only one side evaluated the request",
+            "The two sides match different requests. It fails a run (exit code 3).",
+        ),
+        DivergenceClass::Message => (
+            "the same effect with another message",
+            "The client sees different texts. It never fails a run.",
+        ),
+    }
+}
+
+/// Every word with its title, by heading.
+pub(super) fn all() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
+    let hazards = hazard::all().map(|hazard| (hazard.code, hazard.title)).collect();
+    let classes = DivergenceClass::ALL.into_iter();
+    let classes = classes.map(|one| (one.as_str(), class(one).0)).collect();
+    let labels = LABELS.iter().map(|label| (label.name, label.title)).collect();
+    vec![
+        ("hazards of conversions", hazards),
+        ("classes of divergences", classes),
+        ("labels of proofs", labels),
+    ]
+}
+
+/// The explanation of a word in Markdown, in upper or lower case.
+pub(super) fn explain(word: &str) -> Option<String> {
+    let same = |name: &str| name.eq_ignore_ascii_case(word);
+    let found = hazard::all().find(|hazard| same(hazard.code) || same(hazard.name));
+    if let Some(found) = found {
+        return Some(of_hazard(found));
+    }
+    let found = DivergenceClass::ALL.into_iter().find(|class| same(class.as_str()));
+    if let Some(found) = found {
+        let (title, text) = class(found);
+        return Some(format!("# {found}: {title}\n\n{text}\n{NEXT}"));
+    }
+    let label = LABELS.iter().find(|label| same(label.name))?;
+    Some(format!("# {}: {}\n\n{}\n", label.name, label.title, label.text))
+}
+
+/// What to do about a divergence.
+const NEXT: &str = "
+## What to do
+
+- Run the case again with `-v`: the report prints the command. The trace shows which expressions decided.
+- `kyvtest convert --repair` prints a native policy that is proven equal, if there is one.
+- To accept the difference, add `divergence` with a reason and a date to the case in `kyvtest.yaml`, see docs/sidecar.md.
+";
+
+fn of_hazard(hazard: &Hazard) -> String {
+    let mut text = format!("# {}: {}\n\n", hazard.code, hazard.title);
+    let _ = writeln!(text, "{}.\n", capital(hazard.explanation));
+    let _ = writeln!(
+        text,
+        "Name: `{}`. Effect: {}.\n",
+        hazard.name,
+        hazard.direction.meaning()
+    );
+    let _ = writeln!(text, "## What to do\n\n- {}.", capital(hazard.advice));
+    text.push_str("- `kyvtest convert --repair` prints a native policy that is proven equal, if there is one.\n");
+    text
+}
+
+/// A sentence with a capital at its beginning.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,701 @@
+//! What a new user meets in the first hour: answers that were wrong without a word, and reports that hid what mattered.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+const NOW: &str = "--now=2026-11-16T00:00:00Z";
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kyvtest"));
+    command
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear()
+        .args(args)
+        .stdin(Stdio::null());
+    command
+}
+
+fn kyvtest(args: &[&str]) -> Output {
+    command(args).output().expect("the binary starts")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("an exit code")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("first-hour").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a scratch folder");
+    folder
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// The problems of a JUnit report: what each dialect forbids.
+fn junit_problems(report: &str, strict: bool) -> Vec<String> {
+    let document = roxmltree::Document::parse(report).expect("XML");
+    let root = document.root_element();
+    let mut problems = Vec::new();
+    for node in root.descendants().filter(roxmltree::Node::is_element) {
+        let name = node.tag_name().name();
+        let parent = node.parent_element().map_or("", |parent| parent.tag_name().name());
+        let (parents, attributes): (&[&str], &[&str]) = match name {
+            "testsuites" if strict => (&[""], &["name", "time", "tests", "failures", "disabled", "errors"]),
+            "testsuites" => (
+                &[""],
+                &[
+                    "name",
+                    "time",
+                    "tests",
+                    "failures",
+                    "disabled",
+                    "errors",
+                    "skipped",
+                    "timestamp",
+                ],
+            ),
+            "testsuite" => (
+                &["testsuites"],
+                &[
+                    "name",
+                    "tests",
+                    "failures",
+                    "errors",
+                    "skipped",
+                    "time",
+                    "timestamp",
+                    "disabled",
+                ],
+            ),
+            "properties" if strict => (&["testsuite"], &[]),
+            "properties" => (&["testsuite", "testcase"], &[]),
+            "property" => (&["properties"], &["name", "value"]),
+            "testcase" if strict => (&["testsuite"], &["name", "classname", "time"]),
+            "testcase" => (&["testsuite"], &["name", "classname", "time", "file", "line"]),
+            "failure" | "error" | "skipped" => (&["testcase"], &["type", "message"]),
+            "system-out" | "system-err" => (&["testcase", "testsuite"], &[]),
+            _ => (&[], &[]),
+        };
+        if !parents.contains(&parent) {
+            problems.push(format!("<{name}> in <{parent}>"));
+        }
+        for attribute in node.attributes().filter(|found| !attributes.contains(&found.name())) {
+            problems.push(format!("<{name} {}>", attribute.name()));
+        }
+    }
+    let cases = || root.descendants().filter(|node| node.has_tag_name("testcase"));
+    problems.extend(
+        cases()
+            .filter(|case| case.attribute("time").is_none())
+            .map(|_| "no time".to_owned()),
+    );
+    let placed = cases().any(|case| case.attribute("file").is_some() && case.attribute("line").is_some());
+    if placed == strict {
+        problems.push(format!("file and line: {placed}"));
+    }
+    problems
+}
+
+#[test]
+fn junit_passes_what_met_its_expectation() {
+    for (dialect, strict) in [("annotated", false), ("strict", true)] {
+        let output = kyvtest(&[
+            "run",
+            "fixtures/report",
+            "suites",
+            "-o",
+            "junit",
+            "--junit-dialect",
+            dialect,
+        ]);
+        let report = stdout(&output);
+        assert_eq!(junit_problems(&report, strict), Vec::<String>::new(), "{dialect}");
+        // Each check notices the other dialect.
+        assert_ne!(junit_problems(&report, !strict), Vec::<String>::new(), "{dialect}");
+        let document = roxmltree::Document::parse(&report).expect("XML");
+        let skipped = document.descendants().filter(|node| node.has_tag_name("skipped"));
+        let undecided = json(&kyvtest(&["run", "fixtures/report", "suites", "-o", "json"]));
+        assert_eq!(
+            skipped.count() as u64,
+            undecided["summary"]["unsupported"].as_u64().expect("a number")
+        );
+        assert!(report.contains("not-cel"), "the missing native side is still there");
+    }
+    let shown = stdout(&kyvtest(&[
+        "run",
+        "fixtures/report/divergence",
+        "-o",
+        "junit",
+        "--junit-dialect",
+        "strict",
+        NOW,
+    ]));
+    insta::assert_snapshot!("junit-strict", shown);
+}
+
+#[test]
+fn the_exit_code_survives_a_closed_pipe() {
+    for (args, expected) in [
+        (&["run", "fixtures/run/unmet", "--status-level", "all"][..], 1),
+        (&["run", "fixtures/run/unmet", "-o", "json"], 1),
+        (&["run", "fixtures/report/divergence"], 3),
+        (&["run", "fixtures/run/met"], 0),
+        (&["eval"], 2),
+    ] {
+        let mut child = command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        drop(child.stdout.take());
+        assert_eq!(child.wait().expect("it ends").code(), Some(expected), "{args:?}");
+    }
+}
+
+#[test]
+fn the_clock_is_the_start_of_the_run() {
+    let suite = "fixtures/first-hour/clock";
+    for more in [&[][..], &["--compat"]] {
+        let output = kyvtest(&[&["run", suite], more].concat());
+        assert_eq!(code(&output), 0, "{}{}", stdout(&output), stderr(&output));
+    }
+    let late = kyvtest(&["run", suite, "--now", "2199-01-01T00:00:00Z"]);
+    assert_eq!(code(&late), 1, "{}", stdout(&late));
+    let report = json(&kyvtest(&["run", suite, "-o", "json"]));
+    let now = report["now"].as_str().expect("a time");
+    assert!(now >= "2026-01-01T00:00:00Z" && now.ends_with('Z'), "{now}");
+    // The recorded time repeats the run.
+    let again = json(&kyvtest(&["run", suite, "-o", "json", "--now", now]));
+    assert_eq!(again, report);
+    for format in ["json", "yaml", "jsonl", "junit", "sarif", "markdown", "tap", "html"] {
+        let output = kyvtest(&["run", suite, "-o", format, NOW]);
+        assert!(stdout(&output).contains("2026-11-16T00:00:00Z"), "{format}");
+    }
+    let diff = kyvtest(&["diff", "--from", suite, "--to", suite, "-o", "json"]);
+    assert_eq!(
+        json(&diff)["pairs"][0]["cases"][0]["from"]["status"],
+        "pass",
+        "{}",
+        stdout(&diff)
+    );
+    assert!(json(&diff)["now"].is_string());
+}
+
+#[test]
+fn the_trace_is_that_of_the_resource() {
+    let output = kyvtest(&["run", "fixtures/first-hour/trace", "-v", "--status-level", "all", NOW]);
+    let text = stdout(&output);
+    let (first, second) = text.split_once("second [CREATE]").expect("two cases");
+    let value = |text: &str| {
+        let lines = text
+            .lines()
+            .filter(|line| line.contains("object.metadata.?labels.team.orValue('') !="));
+        lines.map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(value(first).iter().all(|line| line.ends_with("= true")), "{text}");
+    assert!(
+        !value(second).is_empty() && value(second).iter().all(|line| line.ends_with("= false")),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_was_not_checked_does_not_succeed() {
+    let suite = "fixtures/first-hour/unsupported";
+    let policy = "fixtures/first-hour/unsupported/policy.yaml";
+    let pod = "fixtures/first-hour/unsupported/resources.yaml";
+    let empty = scratch("empty");
+    for (args, expected, said) in [
+        (&["run", suite][..], 5, "the only case was not decided"),
+        (
+            &["run", suite, "--unsupported", "warn"],
+            5,
+            "the only case was not decided",
+        ),
+        (&["run", suite, "--unsupported", "pass"], 0, ""),
+        (&["run", suite, "fixtures/run/met"], 0, "1 of 10 cases was not decided"),
+        (
+            &["run", suite, "fixtures/run/met", "--unsupported", "fail"],
+            5,
+            "1 of 10 cases was not decided",
+        ),
+        (
+            &["run", text(&empty)],
+            4,
+            "no tests selected: found no `kyverno-test.yaml` below",
+        ),
+        (
+            &["run", "fixtures/run/met", "-E", "policy(=nothing)"],
+            4,
+            "no tests selected: ",
+        ),
+        (&["diff", "--from", policy, "--to", policy], 4, "nothing was compared"),
+        (&["diff", "--from", suite, "--to", suite], 5, "not decided"),
+        (
+            &["diff", "--from", suite, "--to", suite, "--unsupported", "pass"],
+            0,
+            "",
+        ),
+        (&["eval", "--object", pod], 2, "no policy to evaluate"),
+        (&["eval", "--policy", policy, "--object", pod], 5, "does not support"),
+    ] {
+        let output = kyvtest(args);
+        assert_eq!(code(&output), expected, "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
+    }
+    let eval = kyvtest(&["eval", "--policy", policy, "--object", pod]);
+    assert!(stdout(&eval).starts_with("kyverno: undecided"), "{}", stdout(&eval));
+}
+
+/// A suite that takes longer than anybody waits.
+#[cfg(unix)]
+#[test]
+fn a_signal_stops_a_long_suite() {
+    let folder = scratch("long");
+    let numbers: Vec<String> = (0..48).map(|number| number.to_string()).collect();
+    let policy = fs::read_to_string("fixtures/run/long/policy.yaml").expect("a policy");
+    let policy = policy.replace("LIST", &format!("[{}]", numbers.join(", ")));
+    fs::write(folder.join("policy.yaml"), policy).expect("a file");
+    fs::copy("fixtures/run/long/test.yaml", folder.join("kyverno-test.yaml")).expect("a file");
+    let resources =
+        (0..4_000).map(|number| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}}}\n"));
+    fs::write(
+        folder.join("resources.yaml"),
+        resources.collect::<Vec<_>>().join("---\n"),
+    )
+    .expect("a file");
+    for signal in ["-INT", "-TERM"] {
+        let report = folder.join("report.json");
+        let option = format!("--report=json={}", report.display());
+        let mut child = command(&["run", text(&folder), &option])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert!(child.try_wait().expect("a state").is_none(), "the suite is too short");
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+        let begin = Instant::now();
+        let mut shown = String::new();
+        child
+            .stdout
+            .take()
+            .expect("a pipe")
+            .read_to_string(&mut shown)
+            .expect("text");
+        assert_eq!(child.wait().expect("it ends").code(), Some(130), "{shown}");
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert!(shown.ends_with("interrupted: 1 test file was not run\n"), "{shown}");
+        let report: Value = serde_json::from_str(&fs::read_to_string(&report).expect("a report")).expect("JSON");
+        assert_eq!(
+            (&report["stopped"], &report["exit"]),
+            (&"interrupted".into(), &130.into())
+        );
+    }
+}
+
+#[test]
+fn shards_do_not_depend_on_how_paths_are_spelt() {
+    let absolute = format!("{}/suites", env!("CARGO_MANIFEST_DIR"));
+    let listed = |path: &str, shard: &str| {
+        let report = json(&kyvtest(&["run", path, "--shard", shard, "-o", "json"]));
+        let suites = report["suites"].as_array().expect("suites").iter();
+        let paths = suites.map(|suite| suite["path"].as_str().expect("a path").to_owned());
+        let mut paths: Vec<String> = paths
+            .map(|path| path.rsplit_once("suites/").expect("a suite").1.to_owned())
+            .collect();
+        paths.sort();
+        paths
+    };
+    let first = listed("suites", "1/3");
+    assert!(first.len() > 3, "{first:?}");
+    for path in ["./suites", "suites/", "src/../suites", absolute.as_str()] {
+        assert_eq!(listed(path, "1/3"), first, "{path}");
+    }
+}
+
+#[test]
+fn merge_wants_every_shard_once() {
+    let folder = scratch("merge");
+    for format in ["json", "junit"] {
+        let part = |shard: &str| {
+            let path = folder.join(format!("{}.{format}", shard.replace('/', "-")));
+            let option = format!("{format}={}", path.display());
+            kyvtest(&[
+                "run",
+                "fixtures/run/met",
+                "fixtures/run/unmet",
+                "suites",
+                "--report",
+                &option,
+                "--shard",
+                shard,
+            ]);
+            text(&path).to_owned()
+        };
+        let parts = ["1/3", "2/3", "3/3"].map(part);
+        let merged = kyvtest(&["merge", &parts[0], &parts[1], &parts[2]]);
+        assert_eq!(code(&merged), 1, "{format}: {}", stderr(&merged));
+        let twice = kyvtest(&["merge", &parts[0], &parts[1], &parts[0]]);
+        assert_eq!(code(&twice), 2, "{format}");
+        assert!(
+            stderr(&twice).contains("shard 1/3 is given twice"),
+            "{}",
+            stderr(&twice)
+        );
+        assert!(twice.stdout.is_empty());
+        let missing = kyvtest(&["merge", &parts[0], &parts[2]]);
+        assert_eq!(code(&missing), 2, "{format}");
+        assert!(stderr(&missing).contains("missing shard 2/3"), "{}", stderr(&missing));
+        assert!(!missing.stdout.is_empty());
+        let other = part("1/2");
+        let mixed = kyvtest(&["merge", &parts[0], &other]);
+        assert_eq!(code(&mixed), 2, "{format}");
+        assert!(
+            stderr(&mixed).contains("another report is shard 1/3"),
+            "{}",
+            stderr(&mixed)
+        );
+    }
+}
+
+/// Files in memory, one folder of which cannot be read.
+struct Locked(kyvtest::suite::Memory);
+
+impl kyvtest::suite::Files for Locked {
+    fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        self.0.read(path)
+    }
+
+    fn is_folder(&self, path: &str) -> std::io::Result<bool> {
+        self.0.is_folder(path)
+    }
+
+    fn list(&self, path: &str) -> std::io::Result<Vec<(String, bool)>> {
+        if path == "all/locked" {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
+        self.0.list(path)
+    }
+}
+
+#[test]
+fn an_unreadable_folder_does_not_hide_its_siblings() {
+    let mut files = kyvtest::suite::Memory::default();
+    for folder in ["a", "locked", "z"] {
+        files.add(&format!("all/{folder}/kyverno-test.yaml"), "");
+    }
+    let options = kyvtest::suite::Options::default();
+    let (found, unreadable) = kyvtest::suite::discover_all(&Locked(files), "all", &options).expect("a folder");
+    assert_eq!(found, ["all/a/kyverno-test.yaml", "all/z/kyverno-test.yaml"]);
+    let [(path, why)] = &unreadable[..] else {
+        panic!("{unreadable:?}")
+    };
+    assert_eq!(path, "all/locked");
+    assert_eq!(why.message, "cannot read `all/locked`: permission denied");
+}
+
+#[test]
+fn policies_for_payloads_have_no_native_side() {
+    let policy = "fixtures/first-hour/json-mode/policy.yaml";
+    let prove = kyvtest(&["prove", policy, "-o", "json"]);
+    let proof = &json(&prove)["proofs"][0];
+    assert_eq!(
+        (&proof["label"], &proof["code"]),
+        (&"NOT-CONVERTIBLE".into(), &"json-mode".into())
+    );
+    assert_eq!(proof["stats"]["requests"], 0);
+    let run = kyvtest(&["run", "fixtures/first-hour/json-mode", "-o", "json"]);
+    assert_eq!(code(&run), 0, "{}", stdout(&run));
+    let case = &json(&run)["suites"][0]["cases"][0];
+    assert_eq!((&case["vap"], &case["divergence"]), (&Value::Null, &Value::Null));
+    assert_eq!(json(&run)["suites"][0]["notes"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn operations_are_listed_once() {
+    let output = kyvtest(&["prove", "fixtures/first-hour/messages/policy.yaml", NOW]);
+    let text = stdout(&output);
+    let regions = text
+        .lines()
+        .filter(|line| line.contains(" of horizontalpodautoscalers"));
+    assert!(regions.clone().count() > 0, "{text}");
+    for line in regions {
+        for word in ["CREATE", "UPDATE", "DELETE"] {
+            assert!(line.matches(word).count() <= 1, "{line}");
+        }
+    }
+}
+
+#[test]
+fn diff_reads_more_resources_beside_suites() {
+    let (from, to) = ("fixtures/first-hour/diff/from", "fixtures/first-hour/diff/to");
+    let more = "fixtures/first-hour/diff/controller.yaml";
+    assert_eq!(code(&kyvtest(&["diff", "--from", from, "--to", to])), 0);
+    let output = kyvtest(&["diff", "--from", from, "--to", to, "--resources", more]);
+    assert_eq!(code(&output), 3, "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("weaker: CREATE ReplicationController/default/plain"),
+        "{}",
+        stdout(&output)
+    );
+    let missing = kyvtest(&[
+        "diff",
+        "--from",
+        from,
+        "--to",
+        to,
+        "--resources",
+        "fixtures/first-hour/absent.yaml",
+    ]);
+    assert_eq!(code(&missing), 2);
+    let said = stderr(&missing);
+    assert_eq!(said.matches("absent.yaml").count(), 1, "{said}");
+    assert!(!said.contains("kyvtest-diff.yaml"), "{said}");
+}
+
+#[test]
+fn a_target_must_be_native() {
+    let file = |name: &str| format!("fixtures/first-hour/prove/{name}.yaml");
+    let prove = |to: &str| kyvtest(&["prove", &file("policy"), "--to", &file(to)]);
+    for (to, said) in [
+        ("validating", "ValidatingPolicy `team-label`"),
+        ("policy", "ClusterPolicy `team-label`"),
+        ("empty", "no ValidatingAdmissionPolicy in"),
+        ("binding", "only a binding for policy `team-label`"),
+    ] {
+        let output = prove(to);
+        assert_eq!(code(&output), 2, "{to}: {}", stdout(&output));
+        assert!(stderr(&output).contains(said), "{to}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{to}: {}", stdout(&output));
+    }
+    let unbound = prove("unbound");
+    assert!(stderr(&unbound).contains("has no binding"), "{}", stderr(&unbound));
+    let both = kyvtest(&[
+        "prove",
+        &file("policy"),
+        "--to",
+        &file("unbound"),
+        "--to",
+        &file("binding"),
+    ]);
+    assert!(!stderr(&both).contains("has no binding"), "{}", stderr(&both));
+}
+
+/// The script of the action's last step, with a program in the place of `kyvtest` that prints its arguments.
+#[cfg(unix)]
+#[test]
+fn the_action_takes_lines_and_quotes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = scratch("action");
+    let program = folder.join("kyvtest");
+    fs::write(&program, "#!/bin/sh\nprintf '<%s>\\n' \"$@\"\nexit 3\n").expect("a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let action = fs::read_to_string("action.yml").expect("the action");
+    let script = action.rsplit_once("run: |\n").expect("a script").1;
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let output = Command::new("bash")
+        .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script])
+        .env_clear()
+        .envs([("PATH", path.as_str()), ("PATHS", "policies/a\n'with blank'\n\nb c\n")])
+        .envs([("ARGS", "-P ci -E 'policy(=teams) & !tag(slow)'\n--shard \"1/3\""), ("JUNIT", "r.xml"), ("SARIF", "")])
+        .env("GITHUB_OUTPUT", folder.join("output"))
+        .output()
+        .expect("bash");
+    let expected = "<run>|<policies/a>|<with blank>|<b>|<c>|<-P>|<ci>|<-E>|<policy(=teams) & !tag(slow)>|<--shard>|<1/3>|<--report>|<junit=r.xml>|";
+    assert_eq!(stdout(&output).replace('\n', "|"), expected, "{}", stderr(&output));
+    assert_eq!(code(&output), 3);
+    assert_eq!(fs::read_to_string(folder.join("output")).expect("an output"), "exit-code=3\n");
+}
+
+#[test]
+fn divergences_are_grouped_and_failures_come_first() {
+    let args = ["run", "fixtures/first-hour/many", "fixtures/report", "fixtures/run/unmet", NOW];
+    let many = kyvtest(&["run", "fixtures/first-hour/many", NOW]);
+    insta::assert_snapshot!("grouped", stdout(&many));
+    let shown = stdout(&kyvtest(&args));
+    let words: Vec<&str> = shown.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let last_failure = words.iter().rposition(|word| ["FAIL", "ERROR", "UNMATCHED"].contains(word));
+    let first_group = words.iter().position(|word| *word == "DIVERGE").expect("a group");
+    let details = stdout(&kyvtest(&[&args[..], &["--details"]].concat()));
+    let count = |text: &str| text.lines().filter(|line| line.starts_with("DIVERGE")).count();
+    assert!(count(&shown) < count(&details), "{shown}");
+    // Failures come first, and once more in the list at the end.
+    let first_failure = words.iter().position(|word| *word == "FAIL").expect("a failure");
+    assert!(first_failure < first_group && last_failure > Some(first_group), "{shown}");
+    assert!(shown.contains("explain:  kyvtest explain H27"), "{shown}");
+    let github = stdout(&kyvtest(&[&args[..], &["-o", "github"]].concat()));
+    let errors: Vec<&str> = github.lines().filter(|line| line.starts_with("::error")).collect();
+    let diverge = errors.iter().position(|line| line.contains("title=Diverge"));
+    let fail = errors.iter().rposition(|line| line.contains("title=Fail"));
+    assert!(diverge.is_none() || fail < diverge, "{github}");
+    assert!(fail.is_some(), "{github}");
+    let markdown = stdout(&kyvtest(&[&args[..], &["-o", "markdown"]].concat()));
+    let html = stdout(&kyvtest(&[&args[..], &["-o", "html"]].concat()));
+    for (text, fail, pass) in [(markdown, "| Fail |", "| Pass |"), (html, "<b>Fail</b>", "<b>Pass</b>")] {
+        assert!(text.find(fail).expect("a failure") < text.find(pass).expect("a pass"));
+    }
+}
+
+#[test]
+fn explain_knows_hazards_classes_and_labels() {
+    for (word, said) in [
+        ("H27", "# H27: "),
+        ("v01", "# V01: "),
+        ("weaker", "# weaker: "),
+        ("UNKNOWN", "# UNKNOWN: "),
+        ("not-convertible", "# not-convertible: "),
+        ("KT001", "# KT001: "),
+    ] {
+        let output = kyvtest(&["explain", word]);
+        assert_eq!(code(&output), 0, "{word}");
+        assert!(stdout(&output).starts_with(said), "{word}: {}", stdout(&output));
+    }
+    let unknown = kyvtest(&["explain", "weakr"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(stderr(&unknown).contains("did you mean `weaker`"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn one_engine_is_enough() {
+    let suite = "fixtures/report/divergence";
+    let run = |engine: &str| {
+        let output = kyvtest(&["run", suite, "--engine", engine, "-o", "json", NOW]);
+        (code(&output), json(&output))
+    };
+    let (both, report) = run("both");
+    assert_eq!(both, 3);
+    assert_ne!(report["summary"]["divergences"], serde_json::json!({}));
+    let (kyverno, report) = run("kyverno");
+    assert_eq!(kyverno, 0);
+    assert_eq!(report["summary"]["divergences"], serde_json::json!({}));
+    let (native, report) = run("native");
+    assert_eq!(native, 1);
+    assert_eq!(report["suites"][0]["cases"][0]["kyverno"], Value::Null);
+    let config = scratch("engine").join("kyvtest.toml");
+    fs::write(&config, "[profile.default]\nengine = \"kyverno\"\noutput-format = \"json\"\n").expect("a file");
+    let output = kyvtest(&["run", suite, "--config", text(&config)]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(json(&output)["summary"]["divergences"], serde_json::json!({}));
+}
+
+#[test]
+fn directories_of_policies() {
+    let folder = "fixtures/first-hour/prove/directory";
+    let prove = kyvtest(&["prove", folder]);
+    assert!(stdout(&prove).contains("2 policies\n  NOT-CONVERTIBLE (json-mode)  1  plan-has-tags\n"), "{}", stdout(&prove));
+    assert_eq!(stderr(&prove), "");
+    let diff = kyvtest(&["diff", "--from", folder, "--to", folder, "--resources", "fixtures/report/divergence/resources.yaml"]);
+    assert_eq!(code(&diff), 0, "{}{}", stdout(&diff), stderr(&diff));
+    assert!(stdout(&diff).contains("2 pairs: "), "{}", stdout(&diff));
+}
+
+#[test]
+fn sarif_rules_are_described() {
+    let report = json(&kyvtest(&["run", "fixtures/report", "suites", "-o", "sarif"]));
+    for rule in report["runs"][0]["tool"]["driver"]["rules"].as_array().expect("rules") {
+        for key in ["shortDescription", "fullDescription", "help"] {
+            let text = rule[key]["text"].as_str().unwrap_or_default();
+            assert!(!text.is_empty(), "{key} of {}", rule["id"]);
+        }
+    }
+}
+
+#[test]
+fn old_names_of_options_still_work() {
+    for args in [
+        &["run", "fixtures/run/met", "--output-format", "json"][..],
+        &["list", "fixtures/run/met", "--output-format", "json"],
+        &["prove", "fixtures/first-hour/prove/policy.yaml", "--format", "json"],
+        &["cel", "1 + 1", "--format", "json"],
+        &["cover", "fixtures/run/met", "--format", "json"],
+    ] {
+        let output = kyvtest(args);
+        assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "{args:?}: {}", stderr(&output));
+    }
+}
+
+/// The console blocks of a page: each command with the output that follows it.
+fn console(page: &str) -> Vec<(String, String)> {
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for block in page.split("```console\n").skip(1) {
+        for line in block.split("```").next().unwrap_or_default().lines() {
+            match (line.strip_prefix("$ "), commands.last_mut()) {
+                (Some(command), _) => commands.push((command.to_owned(), String::new())),
+                (None, Some((_, output))) => {
+                    output.push_str(line);
+                    output.push('\n');
+                }
+                (None, None) => panic!("output without a command: {line}"),
+            }
+        }
+    }
+    commands
+}
+
+/// Output without the time that a run took.
+fn timeless(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.rsplit_once(" · ") {
+        Some((before, time)) if time.ends_with('s') && time.starts_with(|c: char| c.is_ascii_digit()) => before,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_readme_shows_what_the_program_prints() {
+    let page = fs::read_to_string("README.md").expect("the README");
+    let commands = console(&page);
+    assert!(commands.len() >= 3, "{commands:?}");
+    let mut last = 0;
+    for (command, expected) in commands {
+        if command == "echo $?" {
+            assert_eq!(expected.trim(), last.to_string());
+            continue;
+        }
+        let words: Vec<&str> = command.split_whitespace().collect();
+        assert_eq!(words[0], "kyvtest");
+        let output = kyvtest(&words[1..]);
+        assert_eq!(timeless(&stdout(&output)), timeless(&expected), "{command}");
+        last = code(&output);
+    }
+}
+
+#[test]
+fn a_kind_that_fits_no_resource_is_a_warning() {
+    let output = kyvtest(&["run", "fixtures/first-hour/kinds"]);
+    assert_eq!(code(&output), 0, "{}", stdout(&output));
+    let said = stderr(&output);
+    assert!(said.contains("warning[KT523]: no resource of this row is of kind `Deployment`"), "{said}");
+    assert!(said.contains("the resources are of kind `Pod`"), "{said}");
+}
+
+#[test]
+fn numbers_can_be_searched_for() {
+    let output = kyvtest(&["run", "suites", NOW]);
+    let line = stdout(&output).lines().last().expect("a summary").to_owned();
+    assert!(!line.contains(['\u{2009}', '\u{202f}', '\u{a0}']), "{line}");
+}
