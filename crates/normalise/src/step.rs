@@ -117,6 +117,13 @@ pub fn is_known(kind: Kind<'_>) -> bool {
     TABLE.kind(kind.api_version, kind.name).is_some()
 }
 
+/// The version of a built-in kind that is not named with one; `v1` before groups, stable before others.
+pub fn kind_named(name: &str) -> Option<&'static str> {
+    let kinds = TABLE.kinds();
+    let named = kinds.iter().filter(|served| served.kind == name).map(|served| served.api_version);
+    named.min_by_key(|version| (version.contains('/'), version.len()))
+}
+
 /// Decodes an object into its type and applies the defaults of its version.
 ///
 /// Can be called again on the result of each mutation. Kinds without a table pass unchanged, with a warning.

@@ -178,7 +178,7 @@ impl Table {
         self.kinds.get(&(api_version, kind)).copied()
     }
 
-    /// Whether a kind of this group is served in some version.
+    /// All kinds, sorted by version and name.
     pub(crate) fn kinds(&self) -> Vec<Served> {
         let mut kinds: Vec<Served> = Vec::with_capacity(self.kinds.len());
         #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
