@@ -111,6 +111,8 @@ pub(crate) struct Type {
     pub(crate) always: Vec<u8>,
     /// Fields with a default.
     pub(crate) defaulted: Vec<u8>,
+    /// Fields with a check that concerns a missing value.
+    pub(crate) checked_if_missing: Vec<u8>,
     /// Whether the type or one below it has defaults.
     pub(crate) has_defaults: bool,
     /// Whether the type or one below it has checks.
@@ -287,6 +289,7 @@ fn new_type(name: &'static str) -> Type {
         embedded: Vec::new(),
         always: Vec::new(),
         defaulted: Vec::new(),
+        checked_if_missing: Vec::new(),
         has_defaults: false,
         has_checks: false,
         hook: defaults::hook(name),
@@ -302,6 +305,7 @@ fn index(found: &mut Type) {
     let embedded = positions(&|field| !field.pointer && matches!(field.shape, Shape::Struct(_)));
     let always = positions(&Field::always_written);
     let defaulted = positions(&|field| field.default.is_some());
+    let missing = positions(&|field| field.checks.iter().any(|check| check.concerns_missing(field)));
     let hashes = found.fields.iter().enumerate();
     let mut by_hash: Vec<(u32, u8)> = hashes.map(|(i, field)| (field.hash, i as u8)).collect();
     by_hash.sort_unstable();
@@ -310,6 +314,7 @@ fn index(found: &mut Type) {
     found.embedded = embedded;
     found.always = always;
     found.defaulted = defaulted;
+    found.checked_if_missing = missing;
     found.by_hash = by_hash;
 }
 
