@@ -117,7 +117,9 @@ impl Args {
         let before = document.root().to_yaml();
         let title = title(document);
         let diff = TextDiff::from_lines(&before, &yaml);
-        diff.unified_diff().header(&title, &format!("{title} (normalised)")).to_string()
+        diff.unified_diff()
+            .header(&title, &format!("{title} (normalised)"))
+            .to_string()
     }
 }
 
@@ -142,7 +144,9 @@ fn text<'d>(document: &'d Document, field: &str) -> &'d str {
 fn title(document: &Document) -> String {
     let metadata = |field| document.root().at(&["metadata", field]).and_then(Value::as_str);
     let kind = text(document, "kind");
-    let name = metadata("name").or_else(|| metadata("generateName")).unwrap_or("(unnamed)");
+    let name = metadata("name")
+        .or_else(|| metadata("generateName"))
+        .unwrap_or("(unnamed)");
     match metadata("namespace") {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
         None => format!("{kind} {name}"),
@@ -153,7 +157,10 @@ fn refusal(document: &Document, refused: &Refused) -> Diagnostic {
     let title = title(document);
     let mut errors = refused.errors.iter();
     let Some(first) = errors.next() else {
-        return Diagnostic::new(Code::RefusedObject, format!("the API server refuses {title}: {}", refused.message));
+        return Diagnostic::new(
+            Code::RefusedObject,
+            format!("the API server refuses {title}: {}", refused.message),
+        );
     };
     let diagnostic = Diagnostic::new(Code::RefusedObject, format!("the API server refuses {title}: {first}"));
     errors.fold(diagnostic, |diagnostic, error| diagnostic.with_note(error.to_string()))
@@ -161,7 +168,10 @@ fn refusal(document: &Document, refused: &Refused) -> Diagnostic {
 
 fn explain(document: &Document, changes: &[Change]) -> String {
     let mut out = format!("{}\n", title(document));
-    let json = |side: &Option<Document>| side.as_ref().map_or_else(|| "(none)".to_owned(), |side| side.root().to_json());
+    let json = |side: &Option<Document>| {
+        side.as_ref()
+            .map_or_else(|| "(none)".to_owned(), |side| side.root().to_json())
+    };
     for change in changes {
         let path = if change.path.is_empty() { "." } else { &change.path };
         let (before, after) = (json(&change.before), json(&change.after));

@@ -125,8 +125,9 @@ impl Cluster {
     /// The object of a kind and name, of a namespace if it is not empty.
     pub(crate) fn named<'c>(&'c self, kind: &'c str, namespace: &str, name: &str) -> Option<Value<'c>> {
         let text = |object: Value<'c>, field| object.at(&["metadata", field]).and_then(Value::as_str).unwrap_or("");
-        self.of_kind(kind)
-            .find(|object| text(*object, "name") == name && (namespace.is_empty() || text(*object, "namespace") == namespace))
+        self.of_kind(kind).find(|object| {
+            text(*object, "name") == name && (namespace.is_empty() || text(*object, "namespace") == namespace)
+        })
     }
 }
 

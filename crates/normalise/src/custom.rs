@@ -62,7 +62,9 @@ pub(crate) fn find<'a>(definitions: &'a [Document], kind: Kind<'a>) -> Option<Cu
 
 /// The type of `metadata`.
 pub(crate) fn metadata_type() -> TypeId {
-    TABLE.id("meta.v1.ObjectMeta").expect("the table has the type of metadata")
+    TABLE
+        .id("meta.v1.ObjectMeta")
+        .expect("the table has the type of metadata")
 }
 
 /// Decodes metadata, prunes unknown fields and applies defaults.
@@ -146,7 +148,9 @@ fn default<'a>(schema: Value<'a>, node: &mut Node<'a>, root: bool) {
                 }
             }
             let properties = schema.get("properties");
-            let more = schema.get("additionalProperties").filter(|more| more.as_map().is_some());
+            let more = schema
+                .get("additionalProperties")
+                .filter(|more| more.as_map().is_some());
             for (key, value) in entries {
                 match (properties.and_then(|properties| properties.get(key)), more) {
                     (Some(own), _) => default(own, value, false),

@@ -86,7 +86,9 @@ impl Decoder {
             (Shape::Struct(id), _) => self.object(*id, input, existing),
             (Shape::Text, View::Text(text)) => Ok(Node::Text(Cow::Borrowed(text))),
             (Shape::Bool, View::Bool(value)) => Ok(Node::Bool(value)),
-            (Shape::Int32, View::Number(number)) => self.integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32"),
+            (Shape::Int32, View::Number(number)) => {
+                self.integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32")
+            }
             (Shape::Int64, View::Number(number)) => self.integer(number, i64::MIN, i64::MAX, "int64"),
             (Shape::Float, View::Number(number)) => Ok(float(number)),
             (Shape::Bytes, View::Text(text)) => self.bytes(text),
@@ -99,9 +101,10 @@ impl Decoder {
             (Shape::MicroTime, View::Text(text)) => micro_time(text),
             (Shape::Raw, _) => Ok(raw(input)),
             (Shape::PropsOrBool(_), View::Bool(value)) => Ok(Node::Bool(value)),
-            (Shape::PropsOrArray(id), View::List(items)) => {
-                items.map(|item| self.object(*id, item, None)).collect::<Result<_>>().map(Node::List)
-            }
+            (Shape::PropsOrArray(id), View::List(items)) => items
+                .map(|item| self.object(*id, item, None))
+                .collect::<Result<_>>()
+                .map(Node::List),
             (Shape::PropsOrStrings(_), View::List(_)) => self.list(&Shape::Text, input, None),
             (Shape::PropsOrBool(id) | Shape::PropsOrArray(id) | Shape::PropsOrStrings(id), View::Map(_)) => {
                 self.object(*id, input, None)
@@ -126,7 +129,9 @@ impl Decoder {
         };
         let mut out = Vec::with_capacity(items.len());
         for (position, value) in items.enumerate() {
-            let previous = earlier.get_mut(position).map(|node| std::mem::replace(node, Node::Null));
+            let previous = earlier
+                .get_mut(position)
+                .map(|node| std::mem::replace(node, Node::Null));
             let node = self.value(item, value, previous)?;
             out.push(or_zero(item, node));
         }
@@ -299,7 +304,9 @@ fn time<'a>(text: &'a str) -> Result<Node<'a>> {
     }
     match Timestamp::parse(text) {
         Some(time) if time.is_zero() => Ok(Node::Null),
-        Some(time) => Ok(Node::Text(Cow::Owned(time.truncate(1_000_000_000).to_utc().to_string()))),
+        Some(time) => Ok(Node::Text(Cow::Owned(
+            time.truncate(1_000_000_000).to_utc().to_string(),
+        ))),
         None => Err(time_layout::parse("2006-01-02T15:04:05Z07:00", text)
             .err()
             .unwrap_or_else(|| format!("cannot parse time \"{text}\""))),
@@ -379,7 +386,12 @@ pub(crate) fn type_meta<'a, I: Input<'a>>(input: I) -> Result<(&'a str, &'a str)
         match value.view() {
             View::Text(text) => *slot = text,
             View::Null => {}
-            _ => return Err(format!("couldn't get version/kind; json parse error: {} is not a string", key.text())),
+            _ => {
+                return Err(format!(
+                    "couldn't get version/kind; json parse error: {} is not a string",
+                    key.text()
+                ));
+            }
         }
     }
     Ok((api_version, kind))

@@ -61,13 +61,17 @@ pub(crate) fn apply(id: TypeId, node: &mut Node<'_>) {
     }
     for &position in &found.defaulted {
         let field = &found.fields[position as usize];
-        let set = node.get(field.name).is_some_and(|value| field.pointer || !value.is_empty());
+        let set = node
+            .get(field.name)
+            .is_some_and(|value| field.pointer || !value.is_empty());
         if let (false, Some(default)) = (set, &field.default) {
             node.set(field.name, default.clone());
         }
     }
     for (name, value) in node.entries_mut() {
-        let (Node::Map(_) | Node::List(_)) = value else { continue };
+        let (Node::Map(_) | Node::List(_)) = value else {
+            continue;
+        };
         let key = kyvtest_go_compat::value::Key::new(name);
         if let Some(field) = found.field(key) {
             below(&field.shape, value);
@@ -99,7 +103,11 @@ fn set_if_empty<'a>(node: &mut Node<'a>, name: &'static str, value: impl Into<No
 }
 
 fn pull_policy(image: &str) -> &'static str {
-    if image::is_latest(image) { "Always" } else { "IfNotPresent" }
+    if image::is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
+    }
 }
 
 /// Adds the entries of `from` that `to` lacks.

@@ -54,7 +54,9 @@ impl Writer {
         self.out.begin_map();
         let mut always = found.always.len();
         for (name, value) in node.entries() {
-            let Some(field) = found.field(Key::new(name)) else { continue };
+            let Some(field) = found.field(Key::new(name)) else {
+                continue;
+            };
             if !is_written(field, value) {
                 continue;
             }
@@ -145,7 +147,9 @@ fn is_written(field: &Field, value: &Node<'_>) -> bool {
         (_, Omit::Never) => true,
         _ if field.pointer => true,
         (value, _) => match field.shape {
-            Shape::Struct(_) | Shape::Quantity | Shape::IntOrString | Shape::Time | Shape::MicroTime | Shape::Raw => true,
+            Shape::Struct(_) | Shape::Quantity | Shape::IntOrString | Shape::Time | Shape::MicroTime | Shape::Raw => {
+                true
+            }
             _ => !value.is_empty(),
         },
     }

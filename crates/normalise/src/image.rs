@@ -78,7 +78,9 @@ fn is_tag(tag: &str) -> bool {
 fn is_digest(digest: &str) -> bool {
     digest.split_once(':').is_some_and(|(algorithm, hex)| {
         !algorithm.is_empty()
-            && algorithm.bytes().all(|b| b.is_ascii_alphanumeric() || b"+._-".contains(&b))
+            && algorithm
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"+._-".contains(&b))
             && hex.len() >= 32
             && hex.bytes().all(|b| b.is_ascii_hexdigit())
     })

@@ -185,7 +185,10 @@ impl Parser<'_> {
     }
 
     fn unexpected(&self, place: &str) -> String {
-        match String::from_utf8_lossy(&self.bytes[self.at.min(self.bytes.len())..]).chars().next() {
+        match String::from_utf8_lossy(&self.bytes[self.at.min(self.bytes.len())..])
+            .chars()
+            .next()
+        {
             Some('\t') => format!("invalid character '\\t' {place}"),
             Some('\n') => format!("invalid character '\\n' {place}"),
             Some(found) => format!("invalid character '{found}' {place}"),
@@ -203,7 +206,11 @@ impl Parser<'_> {
             Some(b'"') => Ok(Json::Text(self.string()?.into())),
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => {
-                for (word, json) in [("true", Json::Bool(true)), ("false", Json::Bool(false)), ("null", Json::Null)] {
+                for (word, json) in [
+                    ("true", Json::Bool(true)),
+                    ("false", Json::Bool(false)),
+                    ("null", Json::Null),
+                ] {
                     if self.bytes[self.at..].starts_with(word.as_bytes()) {
                         self.at += word.len();
                         return Ok(json);

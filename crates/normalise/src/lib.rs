@@ -26,8 +26,10 @@ mod table;
 mod validate;
 
 pub use change::{Change, Source};
-pub use custom::check::{Rule, RuleCheck};
 pub use cluster::{Cluster, Operation, Plugin, Request};
+pub use custom::check::{Rule, RuleCheck};
 pub use input::Text;
 pub use refuse::{Cause, Reason, Refused, Stage};
-pub use step::{Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, normalise, plugins, stored_object};
+pub use step::{
+    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, normalise, plugins, stored_object,
+};

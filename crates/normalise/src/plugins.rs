@@ -21,7 +21,9 @@ pub(crate) fn run<'a>(
     cluster: &Cluster,
     after: &mut dyn FnMut(&Decoded<'a>, Plugin),
 ) -> Result<(), Refused> {
-    let Known::BuiltIn(served) = decoded.known else { return Ok(()) };
+    let Known::BuiltIn(served) = decoded.known else {
+        return Ok(());
+    };
     let create = request.operation == Operation::Create;
     for plugin in Plugin::DEFAULT {
         if !cluster.has(plugin) {
@@ -34,7 +36,9 @@ pub(crate) fn run<'a>(
             (Plugin::Priority, "Pod") => pod::priority(decoded, cluster, create)?,
             (Plugin::DefaultTolerationSeconds, "Pod") => pod::tolerations(&mut decoded.node),
             (Plugin::RuntimeClass, "Pod") if create => pod::runtime_class(decoded, cluster)?,
-            (Plugin::DefaultStorageClass, "PersistentVolumeClaim") if create => storage_class(&mut decoded.node, cluster),
+            (Plugin::DefaultStorageClass, "PersistentVolumeClaim") if create => {
+                storage_class(&mut decoded.node, cluster)
+            }
             (Plugin::StorageObjectInUseProtection, "PersistentVolumeClaim") if create => {
                 add_finalizer(&mut decoded.node, "kubernetes.io/pvc-protection");
             }
@@ -54,7 +58,9 @@ pub(crate) fn run<'a>(
 
 /// Checks of the same plugins that come after validation.
 pub(crate) fn validate(decoded: &Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
-    let Known::BuiltIn(served) = decoded.known else { return Ok(()) };
+    let Known::BuiltIn(served) = decoded.known else {
+        return Ok(());
+    };
     if served.kind == "Pod" && request.operation == Operation::Create && cluster.has(Plugin::RuntimeClass) {
         pod::check_overhead(&decoded.node)?;
     }
@@ -70,9 +76,8 @@ fn add_finalizer(node: &mut Node<'_>, name: &'static str) {
 
 fn taint_node(node: &mut Node<'_>) {
     let taints = node.child("spec").child_list("taints");
-    let known = |taint: &Node<'_>| {
-        taint.str("key") == "node.kubernetes.io/not-ready" && taint.str("effect") == "NoSchedule"
-    };
+    let known =
+        |taint: &Node<'_>| taint.str("key") == "node.kubernetes.io/not-ready" && taint.str("effect") == "NoSchedule";
     if !taints.iter().any(known) {
         let mut taint = Node::EMPTY;
         taint.set("key", "node.kubernetes.io/not-ready");
@@ -92,7 +97,9 @@ fn storage_class(node: &mut Node<'_>, cluster: &Cluster) {
 }
 
 fn ingress_class(node: &mut Node<'_>, cluster: &Cluster) {
-    let annotated = node.at(&["metadata", "annotations", "kubernetes.io/ingress.class"]).is_some();
+    let annotated = node
+        .at(&["metadata", "annotations", "kubernetes.io/ingress.class"])
+        .is_some();
     let Some(spec) = node.get_mut("spec") else { return };
     if spec.has("ingressClassName") || annotated {
         return;

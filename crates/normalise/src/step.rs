@@ -120,7 +120,10 @@ pub fn is_known(kind: Kind<'_>) -> bool {
 /// The version of a built-in kind that is not named with one; `v1` before groups, stable before others.
 pub fn kind_named(name: &str) -> Option<&'static str> {
     let kinds = TABLE.kinds();
-    let named = kinds.iter().filter(|served| served.kind == name).map(|served| served.api_version);
+    let named = kinds
+        .iter()
+        .filter(|served| served.kind == name)
+        .map(|served| served.api_version);
     named.min_by_key(|version| (version.contains('/'), version.len()))
 }
 
@@ -151,7 +154,9 @@ fn decode_input<'a, I: Input<'a>>(kind: Kind<'a>, input: I, cluster: &'a Cluster
     };
     let (api_version, name) = typed::type_meta(input).map_err(refuse)?;
     if !(api_version.is_empty() || api_version == kind.api_version) || !(name.is_empty() || name == kind.name) {
-        return Err(refuse(format!("no kind \"{name}\" is registered for version \"{api_version}\"")));
+        return Err(refuse(format!(
+            "no kind \"{name}\" is registered for version \"{api_version}\""
+        )));
     }
     let Some(served) = TABLE.kind(kind.api_version, kind.name) else {
         if let Some(custom) = custom::find(&cluster.definitions, kind) {
@@ -198,8 +203,10 @@ fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) ->
         if name.is_empty() {
             metadata.set("name", request.name.to_owned());
         } else if name != request.name {
-            let message =
-                format!("the name of the object ({name}) does not match the name on the URL ({})", request.name);
+            let message = format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                request.name
+            );
             return Err(Refused::new(Stage::Request, message));
         }
     }
@@ -220,9 +227,15 @@ fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) ->
     if own.is_empty() {
         metadata.set("namespace", namespace.to_owned());
     }
-    let missing = cluster.namespaces.as_ref().is_some_and(|known| !known.iter().any(|known| known == namespace));
+    let missing = cluster
+        .namespaces
+        .as_ref()
+        .is_some_and(|known| !known.iter().any(|known| known == namespace));
     if missing && cluster.has(crate::Plugin::NamespaceLifecycle) && request.operation == Operation::Create {
-        return Err(Refused::new(Stage::NotFound, format!("namespaces \"{namespace}\" not found")));
+        return Err(Refused::new(
+            Stage::NotFound,
+            format!("namespaces \"{namespace}\" not found"),
+        ));
     }
     Ok(())
 }
@@ -360,7 +373,10 @@ fn existing<'a, 'r>(
         }
     };
     let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
-    Err(Refused::new(Stage::NotFound, format!("{resource} \"{name}\" not found")))
+    Err(Refused::new(
+        Stage::NotFound,
+        format!("{resource} \"{name}\" not found"),
+    ))
 }
 
 /// Compares the object before and after each step.

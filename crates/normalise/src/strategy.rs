@@ -18,19 +18,36 @@ pub(crate) use update::CREATED_BY_PUT;
 
 /// Kinds whose strategy starts `metadata.generation` at 1.
 const GENERATIONS: &[&str] = &[
-    "CronJob", "CustomResourceDefinition", "DaemonSet", "Deployment", "DeviceClass", "EndpointSlice", "FlowSchema",
-    "Ingress", "IngressClass", "Job", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
-    "MutatingWebhookConfiguration", "NetworkPolicy", "Pod", "PodDisruptionBudget", "PodTemplate", "PriorityClass",
-    "PriorityLevelConfiguration", "ReplicaSet", "ReplicationController", "ResourceSlice", "StatefulSet",
-    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+    "CronJob",
+    "CustomResourceDefinition",
+    "DaemonSet",
+    "Deployment",
+    "DeviceClass",
+    "EndpointSlice",
+    "FlowSchema",
+    "Ingress",
+    "IngressClass",
+    "Job",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "NetworkPolicy",
+    "Pod",
+    "PodDisruptionBudget",
+    "PodTemplate",
+    "PriorityClass",
+    "PriorityLevelConfiguration",
+    "ReplicaSet",
+    "ReplicationController",
+    "ResourceSlice",
+    "StatefulSet",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
 ];
 
 /// Prepares an object for validation; `old` is the stored object of an UPDATE.
-pub(crate) fn prepare(
-    decoded: &mut Decoded<'_>,
-    old: Option<&Decoded<'_>>,
-    cluster: &Cluster,
-) -> Result<(), Refused> {
+pub(crate) fn prepare(decoded: &mut Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cluster) -> Result<(), Refused> {
     let served = match decoded.known {
         Known::BuiltIn(served) => served,
         Known::Custom(custom) => return update::custom(custom, decoded, old, cluster),
@@ -48,7 +65,12 @@ pub(crate) fn complete_stored(decoded: &mut Decoded<'_>, cluster: &Cluster) {
         Known::BuiltIn(served) => served,
         Known::Custom(custom) => {
             let metadata = decoded.node.child("metadata");
-            let id = uid(&[custom.api_version, custom.kind, metadata.str("namespace"), metadata.str("name")]);
+            let id = uid(&[
+                custom.api_version,
+                custom.kind,
+                metadata.str("namespace"),
+                metadata.str("name"),
+            ]);
             metadata.set_default("uid", id);
             metadata.set_default("creationTimestamp", cluster.now.clone());
             metadata.set_default("generation", 1);
@@ -63,7 +85,13 @@ pub(crate) fn complete_stored(decoded: &mut Decoded<'_>, cluster: &Cluster) {
     let job = job.filter(|_| served.kind == "Job").cloned();
     let _ = create(served, &mut decoded.node, cluster);
     let metadata = decoded.node.child("metadata");
-    for field in ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
         if let Some(value) = before.at(&["metadata", field]) {
             metadata.set(field, value.clone());
         }
@@ -84,7 +112,9 @@ pub(crate) const RESOURCE_VERSION: &str = "1000";
 
 /// Whether a struct has only structs without fields.
 fn sparse(node: &Node<'_>) -> bool {
-    node.entries().iter().all(|(_, value)| matches!(value, Node::Map(_)) && sparse(value))
+    node.entries()
+        .iter()
+        .all(|(_, value)| matches!(value, Node::Map(_)) && sparse(value))
 }
 
 fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), Refused> {
@@ -92,7 +122,10 @@ fn create(served: Served, node: &mut Node<'_>, cluster: &Cluster) -> Result<(), 
     if served.kind == "Namespace" && cluster.complete {
         let name = node.child("metadata").str("name");
         if matches!(name, "default" | "kube-system" | "kube-public" | "kube-node-lease") {
-            return Err(Refused::new(Stage::Conflict, format!("namespaces \"{name}\" already exists")));
+            return Err(Refused::new(
+                Stage::Conflict,
+                format!("namespaces \"{name}\" already exists"),
+            ));
         }
     }
     if served.kind == "Node" {
@@ -146,7 +179,13 @@ fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
 /// Removes what only the server may set and makes it up: name, `uid`, `creationTimestamp`.
 fn made_up_metadata(node: &mut Node<'_>, [api_version, kind]: [&str; 2], cluster: &Cluster) {
     let metadata = node.child("metadata");
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "resourceVersion"] {
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+        "resourceVersion",
+    ] {
         metadata.remove(field);
     }
     if metadata.str("name").is_empty() && !metadata.str("generateName").is_empty() {
@@ -220,7 +259,9 @@ fn job(node: &mut Node<'_>) {
         labels.set_default(key, value.clone());
     }
     let labels = labels.clone();
-    spec.child("selector").child("matchLabels").set_default("batch.kubernetes.io/controller-uid", id);
+    spec.child("selector")
+        .child("matchLabels")
+        .set_default("batch.kubernetes.io/controller-uid", id);
     let metadata = node.child("metadata");
     let same = match (&before, metadata.get("labels")) {
         (Some(before), Some(own)) => own.same(before),
@@ -242,14 +283,19 @@ fn daemon_set(node: &mut Node<'_>) {
 /// The two names of a claim's data source follow each other.
 fn data_sources(node: &mut Node<'_>) {
     let spec = node.child("spec");
-    if spec.get("dataSourceRef").is_some_and(|reference| !reference.str("namespace").is_empty()) {
+    if spec
+        .get("dataSourceRef")
+        .is_some_and(|reference| !reference.str("namespace").is_empty())
+    {
         spec.remove("dataSourceRef");
     }
-    let usual = spec.get("dataSource").is_some_and(|source| match (source.str("apiGroup"), source.str("kind")) {
-        ("", "PersistentVolumeClaim") => !source.has("apiGroup") || source.str("apiGroup").is_empty(),
-        ("snapshot.storage.k8s.io", "VolumeSnapshot") => true,
-        _ => false,
-    });
+    let usual = spec
+        .get("dataSource")
+        .is_some_and(|source| match (source.str("apiGroup"), source.str("kind")) {
+            ("", "PersistentVolumeClaim") => !source.has("apiGroup") || source.str("apiGroup").is_empty(),
+            ("snapshot.storage.k8s.io", "VolumeSnapshot") => true,
+            _ => false,
+        });
     if !spec.has("dataSourceRef") && !usual {
         spec.remove("dataSource");
     }
@@ -265,7 +311,11 @@ fn data_sources(node: &mut Node<'_>) {
 
 fn stored_versions(node: &mut Node<'_>) {
     let versions = node.child("spec").list("versions");
-    let stored = versions.iter().find(|version| version.bool("storage")).and_then(|version| version.get("name")).cloned();
+    let stored = versions
+        .iter()
+        .find(|version| version.bool("storage"))
+        .and_then(|version| version.get("name"))
+        .cloned();
     let status = node.child("status");
     if let Some(stored) = stored {
         status.set("storedVersions", Node::List(vec![stored]));

@@ -241,7 +241,12 @@ impl Table {
                         values,
                         list_type,
                     };
-                    table.types.last_mut().expect("a type before its fields").fields.push(field);
+                    table
+                        .types
+                        .last_mut()
+                        .expect("a type before its fields")
+                        .fields
+                        .push(field);
                 }
             }
         }
@@ -351,7 +356,11 @@ fn shape(text: &'static str, names: &FxHashMap<&'static str, TypeId>) -> Shape {
         "propsorbool" => Shape::PropsOrBool(props()),
         "propsorarray" => Shape::PropsOrArray(props()),
         "propsorstrings" => Shape::PropsOrStrings(props()),
-        name => Shape::Struct(*names.get(name).unwrap_or_else(|| panic!("unknown type `{name}` in the table"))),
+        name => Shape::Struct(
+            *names
+                .get(name)
+                .unwrap_or_else(|| panic!("unknown type `{name}` in the table")),
+        ),
     }
 }
 

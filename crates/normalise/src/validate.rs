@@ -186,7 +186,9 @@ impl Checker<'_> {
             check(self, node, path);
         }
         for (name, value) in node.entries() {
-            let Some(field) = found.field(Key::new(name)) else { continue };
+            let Some(field) = found.field(Key::new(name)) else {
+                continue;
+            };
             if matches!(value, Node::Null) {
                 continue;
             }
@@ -283,7 +285,11 @@ pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cl
         return Ok(());
     }
     let group = served.api_version.split_once('/').map_or("", |(group, _)| group);
-    let kind = if group.is_empty() { served.kind.to_owned() } else { format!("{}.{group}", served.kind) };
+    let kind = if group.is_empty() {
+        served.kind.to_owned()
+    } else {
+        format!("{}.{group}", served.kind)
+    };
     let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
     Err(Refused::invalid(&kind, name, checker.errors))
 }
@@ -302,14 +308,20 @@ fn custom_object(
     }
     if let Some(schema) = custom.schema {
         let old = old.map(|old| &old.node);
-        checker.errors.extend(custom::check::object(schema, &decoded.node, old, cluster.rules));
+        checker
+            .errors
+            .extend(custom::check::object(schema, &decoded.node, old, cluster.rules));
     }
     if checker.errors.is_empty() {
         return Ok(());
     }
     let group = custom.api_version.split_once('/').map_or("", |(group, _)| group);
     let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
-    Err(Refused::invalid(&format!("{}.{group}", custom.kind), name, checker.errors))
+    Err(Refused::invalid(
+        &format!("{}.{group}", custom.kind),
+        name,
+        checker.errors,
+    ))
 }
 
 /// Upstream checks the metadata of an UPDATE several times and reports each error as often.

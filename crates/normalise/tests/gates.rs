@@ -7,10 +7,10 @@ mod support;
 mod account;
 #[path = "gates/create.rs"]
 mod create;
-#[path = "gates/vectors.rs"]
-mod vectors;
 #[path = "gates/update.rs"]
 mod update;
+#[path = "gates/vectors.rs"]
+mod vectors;
 
 #[test]
 fn created_objects_are_those_of_the_server() {

@@ -11,11 +11,18 @@ fn the_table_is_up_to_date() {
     let shared = std::env::var_os("KYVTEST_SHARED").map_or_else(|| manifest.join("../../../shared"), Into::into);
     if !shared.join("golden/normalise/schema.tsv").exists() {
         let required = std::env::var_os("KYVTEST_REQUIRE_SHARED").is_some_and(|value| value == "1");
-        assert!(!required, "KYVTEST_REQUIRE_SHARED=1, but there is no {}", shared.display());
+        assert!(
+            !required,
+            "KYVTEST_REQUIRE_SHARED=1, but there is no {}",
+            shared.display()
+        );
         return;
     }
     let table = generate::generate(&manifest.join("data"), &shared).expect("complete data");
     let committed = fs::read_to_string(manifest.join("src/table.tsv")).expect("a committed table");
-    assert!(table == committed, "run `cargo run -p kyvtest-normalise --example table`");
+    assert!(
+        table == committed,
+        "run `cargo run -p kyvtest-normalise --example table`"
+    );
     assert!(committed.len() <= 300 * 1024, "the table has {} bytes", committed.len());
 }

@@ -20,7 +20,17 @@ use kyvtest_normalise::{
 
 /// The keys that a line may have.
 const KEYS: [&str; 11] = [
-    "id", "operation", "apiVersion", "kind", "namespace", "name", "raw", "raw_text", "old", "plugins", "objects",
+    "id",
+    "operation",
+    "apiVersion",
+    "kind",
+    "namespace",
+    "name",
+    "raw",
+    "raw_text",
+    "old",
+    "plugins",
+    "objects",
 ];
 
 pub(super) fn run(path: &Path, definitions: &[Document], output: &mut Output) -> Result<Exit, Failure> {
@@ -40,10 +50,12 @@ pub(super) fn run(path: &Path, definitions: &[Document], output: &mut Output) ->
     let answers: Vec<Result<String, Diagnostic>> = lines
         .par_iter()
         .map(|(start, line)| {
-            answer(line, definitions).map(|answer| answer.to_string()).map_err(|message| {
-                let span = Span::new(file, *start, start + line.len() as u32);
-                Diagnostic::at(Code::BadValue, span, message)
-            })
+            answer(line, definitions)
+                .map(|answer| answer.to_string())
+                .map_err(|message| {
+                    let span = Span::new(file, *start, start + line.len() as u32);
+                    Diagnostic::at(Code::BadValue, span, message)
+                })
         })
         .collect();
     let mut exit = Exit::Success;
@@ -90,12 +102,17 @@ impl Line<'_> {
 
 fn answer(line: &str, definitions: &[Document]) -> Result<Json, String> {
     let row: Json = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let Json::Object(row) = row else { return Err("a line must be a JSON object".to_owned()) };
+    let Json::Object(row) = row else {
+        return Err("a line must be a JSON object".to_owned());
+    };
     if let Some(unknown) = row.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(format!("unknown key `{unknown}`; a line has {}", KEYS.join(", ")));
     }
     let id = row.get("id").cloned().unwrap_or(Json::Null);
-    let kind = row.get("kind").and_then(Json::as_str).ok_or("expected the key `kind`")?;
+    let kind = row
+        .get("kind")
+        .and_then(Json::as_str)
+        .ok_or("expected the key `kind`")?;
     let operation = match row.get("operation").and_then(Json::as_str) {
         None | Some("CREATE") => Operation::Create,
         Some("UPDATE") => Operation::Update,
@@ -117,8 +134,15 @@ fn answer(line: &str, definitions: &[Document]) -> Result<Json, String> {
 /// The version of the request: named, that of the object, or the only one that the kind has.
 fn api_version(row: &Map<String, Json>, kind: &str) -> String {
     let named = row.get("apiVersion").and_then(Json::as_str);
-    let of_object = row.get("raw").and_then(|raw| raw.get("apiVersion")).and_then(Json::as_str);
-    named.or(of_object).or_else(|| kind_named(kind)).unwrap_or("v1").to_owned()
+    let of_object = row
+        .get("raw")
+        .and_then(|raw| raw.get("apiVersion"))
+        .and_then(Json::as_str);
+    named
+        .or(of_object)
+        .or_else(|| kind_named(kind))
+        .unwrap_or("v1")
+        .to_owned()
 }
 
 fn document(value: &Json) -> Result<Document, String> {
@@ -127,11 +151,21 @@ fn document(value: &Json) -> Result<Document, String> {
 
 fn cluster(row: &Map<String, Json>, definitions: &[Document]) -> Result<Cluster, String> {
     let plugins = match row.get("plugins").and_then(Json::as_array) {
-        None => Plugin::DEFAULT.into_iter().filter(|plugin| *plugin != Plugin::ServiceAccount).collect(),
+        None => Plugin::DEFAULT
+            .into_iter()
+            .filter(|plugin| *plugin != Plugin::ServiceAccount)
+            .collect(),
         // Other plugins change nothing that shows here.
-        Some(names) => names.iter().filter_map(Json::as_str).filter_map(Plugin::from_name).collect(),
+        Some(names) => names
+            .iter()
+            .filter_map(Json::as_str)
+            .filter_map(Plugin::from_name)
+            .collect(),
     };
-    let objects = row.get("objects").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+    let objects = row
+        .get("objects")
+        .and_then(Json::as_array)
+        .map_or(&[][..], Vec::as_slice);
     let objects = objects.iter().map(document).collect::<Result<Vec<_>, _>>()?;
     let is_definition =
         |object: &Document| object.root().get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition");
@@ -158,25 +192,45 @@ fn normalise_line(line: &Line<'_>, cluster: &Cluster) -> Result<Result<Normalise
             }),
         });
     }
-    let raw = line.row.get("raw").ok_or("expected one of the keys `raw` and `raw_text`")?;
-    let old = line.row.get("old").filter(|old| !old.is_null()).map(document).transpose()?;
+    let raw = line
+        .row
+        .get("raw")
+        .ok_or("expected one of the keys `raw` and `raw_text`")?;
+    let old = line
+        .row
+        .get("old")
+        .filter(|old| !old.is_null())
+        .map(document)
+        .transpose()?;
     let raw = match &old {
         Some(old) => document(&resolve(raw, old, line, cluster))?,
         None => document(raw)?,
     };
-    Ok(normalise(kind, (&raw).into(), old.as_ref().map(Into::into), request, cluster, false))
+    Ok(normalise(
+        kind,
+        (&raw).into(),
+        old.as_ref().map(Into::into),
+        request,
+        cluster,
+        false,
+    ))
 }
 
 /// Replaces `@stored` in the metadata by the value of the stored object.
 fn resolve(raw: &Json, old: &Document, line: &Line<'_>, cluster: &Cluster) -> Json {
     let mut raw = raw.clone();
-    let Some(metadata) = raw.get_mut("metadata").and_then(Json::as_object_mut) else { return raw };
+    let Some(metadata) = raw.get_mut("metadata").and_then(Json::as_object_mut) else {
+        return raw;
+    };
     if !metadata.values().any(|value| value == "@stored") {
         return raw;
     }
     let stored = stored_object(line.kind(), old.into(), line.request(), cluster).map(|stored| stored.object());
     for (field, value) in metadata.iter_mut().filter(|(_, value)| **value == "@stored") {
-        let found = stored.as_ref().ok().and_then(|stored| stored.root().at(&["metadata", field]).map(Value::to_serde));
+        let found = stored
+            .as_ref()
+            .ok()
+            .and_then(|stored| stored.root().at(&["metadata", field]).map(Value::to_serde));
         *value = found.unwrap_or(Json::Null);
     }
     raw

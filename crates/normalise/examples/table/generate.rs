@@ -29,7 +29,11 @@ pub(crate) fn generate(data: &Path, shared: &Path) -> Result<String, String> {
     for line in types.lines() {
         let [type_name, field, go_type, omit] = columns(line);
         if type_name != last {
-            let _ = writeln!(out, "T\t{type_name}\t{}", checks.get(&key(type_name, "")).map_or("", String::as_str));
+            let _ = writeln!(
+                out,
+                "T\t{type_name}\t{}",
+                checks.get(&key(type_name, "")).map_or("", String::as_str)
+            );
             last = type_name;
         }
         if field.is_empty() {
@@ -89,12 +93,20 @@ fn kinds(out: &mut String, map_schema: &str, discovery: &str) {
             parts.next().unwrap_or_default(),
             parts.next().unwrap_or_default(),
         );
-        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let api_version = if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        };
         let served = discovery.lines().find_map(|line| {
             let [g, v, k, resource, scope, subresources] = columns(line);
             (g == group && v == version && k == kind).then(|| {
                 let status = subresources.split(',').any(|sub| sub.starts_with("status:"));
-                format!("{resource}\t{}\t{}", if scope == "Namespaced" { "n" } else { "c" }, if status { "s" } else { "" })
+                format!(
+                    "{resource}\t{}\t{}",
+                    if scope == "Namespaced" { "n" } else { "c" },
+                    if status { "s" } else { "" }
+                )
             })
         });
         let served = served.unwrap_or_else(|| "\tn\t".to_owned());

@@ -34,7 +34,12 @@ struct Checker {
 }
 
 /// Checks an object against its schema. `old` is the stored object of an UPDATE.
-pub(crate) fn object(schema: Value<'_>, node: &Node<'_>, old: Option<&Node<'_>>, rules: Option<RuleCheck>) -> Vec<Cause> {
+pub(crate) fn object(
+    schema: Value<'_>,
+    node: &Node<'_>,
+    old: Option<&Node<'_>>,
+    rules: Option<RuleCheck>,
+) -> Vec<Cause> {
     let mut checker = Checker {
         errors: Vec::new(),
         rules,
@@ -48,7 +53,11 @@ pub(crate) fn object(schema: Value<'_>, node: &Node<'_>, old: Option<&Node<'_>>,
 }
 
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 fn number(value: Option<Value<'_>>) -> Option<f64> {
@@ -98,12 +107,20 @@ impl Checker {
         if flag(schema, "x-kubernetes-int-or-string") {
             if !matches!(node, Node::Int(_) | Node::Text(_)) {
                 let found = kind_of(node);
-                self.fail(path, Reason::TypeInvalid, format!("\"{found}\": {path} in body must be of type integer,string: \"{found}\""));
+                self.fail(
+                    path,
+                    Reason::TypeInvalid,
+                    format!("\"{found}\": {path} in body must be of type integer,string: \"{found}\""),
+                );
                 return;
             }
         } else if !expected.is_empty() && !is_type(expected, node) {
             let found = kind_of(node);
-            self.fail(path, Reason::TypeInvalid, format!("\"{found}\": {path} in body must be of type {expected}: \"{found}\""));
+            self.fail(
+                path,
+                Reason::TypeInvalid,
+                format!("\"{found}\": {path} in body must be of type {expected}: \"{found}\""),
+            );
             return;
         }
         self.enumeration(schema, node, path);
@@ -118,10 +135,16 @@ impl Checker {
     }
 
     fn enumeration(&mut self, schema: Value<'_>, node: &Node<'_>, path: &str) {
-        let Some(values) = schema.get("enum").and_then(Value::as_list) else { return };
+        let Some(values) = schema.get("enum").and_then(Value::as_list) else {
+            return;
+        };
         if !values.iter().any(|value| Node::of(value).same(node)) {
             let values: Vec<String> = values.iter().map(Value::to_json).collect();
-            self.fail(path, Reason::NotSupported, format!("supported values: {}", values.join(", ")));
+            self.fail(
+                path,
+                Reason::NotSupported,
+                format!("supported values: {}", values.join(", ")),
+            );
         }
     }
 
@@ -135,28 +158,48 @@ impl Checker {
         if let Some(least) = number(schema.get("minimum"))
             && (own < least || (own == least && flag(schema, "exclusiveMinimum")))
         {
-            self.fail(path, Reason::Invalid, format!("{own}: {path} in body should be greater than or equal to {least}"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("{own}: {path} in body should be greater than or equal to {least}"),
+            );
         }
         if let Some(most) = number(schema.get("maximum"))
             && (own > most || (own == most && flag(schema, "exclusiveMaximum")))
         {
-            self.fail(path, Reason::Invalid, format!("{own}: {path} in body should be less than or equal to {most}"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("{own}: {path} in body should be less than or equal to {most}"),
+            );
         }
         if let Some(step) = number(schema.get("multipleOf")).filter(|step| *step != 0.0)
             && (own / step).fract() != 0.0
         {
-            self.fail(path, Reason::Invalid, format!("{own}: {path} in body should be a multiple of {step}"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("{own}: {path} in body should be a multiple of {step}"),
+            );
         }
         let format = schema.get("format").and_then(Value::as_str);
         if format == Some("int32") && own.abs() > f64::from(i32::MAX) {
-            self.fail(path, Reason::Invalid, format!("{own}: {path} in body must be of type int32"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("{own}: {path} in body must be of type int32"),
+            );
         }
     }
 
     fn text(&mut self, schema: Value<'_>, text: &str, path: &str) {
         let length = text.chars().count() as f64;
         if let Some(least) = number(schema.get("minLength")).filter(|least| length < *least) {
-            self.fail(path, Reason::Invalid, format!("\"{text}\": {path} in body should be at least {least} chars long"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("\"{text}\": {path} in body should be at least {least} chars long"),
+            );
         }
         if let Some(most) = number(schema.get("maxLength")).filter(|most| length > *most) {
             self.fail(path, Reason::TooLong, format!("may not be more than {most} bytes"));
@@ -164,21 +207,37 @@ impl Checker {
         if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
             && Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text))
         {
-            self.fail(path, Reason::Invalid, format!("\"{text}\": {path} in body should match '{pattern}'"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("\"{text}\": {path} in body should match '{pattern}'"),
+            );
         }
         let format = schema.get("format").and_then(Value::as_str).unwrap_or("");
         if !has_format(format, text) {
-            self.fail(path, Reason::Invalid, format!("\"{text}\": {path} in body must be of type {format}: \"{text}\""));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("\"{text}\": {path} in body must be of type {format}: \"{text}\""),
+            );
         }
     }
 
     fn list(&mut self, schema: Value<'_>, items: &[Node<'_>], path: &str) {
         let length = items.len() as f64;
         if let Some(least) = number(schema.get("minItems")).filter(|least| length < *least) {
-            self.fail(path, Reason::Invalid, format!("{length}: {path} in body should have at least {least} items"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("{length}: {path} in body should have at least {least} items"),
+            );
         }
         if let Some(most) = number(schema.get("maxItems")).filter(|most| length > *most) {
-            self.fail(path, Reason::TooMany, format!("{length}: must have at most {most} items"));
+            self.fail(
+                path,
+                Reason::TooMany,
+                format!("{length}: must have at most {most} items"),
+            );
         }
         if let Some(own) = schema.get("items").filter(|own| own.as_map().is_some()) {
             for (index, item) in items.iter().enumerate() {
@@ -191,10 +250,18 @@ impl Checker {
         let entries = node.entries();
         let length = entries.len() as f64;
         if let Some(least) = number(schema.get("minProperties")).filter(|least| length < *least) {
-            self.fail(path, Reason::Invalid, format!("{length}: {path} in body should have at least {least} properties"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("{length}: {path} in body should have at least {least} properties"),
+            );
         }
         if let Some(most) = number(schema.get("maxProperties")).filter(|most| length > *most) {
-            self.fail(path, Reason::TooMany, format!("{length}: must have at most {most} items"));
+            self.fail(
+                path,
+                Reason::TooMany,
+                format!("{length}: must have at most {most} items"),
+            );
         }
         for name in texts(schema, "required") {
             if !entries.iter().any(|(key, _)| key == name) {
@@ -202,7 +269,9 @@ impl Checker {
             }
         }
         let properties = schema.get("properties");
-        let more = schema.get("additionalProperties").filter(|more| more.as_map().is_some());
+        let more = schema
+            .get("additionalProperties")
+            .filter(|more| more.as_map().is_some());
         for (key, value) in entries {
             let standard = matches!(key.as_ref(), "apiVersion" | "kind" | "metadata");
             if root && standard && key != "metadata" {
@@ -242,15 +311,27 @@ impl Checker {
         if let Some(any) = list("anyOf").filter(|any| !any.is_empty())
             && !any.iter().any(fits)
         {
-            self.fail(path, Reason::Invalid, format!("\"{path}\" must validate at least one schema (anyOf)"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("\"{path}\" must validate at least one schema (anyOf)"),
+            );
         }
         if let Some(one) = list("oneOf").filter(|one| !one.is_empty())
             && one.iter().filter(|own| fits(*own)).count() != 1
         {
-            self.fail(path, Reason::Invalid, format!("\"{path}\" must validate one and only one schema (oneOf)"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("\"{path}\" must validate one and only one schema (oneOf)"),
+            );
         }
         if schema.get("not").is_some_and(fits) {
-            self.fail(path, Reason::Invalid, format!("\"{path}\" must not validate the schema (not)"));
+            self.fail(
+                path,
+                Reason::Invalid,
+                format!("\"{path}\" must not validate the schema (not)"),
+            );
         }
     }
 
@@ -259,15 +340,16 @@ impl Checker {
         match node {
             Node::List(items) => {
                 let keys: Vec<&str> = texts(schema, "x-kubernetes-list-map-keys").collect();
-                let same = |a: &Node<'_>, b: &Node<'_>| match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
-                    Some("set") => a.same(b),
-                    Some("map") => keys.iter().all(|key| match (a.get(key), b.get(key)) {
-                        (Some(a), Some(b)) => a.same(b),
-                        (None, None) => true,
+                let same =
+                    |a: &Node<'_>, b: &Node<'_>| match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+                        Some("set") => a.same(b),
+                        Some("map") => keys.iter().all(|key| match (a.get(key), b.get(key)) {
+                            (Some(a), Some(b)) => a.same(b),
+                            (None, None) => true,
+                            _ => false,
+                        }),
                         _ => false,
-                    }),
-                    _ => false,
-                };
+                    };
                 for (index, item) in items.iter().enumerate() {
                     if items[..index].iter().any(|other| same(item, other)) {
                         self.fail(&format!("{path}[{index}]"), Reason::Duplicate, String::new());
@@ -345,7 +427,11 @@ impl Checker {
             _ => Reason::Invalid,
         };
         let at = text("fieldPath");
-        self.fail(&format!("{path}{at}").trim_start_matches('.').to_owned(), reason, message);
+        self.fail(
+            &format!("{path}{at}").trim_start_matches('.').to_owned(),
+            reason,
+            message,
+        );
     }
 }
 

@@ -31,7 +31,11 @@ fn service_spec(spec: &mut Node<'_>) {
         "None" => {
             spec.remove("sessionAffinityConfig");
         }
-        "ClientIP" if spec.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]).is_none() => {
+        "ClientIP"
+            if spec
+                .at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"])
+                .is_none() =>
+        {
             let mut client = Node::EMPTY;
             client.set("timeoutSeconds", 10_800);
             let mut config = Node::EMPTY;
@@ -76,7 +80,9 @@ pub(super) fn persistent_volume_claim(node: &mut Node<'_>) {
 }
 
 pub(super) fn namespace(node: &mut Node<'_>) {
-    let Some(metadata) = node.get_mut("metadata") else { return };
+    let Some(metadata) = node.get_mut("metadata") else {
+        return;
+    };
     if let Some(name) = metadata.get("name").filter(|name| !name.is_empty()).cloned() {
         metadata.child("labels").set("kubernetes.io/metadata.name", name);
     }
@@ -119,7 +125,9 @@ pub(super) fn limit_range_item(node: &mut Node<'_>) {
 }
 
 pub(super) fn secret(node: &mut Node<'_>) {
-    let Some(Node::Map(entries)) = node.remove("stringData") else { return };
+    let Some(Node::Map(entries)) = node.remove("stringData") else {
+        return;
+    };
     if entries.is_empty() {
         return;
     }

@@ -17,7 +17,10 @@ pub(super) fn pod(node: &mut Node<'_>) {
     }
     pod_level_resources(spec);
     // Only for pods: a template keeps its negative value.
-    if spec.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+    if spec
+        .int("terminationGracePeriodSeconds")
+        .is_some_and(|seconds| seconds < 0)
+    {
         spec.set("terminationGracePeriodSeconds", 1);
     }
     spec.set_default("enableServiceLinks", true);
@@ -37,7 +40,9 @@ pub(super) fn pod(node: &mut Node<'_>) {
 
 /// Only pods get these, not the templates of workloads.
 fn requests_from_limits(container: &mut Node<'_>) {
-    let Some(resources) = container.get_mut("resources") else { return };
+    let Some(resources) = container.get_mut("resources") else {
+        return;
+    };
     if !resources.has("limits") {
         return;
     }
@@ -97,7 +102,9 @@ fn aggregate(spec: &Node<'_>, which: &str) -> Vec<(String, Quantity)> {
     for (field, largest) in [("containers", false), ("initContainers", true)] {
         for container in spec.list(field) {
             let restarts = container.str("restartPolicy") == "Always";
-            let Some(resources) = container.get("resources") else { continue };
+            let Some(resources) = container.get("resources") else {
+                continue;
+            };
             for (name, amount) in resources.map(which) {
                 if let Ok(amount) = Quantity::parse(amount.as_str()) {
                     add(name, amount, largest && !restarts);
@@ -125,7 +132,9 @@ pub(super) fn template(node: &mut Node<'_>) {
 }
 
 fn drop_init_container_annotations(node: &mut Node<'_>) {
-    let Some(annotations) = node.at_mut(&["metadata", "annotations"]) else { return };
+    let Some(annotations) = node.at_mut(&["metadata", "annotations"]) else {
+        return;
+    };
     for stage in ["alpha", "beta"] {
         for what in ["init-containers", "init-container-statuses"] {
             annotations.remove(&format!("pod.{stage}.kubernetes.io/{what}"));
@@ -139,7 +148,11 @@ pub(super) fn container(node: &mut Node<'_>) {
 }
 
 pub(super) fn volume(node: &mut Node<'_>) {
-    if node.entries().iter().all(|(name, value)| name == "name" || matches!(value, Node::Null)) {
+    if node
+        .entries()
+        .iter()
+        .all(|(name, value)| name == "name" || matches!(value, Node::Null))
+    {
         node.set("emptyDir", Node::EMPTY);
     }
     if let Some(image) = node.get_mut("image") {

@@ -72,11 +72,19 @@ pub(super) fn job(node: &mut Node<'_>) {
         spec.set("completions", 1);
     }
     spec.set_default("parallelism", 1);
-    let limit = if spec.has("backoffLimitPerIndex") { i64::from(i32::MAX) } else { 6 };
+    let limit = if spec.has("backoffLimitPerIndex") {
+        i64::from(i32::MAX)
+    } else {
+        6
+    };
     spec.set_default("backoffLimit", limit);
     spec.set_default("completionMode", "NonIndexed");
     spec.set_default("suspend", false);
-    let replacement = if spec.has("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+    let replacement = if spec.has("podFailurePolicy") {
+        "Failed"
+    } else {
+        "TerminatingOrFailed"
+    };
     spec.set_default("podReplacementPolicy", replacement);
     spec.set_default("manualSelector", false);
 }
@@ -109,7 +117,9 @@ pub(super) fn autoscaler(node: &mut Node<'_>) {
         metric.set("resource", resource);
         node.set("metrics", Node::List(vec![metric]));
     }
-    let Some(behavior) = node.get_mut("behavior") else { return };
+    let Some(behavior) = node.get_mut("behavior") else {
+        return;
+    };
     let up = behavior.child("scaleUp");
     up.set_default("stabilizationWindowSeconds", 0);
     up.set_default("selectPolicy", "Max");

@@ -17,7 +17,10 @@ fn forbidden(node: &Node<'_>, message: &str) -> Refused {
 pub(super) fn limit_ranges(node: &mut Node<'_>, cluster: &Cluster) {
     let namespace = node.at(&["metadata", "namespace"]).map_or("", Node::as_str).to_owned();
     for range in cluster.of_kind("LimitRange") {
-        let own = range.at(&["metadata", "namespace"]).and_then(Value::as_str).unwrap_or("default");
+        let own = range
+            .at(&["metadata", "namespace"])
+            .and_then(Value::as_str)
+            .unwrap_or("default");
         if own != namespace {
             continue;
         }
@@ -33,7 +36,9 @@ fn limit_containers(node: &mut Node<'_>, item: Value<'_>) {
     let amounts = |field: &str| -> Vec<(String, Node<'static>)> {
         let entries = item.get(field).and_then(Value::as_map);
         let entries = entries.into_iter().flat_map(kyvtest_go_compat::value::Map::iter);
-        entries.map(|(key, value)| (key.text().to_owned(), Node::of(value).to_owned())).collect()
+        entries
+            .map(|(key, value)| (key.text().to_owned(), Node::of(value).to_owned()))
+            .collect()
     };
     let (most, least) = (amounts("max"), amounts("min"));
     let mut limits = amounts("default");
@@ -101,7 +106,9 @@ pub(super) fn priority(decoded: &mut Decoded<'_>, cluster: &Cluster, create: boo
                 return Err(forbidden(node, &format!("no PriorityClass with name {name} was found")));
             }
             None => {
-                decoded.warnings.push(format!("PriorityClass `{name}` not found; priority left unset"));
+                decoded
+                    .warnings
+                    .push(format!("PriorityClass `{name}` not found; priority left unset"));
                 return Ok(());
             }
         },
@@ -160,7 +167,10 @@ pub(super) fn tolerations(node: &mut Node<'_>) {
 /// Adds overhead and scheduling constraints of the runtime class.
 pub(super) fn runtime_class(decoded: &mut Decoded<'_>, cluster: &Cluster) -> Result<(), Refused> {
     let node = &decoded.node;
-    let Some(name) = node.at(&["spec", "runtimeClassName"]).map(|name| name.as_str().to_owned()) else {
+    let Some(name) = node
+        .at(&["spec", "runtimeClassName"])
+        .map(|name| name.as_str().to_owned())
+    else {
         return Ok(());
     };
     if name.is_empty() {
@@ -168,9 +178,14 @@ pub(super) fn runtime_class(decoded: &mut Decoded<'_>, cluster: &Cluster) -> Res
     }
     let Some(class) = cluster.named("RuntimeClass", "", &name) else {
         if cluster.complete {
-            return Err(forbidden(node, &format!("pod rejected: RuntimeClass \"{name}\" not found")));
+            return Err(forbidden(
+                node,
+                &format!("pod rejected: RuntimeClass \"{name}\" not found"),
+            ));
         }
-        decoded.warnings.push(format!("RuntimeClass `{name}` not found; overhead left unset"));
+        decoded
+            .warnings
+            .push(format!("RuntimeClass `{name}` not found; overhead left unset"));
         return Ok(());
     };
     let spec = decoded.node.child("spec");
@@ -179,7 +194,8 @@ pub(super) fn runtime_class(decoded: &mut Decoded<'_>, cluster: &Cluster) -> Res
     }
     let selector = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_map);
     for (key, value) in selector.into_iter().flat_map(kyvtest_go_compat::value::Map::iter) {
-        spec.child("nodeSelector").set(key.text().to_owned(), Node::of(value).to_owned());
+        spec.child("nodeSelector")
+            .set(key.text().to_owned(), Node::of(value).to_owned());
     }
     let tolerations = class.at(&["scheduling", "tolerations"]).and_then(Value::as_list);
     for toleration in tolerations.into_iter().flat_map(kyvtest_go_compat::value::List::iter) {

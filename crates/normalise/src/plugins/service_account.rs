@@ -14,12 +14,18 @@ const VOLUME_PREFIX: &str = "kube-api-access-";
 pub(super) fn admit(decoded: &mut Decoded<'_>, cluster: &Cluster) -> Result<(), Refused> {
     let node = &mut decoded.node;
     let name = node.at(&["metadata", "name"]).map_or("", Node::as_str).to_owned();
-    let forbidden = |message: String| Refused::new(Stage::Admission, format!("pods \"{name}\" is forbidden: {message}"));
+    let forbidden =
+        |message: String| Refused::new(Stage::Admission, format!("pods \"{name}\" is forbidden: {message}"));
     let namespace = node.at(&["metadata", "namespace"]).map_or("", Node::as_str).to_owned();
-    if node.at(&["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some() {
+    if node
+        .at(&["metadata", "annotations", "kubernetes.io/config.mirror"])
+        .is_some()
+    {
         return mirror_pod(node).map_err(forbidden);
     }
-    let Some(spec) = node.get_mut("spec") else { return Ok(()) };
+    let Some(spec) = node.get_mut("spec") else {
+        return Ok(());
+    };
     if spec.str("serviceAccountName").is_empty() {
         spec.set("serviceAccountName", "default");
         spec.set("serviceAccount", "default");
@@ -53,13 +59,19 @@ pub(super) fn admit(decoded: &mut Decoded<'_>, cluster: &Cluster) -> Result<(), 
 }
 
 fn find<'c>(cluster: &'c Cluster, namespace: &str, name: &str) -> Option<Value<'c>> {
-    cluster
-        .named("ServiceAccount", namespace, name)
-        .or_else(|| cluster.named("ServiceAccount", "", name).filter(|found| found.at(&["metadata", "namespace"]).is_none()))
+    cluster.named("ServiceAccount", namespace, name).or_else(|| {
+        cluster
+            .named("ServiceAccount", "", name)
+            .filter(|found| found.at(&["metadata", "namespace"]).is_none())
+    })
 }
 
 fn items<'v>(value: Value<'v>, field: &str) -> impl Iterator<Item = Value<'v>> {
-    value.get(field).and_then(Value::as_list).into_iter().flat_map(List::iter)
+    value
+        .get(field)
+        .and_then(Value::as_list)
+        .into_iter()
+        .flat_map(List::iter)
 }
 
 fn enforces(account: Value<'_>) -> bool {
@@ -76,7 +88,10 @@ fn mirror_pod(node: &Node<'_>) -> Result<(), String> {
     }
     let volumes = spec.list("volumes");
     let in_containers = containers(spec).any(|(_, container)| {
-        container.list("env").iter().any(|env| env.at(&["valueFrom", "secretKeyRef"]).is_some())
+        container
+            .list("env")
+            .iter()
+            .any(|env| env.at(&["valueFrom", "secretKeyRef"]).is_some())
             || container.list("envFrom").iter().any(|source| source.has("secretRef"))
     });
     if in_containers || !spec.list("imagePullSecrets").is_empty() || volumes.iter().any(|volume| volume.has("secret")) {
@@ -85,7 +100,12 @@ fn mirror_pod(node: &Node<'_>) -> Result<(), String> {
     let token = volumes
         .iter()
         .filter_map(|volume| volume.get("projected"))
-        .any(|projected| projected.list("sources").iter().any(|source| source.has("serviceAccountToken")));
+        .any(|projected| {
+            projected
+                .list("sources")
+                .iter()
+                .any(|source| source.has("serviceAccountToken"))
+        });
     if token {
         return Err("a mirror pod may not use ServiceAccountToken volume projections".to_owned());
     }
@@ -93,18 +113,28 @@ fn mirror_pod(node: &Node<'_>) -> Result<(), String> {
 }
 
 fn containers<'n, 'a>(spec: &'n Node<'a>) -> impl Iterator<Item = (&'static str, &'n Node<'a>)> {
-    let init = spec.list("initContainers").iter().map(|container| ("init container", container));
+    let init = spec
+        .list("initContainers")
+        .iter()
+        .map(|container| ("init container", container));
     init.chain(spec.list("containers").iter().map(|container| ("container", container)))
 }
 
 fn mount_token(spec: &mut Node<'_>) {
     let existing = spec.list("volumes").iter().map(|volume| volume.str("name"));
-    let existing = existing.filter(|name| name.starts_with(VOLUME_PREFIX)).map(str::to_owned).next();
+    let existing = existing
+        .filter(|name| name.starts_with(VOLUME_PREFIX))
+        .map(str::to_owned)
+        .next();
     let name = existing.clone().unwrap_or_else(|| format!("{VOLUME_PREFIX}xxxxx"));
     let mut mounted = false;
     for field in ["initContainers", "containers"] {
         for container in spec.list_mut(field) {
-            if container.list("volumeMounts").iter().any(|mount| mount.str("mountPath") == MOUNT_PATH) {
+            if container
+                .list("volumeMounts")
+                .iter()
+                .any(|mount| mount.str("mountPath") == MOUNT_PATH)
+            {
                 continue;
             }
             let mut mount = Node::EMPTY;
@@ -131,7 +161,10 @@ fn map<const N: usize>(entries: [(&'static str, Node<'static>); N]) -> Node<'sta
 fn token_source() -> Node<'static> {
     let token = map([("expirationSeconds", Node::Int(3607)), ("path", Node::text("token"))]);
     let key = map([("key", Node::text("ca.crt")), ("path", Node::text("ca.crt"))]);
-    let certificate = map([("name", Node::text("kube-root-ca.crt")), ("items", Node::List(vec![key]))]);
+    let certificate = map([
+        ("name", Node::text("kube-root-ca.crt")),
+        ("items", Node::List(vec![key])),
+    ]);
     let field = map([
         ("apiVersion", Node::text("v1")),
         ("fieldPath", Node::text("metadata.namespace")),
@@ -152,8 +185,14 @@ fn limit_secrets(spec: &Node<'_>, account: Value<'_>, account_name: &str) -> Res
     };
     let end = format!("is not allowed because service account {account_name} does not reference that secret");
     for volume in spec.list("volumes") {
-        if let Some(secret) = volume.get("secret").filter(|secret| !listed("secrets", secret.str("secretName"))) {
-            return Err(format!("volume with secret.secretName=\"{}\" {end}", secret.str("secretName")));
+        if let Some(secret) = volume
+            .get("secret")
+            .filter(|secret| !listed("secrets", secret.str("secretName")))
+        {
+            return Err(format!(
+                "volume with secret.secretName=\"{}\" {end}",
+                secret.str("secretName")
+            ));
         }
     }
     for (what, container) in containers(spec) {
@@ -172,7 +211,9 @@ fn limit_secrets(spec: &Node<'_>, account: Value<'_>, account_name: &str) -> Res
             if let Some(secret) = source.get("secretRef").map(|secret| secret.str("name"))
                 && !listed("secrets", secret)
             {
-                return Err(format!("{what} {name} with envFrom referencing secret.secretName=\"{secret}\" {end}"));
+                return Err(format!(
+                    "{what} {name} with envFrom referencing secret.secretName=\"{secret}\" {end}"
+                ));
             }
         }
     }

@@ -43,7 +43,9 @@ impl Totals {
                 "memory" => &mut self.memory,
                 _ => continue,
             };
-            let Ok(amount) = Quantity::parse(amount.as_str()) else { continue };
+            let Ok(amount) = Quantity::parse(amount.as_str()) else {
+                continue;
+            };
             if amount.sign() > 0 {
                 both += 1;
                 *total = Some(total.take().map_or_else(|| amount.clone(), |total| total.add(&amount)));
@@ -63,7 +65,9 @@ fn quality_of_service(spec: &Node<'_>) -> &'static str {
         }
     } else {
         for container in spec.list("containers").iter().chain(spec.list("initContainers")) {
-            let Some(resources) = container.get("resources") else { continue };
+            let Some(resources) = container.get("resources") else {
+                continue;
+            };
             requests.add(resources, "requests");
             guaranteed &= limits.add(resources, "limits");
         }
@@ -82,7 +86,9 @@ fn quality_of_service(spec: &Node<'_>) -> &'static str {
 fn affinity(spec: &mut Node<'_>, labels: &Node<'_>) {
     if let Some(affinity) = spec.get_mut("affinity") {
         for kind in ["podAffinity", "podAntiAffinity"] {
-            let Some(affinity) = affinity.get_mut(kind) else { continue };
+            let Some(affinity) = affinity.get_mut(kind) else {
+                continue;
+            };
             for preferred in affinity.list_mut("preferredDuringSchedulingIgnoredDuringExecution") {
                 if let Some(term) = preferred.get_mut("podAffinityTerm") {
                     apply_label_keys(term, labels);
@@ -101,7 +107,9 @@ fn affinity(spec: &mut Node<'_>, labels: &Node<'_>) {
 fn apply_label_keys(term: &mut Node<'_>, labels: &Node<'_>) {
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         let keys: Vec<String> = term.list(field).iter().map(|key| key.as_str().to_owned()).collect();
-        let Some(selector) = term.get_mut("labelSelector") else { return };
+        let Some(selector) = term.get_mut("labelSelector") else {
+            return;
+        };
         for key in keys {
             let Some(value) = labels.get(&key) else { continue };
             let mut requirement = Node::EMPTY;
@@ -116,7 +124,9 @@ fn apply_label_keys(term: &mut Node<'_>, labels: &Node<'_>) {
 /// Copies the deprecated annotations of AppArmor into the fields that replace them.
 fn app_armor(node: &mut Node<'_>) {
     const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
-    let Some(annotations) = node.at(&["metadata", "annotations"]).cloned() else { return };
+    let Some(annotations) = node.at(&["metadata", "annotations"]).cloned() else {
+        return;
+    };
     if !annotations.entries().iter().any(|(key, _)| key.starts_with(PREFIX)) {
         return;
     }
@@ -128,7 +138,9 @@ fn app_armor(node: &mut Node<'_>) {
     for field in ["initContainers", "containers", "ephemeralContainers"] {
         for container in spec.list_mut(field) {
             let key = format!("{PREFIX}{}", container.str("name"));
-            let Some(annotation) = annotations.get(&key) else { continue };
+            let Some(annotation) = annotations.get(&key) else {
+                continue;
+            };
             if container.at(&["securityContext", "appArmorProfile"]).is_some() {
                 continue;
             }

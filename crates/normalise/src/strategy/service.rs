@@ -39,7 +39,9 @@ pub(super) fn allocate(node: &mut Node<'_>, old: Option<&Node<'_>>, cluster: &Cl
         keep(spec, old);
     }
     match_addresses(spec, old);
-    let result = families(spec, old).and_then(|()| addresses(spec, cluster)).and_then(|()| node_ports(spec));
+    let result = families(spec, old)
+        .and_then(|()| addresses(spec, cluster))
+        .and_then(|()| node_ports(spec));
     result.map_err(|errors| Refused::invalid("Service", &name, errors))
 }
 
@@ -59,9 +61,18 @@ fn keep(spec: &mut Node<'_>, old: &Node<'_>) {
     }
     if needs_node_port(spec) && needs_node_port(old) {
         let number = |port: &Node<'_>| port.int("nodePort").unwrap_or(0);
-        let used: Vec<i64> = spec.list("ports").iter().map(number).filter(|number| *number != 0).collect();
+        let used: Vec<i64> = spec
+            .list("ports")
+            .iter()
+            .map(number)
+            .filter(|number| *number != 0)
+            .collect();
         for port in spec.list_mut("ports") {
-            let before = old.list("ports").iter().find(|other| other.str("name") == port.str("name")).map_or(0, number);
+            let before = old
+                .list("ports")
+                .iter()
+                .find(|other| other.str("name") == port.str("name"))
+                .map_or(0, number);
             if number(port) == 0 && before != 0 && !used.contains(&before) {
                 port.set("nodePort", before);
             }
@@ -123,7 +134,10 @@ fn families(spec: &mut Node<'_>, old: Option<&Node<'_>>) -> Result<(), Vec<Cause
         }
         if index >= spec.list("ipFamilies").len() {
             if address.contains(':') {
-                errors.push(cause(format!("spec.clusterIPs[{index}]"), "IPv6 is not configured on this cluster"));
+                errors.push(cause(
+                    format!("spec.clusterIPs[{index}]"),
+                    "IPv6 is not configured on this cluster",
+                ));
             } else {
                 spec.child_list("ipFamilies").push(Node::text("IPv4"));
             }
@@ -144,11 +158,17 @@ fn families(spec: &mut Node<'_>, old: Option<&Node<'_>>) -> Result<(), Vec<Cause
         return Ok(());
     }
     if spec.str("ipFamilyPolicy") == "RequireDualStack" {
-        errors.push(cause("spec.ipFamilyPolicy", "this cluster is not configured for dual-stack services"));
+        errors.push(cause(
+            "spec.ipFamilyPolicy",
+            "this cluster is not configured for dual-stack services",
+        ));
     }
     for (index, family) in spec.list("ipFamilies").iter().enumerate() {
         if family.as_str() != "IPv4" {
-            errors.push(cause(format!("spec.ipFamilies[{index}]"), "not configured on this cluster"));
+            errors.push(cause(
+                format!("spec.ipFamilies[{index}]"),
+                "not configured on this cluster",
+            ));
         }
     }
     if spec.list("ipFamilies").is_empty() {
@@ -158,10 +178,18 @@ fn families(spec: &mut Node<'_>, old: Option<&Node<'_>>) -> Result<(), Vec<Cause
 }
 
 fn addresses(spec: &mut Node<'_>, cluster: &Cluster) -> Result<(), Vec<Cause>> {
-    if is_external_name(spec) || spec.list("clusterIPs").first().is_some_and(|address| address.as_str() == "None") {
+    if is_external_name(spec)
+        || spec
+            .list("clusterIPs")
+            .first()
+            .is_some_and(|address| address.as_str() == "None")
+    {
         return Ok(());
     }
-    let range = cluster.service_range.as_ref().and_then(|range| ip::parse_prefix(range.as_bytes()).ok());
+    let range = cluster
+        .service_range
+        .as_ref()
+        .and_then(|range| ip::parse_prefix(range.as_bytes()).ok());
     match spec.list("clusterIPs").first().filter(|address| !address.is_empty()) {
         Some(address) => {
             let own = ip::parse_addr(address.as_str().as_bytes()).ok();

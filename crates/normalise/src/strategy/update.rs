@@ -14,16 +14,35 @@ use crate::{
 
 /// Kinds whose updates must name the version that they replace.
 const CONDITIONAL: &[&str] = &[
-    "APIService", "CSIDriver", "CSINode", "CSIStorageCapacity", "CustomResourceDefinition", "Lease",
-    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "PodDisruptionBudget",
-    "RuntimeClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+    "APIService",
+    "CSIDriver",
+    "CSINode",
+    "CSIStorageCapacity",
+    "CustomResourceDefinition",
+    "Lease",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "PodDisruptionBudget",
+    "RuntimeClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
     "VolumeAttachment",
 ];
 
 /// Kinds that PUT creates if they do not exist.
 pub(crate) const CREATED_BY_PUT: &[&str] = &[
-    "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role", "RoleBinding",
-    "RuntimeClass", "Service",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Endpoints",
+    "Event",
+    "Lease",
+    "LimitRange",
+    "Role",
+    "RoleBinding",
+    "RuntimeClass",
+    "Service",
 ];
 
 pub(super) fn update(
@@ -33,7 +52,13 @@ pub(super) fn update(
     cluster: &Cluster,
 ) -> Result<(), Refused> {
     let (node, old) = (&mut decoded.node, &old.node);
-    preconditions(served.resource, served.api_version, CONDITIONAL.contains(&served.kind), node, old)?;
+    preconditions(
+        served.resource,
+        served.api_version,
+        CONDITIONAL.contains(&served.kind),
+        node,
+        old,
+    )?;
     keep_metadata(node, old);
     if served.status
         && let Some(status) = old.get("status")
@@ -121,7 +146,10 @@ fn preconditions(
     let text = |node: &Node<'_>, field: &str| node.at(&["metadata", field]).map_or("", Node::as_str).to_owned();
     let name = text(node, "name");
     let conflict = |message: &str| {
-        Err(Refused::new(Stage::Conflict, format!("Operation cannot be fulfilled on {resource} \"{name}\": {message}")))
+        Err(Refused::new(
+            Stage::Conflict,
+            format!("Operation cannot be fulfilled on {resource} \"{name}\": {message}"),
+        ))
     };
     let id = text(node, "uid");
     if !id.is_empty() && id != text(old, "uid") {
@@ -131,7 +159,11 @@ fn preconditions(
     if version.is_empty() {
         if conditional {
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            let resource = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+            let resource = if group.is_empty() {
+                resource.to_owned()
+            } else {
+                format!("{resource}.{group}")
+            };
             let cause = Cause {
                 field: "metadata.resourceVersion".to_owned(),
                 reason: Reason::Invalid,
@@ -169,7 +201,11 @@ fn type_dependent_fields(node: &mut Node<'_>, old: &Node<'_>) {
         }
     }
     if ports(&before) && !ports(&after) {
-        let known: Vec<i64> = old.list("ports").iter().filter_map(|port| port.int("nodePort")).collect();
+        let known: Vec<i64> = old
+            .list("ports")
+            .iter()
+            .filter_map(|port| port.int("nodePort"))
+            .collect();
         let unchanged = spec.list("ports").iter().all(|port| {
             let number = port.int("nodePort").unwrap_or(0);
             number == 0 || known.contains(&number)
@@ -199,7 +235,9 @@ fn type_dependent_fields(node: &mut Node<'_>, old: &Node<'_>) {
 
 fn template_generation(served: Served, node: &mut Node<'_>, old: &Node<'_>) {
     const KEY: &str = "deprecated.daemonset.template.generation";
-    let before = old.at(&["metadata", "annotations", KEY]).map_or(1, |own| own.as_str().parse().unwrap_or(1_i64));
+    let before = old
+        .at(&["metadata", "annotations", KEY])
+        .map_or(1, |own| own.as_str().parse().unwrap_or(1_i64));
     let changed = differs(served, node, old, &["spec", "template"]);
     let annotations = node.child("metadata").child("annotations");
     annotations.set(KEY, (before + i64::from(changed)).to_string());

@@ -50,7 +50,11 @@ fn webhook(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             let problems = format::subdomain(name);
             checker.problems(&at, name, &problems);
             if problems.is_empty() && name.split('.').count() < 3 {
-                checker.invalid(&at, name, "should be a domain with at least three segments separated by dots");
+                checker.invalid(
+                    &at,
+                    name,
+                    "should be a domain with at least three segments separated by dots",
+                );
             }
         }
     }
@@ -65,7 +69,12 @@ fn webhook(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         client_config(checker, config, &path.field("clientConfig"));
     }
     let at = path.field("admissionReviewVersions");
-    review_versions(checker, node.list("admissionReviewVersions"), "must specify one of v1, v1beta1", &at);
+    review_versions(
+        checker,
+        node.list("admissionReviewVersions"),
+        "must specify one of v1, v1beta1",
+        &at,
+    );
     unique_names(checker, node.list("matchConditions"), &path.field("matchConditions"));
 }
 
@@ -79,14 +88,18 @@ pub(super) fn client_config(checker: &mut Checker<'_>, node: &Node<'_>, path: &P
 }
 
 fn webhook_url(checker: &mut Checker<'_>, text: &str, path: &Path<'_>) {
-    let Ok(own) = url::parse(text) else { return checker.required(path, "url must be a valid URL") };
+    let Ok(own) = url::parse(text) else {
+        return checker.required(path, "url must be a valid URL");
+    };
     if own.scheme() != "https" {
         checker.invalid(path, own.scheme(), "'https' is the only allowed URL scheme");
     }
     if own.host().is_empty() {
         checker.invalid(path, "", "host must be specified");
     }
-    let authority = text.split_once("//").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let authority = text
+        .split_once("//")
+        .map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
     if authority.contains('@') {
         checker.invalid(path, "", "user information is not permitted in the URL");
     }
@@ -145,7 +158,10 @@ pub(super) fn review_versions(checker: &mut Checker<'_>, versions: &[Node<'_>], 
         }
         checker.problems(&path.index(index), name, &format::dns1035(name));
     }
-    if !versions.iter().any(|version| matches!(version.as_str(), "v1" | "v1beta1")) {
+    if !versions
+        .iter()
+        .any(|version| matches!(version.as_str(), "v1" | "v1beta1"))
+    {
         checker.invalid(path, "", "must include at least one of v1, v1beta1");
     }
 }
@@ -188,7 +204,12 @@ fn rule(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.invalid(&path.field(field), "*", "if '*' is present, must not specify others");
         }
     }
-    for (index, version) in node.list("apiVersions").iter().enumerate().filter(|(_, version)| version.is_empty()) {
+    for (index, version) in node
+        .list("apiVersions")
+        .iter()
+        .enumerate()
+        .filter(|(_, version)| version.is_empty())
+    {
         let _ = version;
         checker.required(&path.field("apiVersions").index(index), "");
     }
@@ -217,10 +238,18 @@ fn resources(checker: &mut Checker<'_>, resources: &[Node<'_>], path: &Path<'_>)
             continue;
         };
         if every_sub.contains(&name) {
-            checker.invalid(&path.index(index), own, &format!("if '{name}/*' is present, must not specify {own}"));
+            checker.invalid(
+                &path.index(index),
+                own,
+                &format!("if '{name}/*' is present, must not specify {own}"),
+            );
         }
         if every_resource.contains(&sub) {
-            checker.invalid(&path.index(index), own, &format!("if '*/{sub}' is present, must not specify {own}"));
+            checker.invalid(
+                &path.index(index),
+                own,
+                &format!("if '*/{sub}' is present, must not specify {own}"),
+            );
         }
         if sub == "*" {
             every_sub.push(name);
@@ -234,7 +263,11 @@ fn resources(checker: &mut Checker<'_>, resources: &[Node<'_>], path: &Path<'_>)
         checker.invalid(path, "*/*", "if '*/*' is present, must not specify other resources");
     }
     if has("*") && plain {
-        checker.invalid(path, "*", "if '*' is present, must not specify other resources without subresources");
+        checker.invalid(
+            path,
+            "*",
+            "if '*' is present, must not specify other resources without subresources",
+        );
     }
 }
 
@@ -337,7 +370,10 @@ fn validating_policy(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>
     match_constraints(checker, node, path);
     if node.list("validations").is_empty() && node.list("auditAnnotations").is_empty() {
         for field in ["validations", "auditAnnotations"] {
-            checker.required(&path.field(field), "validations or auditAnnotations must contain at least one item");
+            checker.required(
+                &path.field(field),
+                "validations or auditAnnotations must contain at least one item",
+            );
         }
     }
 }
@@ -429,7 +465,11 @@ fn validating_binding(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_
     }
     let has = |name: &str| actions.iter().any(|action| action.as_str() == name);
     if has("Deny") && has("Warn") {
-        checker.invalid(&path, "", "must not contain both Deny and Warn (repeating the same validation failure information)");
+        checker.invalid(
+            &path,
+            "",
+            "must not contain both Deny and Warn (repeating the same validation failure information)",
+        );
     }
 }
 

@@ -31,7 +31,11 @@ fn job(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let labels = spec.at(&["template", "metadata", "labels"]).unwrap_or(&empty);
     if meta::matches(selector, labels) == Some(false) {
         let at = path_of_spec.field("template");
-        checker.invalid(&at.field("metadata").field("labels"), "", "`selector` does not match template `labels`");
+        checker.invalid(
+            &at.field("metadata").field("labels"),
+            "",
+            "`selector` does not match template `labels`",
+        );
     }
     if let (Some(completions), "Indexed") = (spec.int("completions"), spec.str("completionMode"))
         && completions > 0
@@ -39,7 +43,11 @@ fn job(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         let name = node.at(&["metadata", "name"]).map_or("", Node::as_str);
         if !format::label(&format!("{name}-{}", completions - 1)).is_empty() {
             let at = path.field("metadata");
-            checker.invalid(&at.field("name"), name, "will not able to create pod with invalid DNS label");
+            checker.invalid(
+                &at.field("name"),
+                name,
+                "will not able to create pod with invalid DNS label",
+            );
         }
     }
 }
@@ -71,7 +79,9 @@ fn generated_selector(checker: &mut Checker<'_>, node: &Node<'_>, spec: &Node<'_
         let own = selector.map("matchLabels");
         selector.list("matchExpressions").is_empty()
             && own.len() == 1
-            && own.iter().any(|(key, value)| key == "batch.kubernetes.io/controller-uid" && value.as_str() == id)
+            && own
+                .iter()
+                .any(|(key, value)| key == "batch.kubernetes.io/controller-uid" && value.as_str() == id)
     });
     if !expected {
         checker.invalid(&at.field("selector"), "", "`selector` not auto-generated");
@@ -80,18 +90,37 @@ fn generated_selector(checker: &mut Checker<'_>, node: &Node<'_>, spec: &Node<'_
 
 /// Checks what the specs of jobs and of cron jobs have in common.
 fn job_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
-    for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes"] {
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
         if let Some(value) = node.int(field).filter(|value| *value < 0) {
-            checker.invalid(&path.field(field), &value.to_string(), "must be greater than or equal to 0");
+            checker.invalid(
+                &path.field(field),
+                &value.to_string(),
+                "must be greater than or equal to 0",
+            );
         }
     }
     if node.has("maxFailedIndexes") && !node.has("backoffLimitPerIndex") {
-        checker.required(&path.field("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+        checker.required(
+            &path.field("backoffLimitPerIndex"),
+            "when maxFailedIndexes is specified",
+        );
     }
     if let Some(manager) = node.get("managedBy").map(Node::as_str) {
         network::domain_path(checker, manager, &path.field("managedBy"));
         if manager.len() > 63 {
-            checker.fail(&path.field("managedBy"), Reason::TooLong, "may not be more than 63 bytes");
+            checker.fail(
+                &path.field("managedBy"),
+                Reason::TooLong,
+                "may not be more than 63 bytes",
+            );
         }
     }
     completion_mode(checker, node, path);
@@ -107,8 +136,11 @@ fn job_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         }
     }
     if let Some(policy) = node.get("podReplacementPolicy").map(Node::as_str) {
-        let allowed: &[&str] =
-            if node.has("podFailurePolicy") { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
+        let allowed: &[&str] = if node.has("podFailurePolicy") {
+            &["Failed"]
+        } else {
+            &["Failed", "TerminatingOrFailed"]
+        };
         if !allowed.contains(&policy) {
             checker.unsupported(&path.field("podReplacementPolicy"), policy, allowed);
         }
@@ -125,7 +157,11 @@ fn job_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         "Never" => {}
         "OnFailure" => {
             if node.has("podFailurePolicy") {
-                checker.invalid(&at, restart, "only \"Never\" is supported when podFailurePolicy is specified");
+                checker.invalid(
+                    &at,
+                    restart,
+                    "only \"Never\" is supported when podFailurePolicy is specified",
+                );
             }
         }
         other => checker.unsupported(&at, other, &["Never", "OnFailure"]),
@@ -140,12 +176,20 @@ fn completion_mode(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) 
                 checker.required(&path.field("completions"), "when completion mode is Indexed");
             }
             if node.int("parallelism").is_some_and(|own| own > 100_000) {
-                checker.invalid(&path.field("parallelism"), "", "must be less than or equal to 100000 when completion mode is Indexed");
+                checker.invalid(
+                    &path.field("parallelism"),
+                    "",
+                    "must be less than or equal to 100000 when completion mode is Indexed",
+                );
             }
             if let (Some(failed), Some(completions)) = (failed, completions)
                 && failed > completions
             {
-                checker.invalid(&path.field("maxFailedIndexes"), &failed.to_string(), "must be less than or equal to completions");
+                checker.invalid(
+                    &path.field("maxFailedIndexes"),
+                    &failed.to_string(),
+                    "must be less than or equal to completions",
+                );
             }
         }
         None | Some("NonIndexed") => {
@@ -183,7 +227,11 @@ fn failure_policy(checker: &mut Checker<'_>, spec: &Node<'_>, node: &Node<'_>, p
         let at = path.field("onPodConditions");
         for (index, condition) in conditions.iter().enumerate() {
             let at = at.index(index);
-            checker.problems(&at.field("type"), condition.str("type"), &format::qualified(condition.str("type")));
+            checker.problems(
+                &at.field("type"),
+                condition.str("type"),
+                &format::qualified(condition.str("type")),
+            );
             match condition.str("status") {
                 "" => checker.required(&at.field("status"), ""),
                 "True" | "False" | "Unknown" => {}
@@ -191,8 +239,16 @@ fn failure_policy(checker: &mut Checker<'_>, spec: &Node<'_>, node: &Node<'_>, p
             }
         }
         match (rule.has("onExitCodes"), conditions.is_empty()) {
-            (true, false) => checker.invalid(&path, "", "specifying both OnExitCodes and OnPodConditions is not supported"),
-            (false, true) => checker.invalid(&path, "", "specifying one of OnExitCodes and OnPodConditions is required"),
+            (true, false) => checker.invalid(
+                &path,
+                "",
+                "specifying both OnExitCodes and OnPodConditions is not supported",
+            ),
+            (false, true) => checker.invalid(
+                &path,
+                "",
+                "specifying one of OnExitCodes and OnPodConditions is required",
+            ),
             _ => {}
         }
     }
@@ -239,7 +295,10 @@ fn success_policy(checker: &mut Checker<'_>, spec: &Node<'_>, node: &Node<'_>, p
     let path = path.field("rules");
     let rules = node.list("rules");
     if rules.is_empty() {
-        checker.required(&path, "at least one rules must be specified when the successPolicy is specified");
+        checker.required(
+            &path,
+            "at least one rules must be specified when the successPolicy is specified",
+        );
     }
     if rules.len() > 20 {
         checker.fail(&path, Reason::TooMany, "must have at most 20 items");
@@ -247,13 +306,23 @@ fn success_policy(checker: &mut Checker<'_>, spec: &Node<'_>, node: &Node<'_>, p
     let completions = spec.int("completions").unwrap_or(0);
     for (index, rule) in rules.iter().enumerate() {
         let path = path.index(index);
-        let (count, indexes) = (rule.int("succeededCount"), rule.get("succeededIndexes").map(Node::as_str));
+        let (count, indexes) = (
+            rule.int("succeededCount"),
+            rule.get("succeededIndexes").map(Node::as_str),
+        );
         if count.is_none() && indexes.is_none() {
-            checker.required(&path, "at least one of succeededCount or succeededIndexes must be specified");
+            checker.required(
+                &path,
+                "at least one of succeededCount or succeededIndexes must be specified",
+            );
         }
         let total = indexes.map(|indexes| count_indexes(indexes, completions));
         if let (Some(None), Some(indexes)) = (&total, indexes) {
-            checker.invalid(&path.field("succeededIndexes"), indexes, "error parsing succeededIndexes");
+            checker.invalid(
+                &path.field("succeededIndexes"),
+                indexes,
+                "error parsing succeededIndexes",
+            );
         }
         let Some(count) = count else { continue };
         let at = path.field("succeededCount");
@@ -261,10 +330,18 @@ fn success_policy(checker: &mut Checker<'_>, spec: &Node<'_>, node: &Node<'_>, p
             checker.invalid(&at, &count.to_string(), "must be greater than or equal to 0");
         }
         if count > completions {
-            checker.invalid(&at, &count.to_string(), "must be less than or equal to the number of specified completions");
+            checker.invalid(
+                &at,
+                &count.to_string(),
+                "must be less than or equal to the number of specified completions",
+            );
         }
         if total.is_some_and(|total| count > total.unwrap_or(0)) {
-            checker.invalid(&at, &count.to_string(), "must be less than or equal to the number of indexes in the specified succeededIndexes field");
+            checker.invalid(
+                &at,
+                &count.to_string(),
+                "must be less than or equal to the number of indexes in the specified succeededIndexes field",
+            );
         }
     }
 }
@@ -292,7 +369,11 @@ fn count_indexes(text: &str, completions: i64) -> Option<i64> {
 fn cron_job(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let name = node.at(&["metadata", "name"]).map_or("", Node::as_str);
     if name.len() > 52 && checker.create {
-        checker.invalid(&path.field("metadata").field("name"), name, "must be no more than 52 characters");
+        checker.invalid(
+            &path.field("metadata").field("name"),
+            name,
+            "must be no more than 52 characters",
+        );
     }
 }
 
@@ -306,7 +387,11 @@ fn cron_job_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.invalid(&at, schedule, &problem);
         }
         if schedule.contains("TZ") {
-            checker.invalid(&at, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+            checker.invalid(
+                &at,
+                schedule,
+                "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+            );
         }
     }
     if let Some(zone) = node.get("timeZone").map(Node::as_str) {
@@ -314,7 +399,11 @@ fn cron_job_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         if zone.is_empty() {
             checker.invalid(&at, zone, "timeZone must be nil or non-empty string");
         } else if zone.eq_ignore_ascii_case("local") {
-            checker.invalid(&at, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones");
+            checker.invalid(
+                &at,
+                zone,
+                "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+            );
         } else if Timestamp::from_seconds(0).is_some_and(|time| time.in_zone(zone).is_err()) || zone.contains(':') {
             checker.invalid(&at, zone, &format!("unknown time zone {zone}"));
         }
@@ -335,7 +424,9 @@ fn job_template(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 
 /// What is wrong with a standard cron schedule of five fields.
 fn schedule_problem(schedule: &str) -> Option<String> {
-    const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+    const MONTHS: &[&str] = &[
+        "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+    ];
     const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
     let mut text = schedule;
     if text.starts_with("TZ=") || text.starts_with("CRON_TZ=") {
@@ -347,22 +438,31 @@ fn schedule_problem(schedule: &str) -> Option<String> {
         text = rest.trim();
     }
     if let Some(word) = text.strip_prefix('@') {
-        let known = matches!(word, "yearly" | "annually" | "monthly" | "weekly" | "daily" | "midnight" | "hourly")
-            || word
-                .strip_prefix("every ")
-                .is_some_and(|every| kyvtest_go_compat::text::duration::parse(every).is_ok());
+        let known = matches!(
+            word,
+            "yearly" | "annually" | "monthly" | "weekly" | "daily" | "midnight" | "hourly"
+        ) || word
+            .strip_prefix("every ")
+            .is_some_and(|every| kyvtest_go_compat::text::duration::parse(every).is_ok());
         return (!known).then(|| format!("unrecognized descriptor: {text}"));
     }
     let fields: Vec<&str> = text.split_whitespace().collect();
     if fields.len() != 5 {
         return Some(format!("expected exactly 5 fields, found {}: {fields:?}", fields.len()));
     }
-    let bounds: [(i64, i64, &[&str], i64); 5] =
-        [(0, 59, &[], 0), (0, 23, &[], 0), (1, 31, &[], 0), (1, 12, MONTHS, 1), (0, 6, DAYS, 0)];
-    fields
-        .iter()
-        .zip(bounds)
-        .find_map(|(field, bounds)| field.split(',').filter(|part| !part.is_empty()).find_map(|part| range_problem(part, bounds)))
+    let bounds: [(i64, i64, &[&str], i64); 5] = [
+        (0, 59, &[], 0),
+        (0, 23, &[], 0),
+        (1, 31, &[], 0),
+        (1, 12, MONTHS, 1),
+        (0, 6, DAYS, 0),
+    ];
+    fields.iter().zip(bounds).find_map(|(field, bounds)| {
+        field
+            .split(',')
+            .filter(|part| !part.is_empty())
+            .find_map(|part| range_problem(part, bounds))
+    })
 }
 
 fn range_problem(part: &str, (least, most, names, first): (i64, i64, &[&str], i64)) -> Option<String> {

@@ -180,8 +180,10 @@ impl Check {
     }
 
     fn takes_empty(self, field: &Field) -> bool {
-        matches!(self.rule, Rule::EnumAlways | Rule::Qualified | Rule::PortOrName | Rule::Ip | Rule::Cidr)
-            || matches!(field.shape, Shape::List(_))
+        matches!(
+            self.rule,
+            Rule::EnumAlways | Rule::Qualified | Rule::PortOrName | Rule::Ip | Rule::Cidr
+        ) || matches!(field.shape, Shape::List(_))
     }
 
     fn number(self, checker: &mut Checker<'_>, number: i64, path: &Path<'_>) {
@@ -197,7 +199,11 @@ impl Check {
                 }
             }
             Rule::Mode if !(0..=0o777).contains(&number) => {
-                checker.invalid(path, &text, "must be a number between 0 and 0777 (octal), both inclusive");
+                checker.invalid(
+                    path,
+                    &text,
+                    "must be a number between 0 and 0777 (octal), both inclusive",
+                );
             }
             Rule::OptionalPort if number == 0 => {}
             Rule::Port | Rule::PortOrName | Rule::OptionalPort if !(1..=65_535).contains(&number) => {
@@ -210,7 +216,11 @@ impl Check {
     fn text(self, checker: &mut Checker<'_>, field: &Field, text: &str, path: &Path<'_>) {
         match self.rule {
             Rule::Enum | Rule::EnumAlways | Rule::RequiredEnum | Rule::EnumIfFilled => {
-                let values = if self.argument.is_empty() { field.values } else { self.argument };
+                let values = if self.argument.is_empty() {
+                    field.values
+                } else {
+                    self.argument
+                };
                 let values: Vec<&str> = values.split(',').collect();
                 if !values.contains(&text) {
                     checker.unsupported(path, text, &values);
@@ -232,10 +242,18 @@ impl Check {
                 }
             }
             Rule::Ip if !format::is_ip(text) => {
-                checker.invalid(path, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+                checker.invalid(
+                    path,
+                    text,
+                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+                );
             }
             Rule::Cidr if !format::is_cidr(text) => {
-                checker.invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+                checker.invalid(
+                    path,
+                    text,
+                    "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+                );
             }
             _ => {}
         }

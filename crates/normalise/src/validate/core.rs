@@ -28,15 +28,38 @@ pub(super) fn check(name: &str) -> Option<TypeCheck> {
 }
 
 const STANDARD: &[&str] = &[
-    "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu",
-    "limits.memory", "limits.ephemeral-storage", "pods", "resourcequotas", "services", "replicationcontrollers",
-    "secrets", "configmaps", "persistentvolumeclaims", "storage", "requests.storage", "services.nodeports",
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "storage",
+    "requests.storage",
+    "services.nodeports",
     "services.loadbalancers",
 ];
 
 const INTEGER: &[&str] = &[
-    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims",
-    "services.nodeports", "services.loadbalancers",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
 ];
 
 fn is_huge(name: &str) -> bool {
@@ -91,7 +114,9 @@ fn namespace(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 }
 
 fn node(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
-    let (Some(spec), Some(status)) = (node.get("spec"), node.get("status")) else { return };
+    let (Some(spec), Some(status)) = (node.get("spec"), node.get("status")) else {
+        return;
+    };
     taints(checker, spec.list("taints"), &path.field("metadata").field("taints"));
     for field in ["capacity", "allocatable"] {
         let at = path.field("status");
@@ -122,7 +147,11 @@ fn node(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let ranges = spec.list("podCIDRs");
     let at = path.field("spec");
     let at = at.field("podCIDRs");
-    for (index, range) in ranges.iter().enumerate().filter(|(_, range)| !format::is_cidr(range.as_str())) {
+    for (index, range) in ranges
+        .iter()
+        .enumerate()
+        .filter(|(_, range)| !format::is_cidr(range.as_str()))
+    {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         checker.invalid(&at.index(index), range.as_str(), detail);
     }
@@ -144,7 +173,10 @@ fn taints(checker: &mut Checker<'_>, taints: &[Node<'_>], path: &Path<'_>) {
             "" => checker.required(&path.field("effect"), ""),
             effect => pod_parts::taint_effect(checker, effect, &path.field("effect")),
         }
-        if taints[..index].iter().any(|other| other.str("key") == key && other.str("effect") == effect) {
+        if taints[..index]
+            .iter()
+            .any(|other| other.str("key") == key && other.str("effect") == effect)
+        {
             checker.duplicate(&path, key);
         }
     }
@@ -153,7 +185,10 @@ fn taints(checker: &mut Checker<'_>, taints: &[Node<'_>], path: &Path<'_>) {
 fn limit_ranges(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let limits = node.list("limits");
     for (index, limit) in limits.iter().enumerate() {
-        if limits[..index].iter().any(|other| other.str("type") == limit.str("type")) {
+        if limits[..index]
+            .iter()
+            .any(|other| other.str("type") == limit.str("type"))
+        {
             let at = path.field("limits");
             checker.duplicate(&at.index(index).field("type"), limit.str("type"));
         }
@@ -165,7 +200,11 @@ fn limit_range(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let problems = format::qualified(kind);
     checker.problems(&path.field("type"), kind, &problems);
     if problems.is_empty() && !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
-        checker.invalid(&path.field("type"), kind, "must be a standard limit type or fully qualified");
+        checker.invalid(
+            &path.field("type"),
+            kind,
+            "must be a standard limit type or fully qualified",
+        );
     }
     let mut names: Vec<&str> = Vec::new();
     for field in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
@@ -189,7 +228,10 @@ fn limit_range(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     if kind == "PersistentVolumeClaim" {
         let storage = |field: &str| node.at(&[field, "storage"]).is_some();
         if !storage("min") && !storage("max") {
-            checker.required(&path.field("limits"), "either minimum or maximum storage value is required, but neither was provided");
+            checker.required(
+                &path.field("limits"),
+                "either minimum or maximum storage value is required, but neither was provided",
+            );
         }
     }
     for name in names {
@@ -198,13 +240,25 @@ fn limit_range(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 }
 
 fn limit_amounts(checker: &mut Checker<'_>, node: &Node<'_>, name: &str, path: &Path<'_>) {
-    let amount = |field: &str| node.at(&[field, name]).and_then(|value| Quantity::parse(value.as_str()).ok());
-    let (least, most, default, request) = (amount("min"), amount("max"), amount("default"), amount("defaultRequest"));
+    let amount = |field: &str| {
+        node.at(&[field, name])
+            .and_then(|value| Quantity::parse(value.as_str()).ok())
+    };
+    let (least, most, default, request) = (
+        amount("min"),
+        amount("max"),
+        amount("default"),
+        amount("defaultRequest"),
+    );
     let mut compare = |low: &Option<Quantity>, high: &Option<Quantity>, field: &'static str| {
         if let (Some(low), Some(high)) = (low, high)
             && low > high
         {
-            checker.invalid(&path.field(field).key(name), &low.to_string(), &format!("{low} is greater than {high}"));
+            checker.invalid(
+                &path.field(field).key(name),
+                &low.to_string(),
+                &format!("{low} is greater than {high}"),
+            );
         }
     };
     compare(&least, &most, "min");
@@ -216,12 +270,20 @@ fn limit_amounts(checker: &mut Checker<'_>, node: &Node<'_>, name: &str, path: &
     if let Some(ratio) = amount("maxLimitRequestRatio") {
         let at = path.field("maxLimitRequestRatio");
         if ratio < Quantity::new(1, kyvtest_go_compat::text::quantity::Format::DecimalSi) {
-            checker.invalid(&at.key(name), &ratio.to_string(), &format!("ratio {ratio} is less than 1"));
+            checker.invalid(
+                &at.key(name),
+                &ratio.to_string(),
+                &format!("ratio {ratio} is less than 1"),
+            );
         }
         if let (Some(least), Some(most)) = (&least, &most)
             && ratio.approximate() > most.approximate() / least.approximate()
         {
-            checker.invalid(&at.key(name), &ratio.to_string(), &format!("ratio {ratio} is greater than max/min"));
+            checker.invalid(
+                &at.key(name),
+                &ratio.to_string(),
+                &format!("ratio {ratio} is greater than max/min"),
+            );
         }
     }
     let overcommit = is_native(name) && !name.starts_with("hugepages-");
@@ -234,7 +296,12 @@ fn limit_amounts(checker: &mut Checker<'_>, node: &Node<'_>, name: &str, path: &
 }
 
 const SCOPES: &[&str] = &[
-    "Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity",
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
     "VolumeAttributesClass",
 ];
 
@@ -251,18 +318,34 @@ fn quota(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
     let fits = |scope: &str, name: &str| match scope {
         "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" => {
-            matches!(name, "pods" | "cpu" | "memory" | "requests.cpu" | "requests.memory" | "limits.cpu" | "limits.memory" | "ephemeral-storage" | "requests.ephemeral-storage" | "limits.ephemeral-storage") || is_huge(name)
+            matches!(
+                name,
+                "pods"
+                    | "cpu"
+                    | "memory"
+                    | "requests.cpu"
+                    | "requests.memory"
+                    | "limits.cpu"
+                    | "limits.memory"
+                    | "ephemeral-storage"
+                    | "requests.ephemeral-storage"
+                    | "limits.ephemeral-storage"
+            ) || is_huge(name)
         }
         "BestEffort" => name == "pods",
         "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
         _ => true,
     };
     let misfits = |scope: &str| {
-        node.map("hard").iter().filter(|(name, _)| STANDARD.contains(&name.as_ref()) && name != "storage" && !fits(scope, name)).count()
+        node.map("hard")
+            .iter()
+            .filter(|(name, _)| STANDARD.contains(&name.as_ref()) && name != "storage" && !fits(scope, name))
+            .count()
     };
     let conflict = |scopes: &[&str]| {
         let has = |scope: &str| scopes.contains(&scope);
-        usize::from(has("BestEffort") && has("NotBestEffort")) + usize::from(has("Terminating") && has("NotTerminating"))
+        usize::from(has("BestEffort") && has("NotBestEffort"))
+            + usize::from(has("Terminating") && has("NotTerminating"))
     };
     let at = path.field("scopes");
     let scopes: Vec<&str> = node.list("scopes").iter().map(Node::as_str).collect();
@@ -277,7 +360,9 @@ fn quota(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for _ in 0..conflict(&scopes) {
         checker.invalid(&at, "", "conflicting scopes");
     }
-    let Some(selector) = node.get("scopeSelector") else { return };
+    let Some(selector) = node.get("scopeSelector") else {
+        return;
+    };
     let at = path.field("scopeSelector");
     let at = at.field("matchExpressions");
     let expressions = selector.list("matchExpressions");
@@ -291,10 +376,16 @@ fn quota(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         }
         let plain = !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && SCOPES.contains(&scope);
         if plain && operator != "Exists" {
-            checker.invalid(&at.field("operator"), operator, "must be 'Exists' when scope is a pod scope");
+            checker.invalid(
+                &at.field("operator"),
+                operator,
+                "must be 'Exists' when scope is a pod scope",
+            );
         }
         match operator {
-            "In" | "NotIn" if own.list("values").is_empty() => checker.required(&at.field("values"), "must be at least one value"),
+            "In" | "NotIn" if own.list("values").is_empty() => {
+                checker.required(&at.field("values"), "must be at least one value")
+            }
             "Exists" | "DoesNotExist" if !own.list("values").is_empty() => {
                 checker.invalid(&at.field("values"), "", "must be no value");
             }
@@ -313,11 +404,18 @@ fn secret(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for (key, _) in node.map("data") {
         checker.problems(&data.key(key), key, &format::config_key(key));
     }
-    let size: usize = node.map("data").iter().map(|(_, value)| value.as_str().len() / 4 * 3).sum();
+    let size: usize = node
+        .map("data")
+        .iter()
+        .map(|(_, value)| value.as_str().len() / 4 * 3)
+        .sum();
     if size > 1024 * 1024 {
         checker.fail(&data, Reason::TooLong, "may not be more than 1048576 bytes");
     }
-    let has = |key: &str| node.at(&["data"]).is_some_and(|data| data.entries().iter().any(|(name, _)| name == key));
+    let has = |key: &str| {
+        node.at(&["data"])
+            .is_some_and(|data| data.entries().iter().any(|(name, _)| name == key))
+    };
     match node.str("type") {
         "kubernetes.io/service-account-token" => {
             const KEY: &str = "kubernetes.io/service-account.name";
@@ -344,10 +442,13 @@ fn secret(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 }
 
 fn docker_config(checker: &mut Checker<'_>, node: &Node<'_>, key: &str, path: &Path<'_>) {
-    let Some(config) = node.at(&["data", key]) else { return checker.required(&path.key(key), "") };
+    let Some(config) = node.at(&["data", key]) else {
+        return checker.required(&path.key(key), "");
+    };
     let bytes = base64::decode(config.as_str().as_bytes(), true).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let object = Document::from_json(&text).is_ok_and(|document| document.root().as_map().is_some() || document.root().is_null());
+    let object = Document::from_json(&text)
+        .is_ok_and(|document| document.root().as_map().is_some() || document.root().is_null());
     if !object {
         checker.invalid(&path.key(key), "<secret contents redacted>", "invalid JSON");
     }
@@ -389,7 +490,11 @@ fn subset(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 fn address(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let own = node.str("ip");
     if !format::is_ip(own) {
-        checker.invalid(&path.field("ip"), own, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+        checker.invalid(
+            &path.field("ip"),
+            own,
+            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        );
     }
     endpoint_ip(checker, own, &path.field("ip"));
 }
@@ -403,7 +508,10 @@ pub(super) fn endpoint_ip(checker: &mut Checker<'_>, text: &str, path: &Path<'_>
         (addr.is_unspecified(), "may not be unspecified"),
         (addr.is_loopback(), "may not be in the loopback range"),
         (addr.is_link_local_unicast(), "may not be in the link-local range"),
-        (addr.is_link_local_multicast(), "may not be in the link-local multicast range"),
+        (
+            addr.is_link_local_multicast(),
+            "may not be in the link-local multicast range",
+        ),
     ] {
         if wrong {
             checker.invalid(path, text, detail);
@@ -421,7 +529,11 @@ fn event_fields(checker: &mut Checker<'_>, node: &Node<'_>, object: &str, contro
     let root = Path::root("involvedObject");
     let at = root.field("namespace");
     if !node.has("eventTime") {
-        let fits = if of_object.is_empty() { matches!(namespace, "" | "default") } else { namespace == of_object };
+        let fits = if of_object.is_empty() {
+            matches!(namespace, "" | "default")
+        } else {
+            namespace == of_object
+        };
         if !fits {
             checker.invalid(&at, of_object, "does not match event.namespace");
         }
@@ -458,7 +570,10 @@ fn new_event(checker: &mut Checker<'_>, node: &Node<'_>, _: &Path<'_>) {
     if !matches!(node.str("type"), "Normal" | "Warning") {
         checker.invalid(&Path::root("type"), "", "has invalid value");
     }
-    for (field, name) in [("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp")] {
+    for (field, name) in [
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+    ] {
         if node.has(field) {
             checker.invalid(&Path::root(name), "", "needs to be unset");
         }

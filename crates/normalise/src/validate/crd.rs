@@ -17,7 +17,11 @@ fn definition(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let name = node.at(&["metadata", "name"]).map_or("", Node::as_str);
     let plural = spec.at(&["names", "plural"]).map_or("", Node::as_str);
     if !name.is_empty() && name != format!("{plural}.{}", spec.str("group")) {
-        checker.invalid(&path.field("metadata").field("name"), name, "must be spec.names.plural+\".\"+spec.group");
+        checker.invalid(
+            &path.field("metadata").field("name"),
+            name,
+            "must be spec.names.plural+\".\"+spec.group",
+        );
     }
     let at = path.field("spec");
     group(checker, spec, &at);
@@ -25,10 +29,21 @@ fn definition(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     versions(checker, spec, &at);
     conversion(checker, spec, &at.field("conversion"));
     if spec.bool("preserveUnknownFields") {
-        checker.invalid(&at.field("preserveUnknownFields"), "true", "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead");
+        checker.invalid(
+            &at.field("preserveUnknownFields"),
+            "true",
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        );
     }
-    if node.get("status").is_none_or(|status| status.list("storedVersions").is_empty()) {
-        checker.invalid(&path.field("status").field("storedVersions"), "null", "must have at least one stored version");
+    if node
+        .get("status")
+        .is_none_or(|status| status.list("storedVersions").is_empty())
+    {
+        checker.invalid(
+            &path.field("status").field("storedVersions"),
+            "null",
+            "must have at least one stored version",
+        );
     }
 }
 
@@ -57,18 +72,30 @@ fn names(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
             checker.required(&path.field(field), "");
             continue;
         }
-        let lower = if field.to_lowercase().ends_with("kind") { own.to_lowercase() } else { own.to_owned() };
+        let lower = if field.to_lowercase().ends_with("kind") {
+            own.to_lowercase()
+        } else {
+            own.to_owned()
+        };
         if !format::dns1035(&lower).is_empty() {
             checker.invalid(&path.field(field), own, "a DNS-1035 label is required");
         }
     }
     if !names.str("kind").is_empty() && names.str("kind") == names.str("listKind") {
-        checker.invalid(&path.field("listKind"), names.str("listKind"), "kind and listKind may not be the same");
+        checker.invalid(
+            &path.field("listKind"),
+            names.str("listKind"),
+            "kind and listKind may not be the same",
+        );
     }
     for field in ["shortNames", "categories"] {
         for (index, own) in names.list(field).iter().enumerate() {
             if !format::dns1035(own.as_str()).is_empty() {
-                checker.invalid(&path.field(field).index(index), own.as_str(), "a DNS-1035 label is required");
+                checker.invalid(
+                    &path.field(field).index(index),
+                    own.as_str(),
+                    "a DNS-1035 label is required",
+                );
             }
         }
     }
@@ -86,9 +113,17 @@ fn versions(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
         if version.has("deprecationWarning") {
             let warning = version.str("deprecationWarning");
             if !version.bool("deprecated") {
-                checker.invalid(&at.field("deprecationWarning"), warning, "can only be set for deprecated versions");
+                checker.invalid(
+                    &at.field("deprecationWarning"),
+                    warning,
+                    "can only be set for deprecated versions",
+                );
             } else if warning.is_empty() || warning.len() > 256 {
-                checker.invalid(&at.field("deprecationWarning"), warning, "must be between 1 and 256 bytes");
+                checker.invalid(
+                    &at.field("deprecationWarning"),
+                    warning,
+                    "must be between 1 and 256 bytes",
+                );
             }
         }
         if version.at(&["schema", "openAPIV3Schema"]).is_none() {
@@ -96,7 +131,11 @@ fn versions(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
         }
     }
     let name = |version: &Node<'_>| version.str("name").to_owned();
-    if (1..versions.len()).any(|index| versions[..index].iter().any(|other| name(other) == name(&versions[index]))) {
+    if (1..versions.len()).any(|index| {
+        versions[..index]
+            .iter()
+            .any(|other| name(other) == name(&versions[index]))
+    }) {
         checker.invalid(&at, "", "must contain unique version names");
     }
     if versions.iter().filter(|version| version.bool("storage")).count() != 1 {
@@ -108,13 +147,20 @@ fn versions(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
 /// Checks schemas, subresources and columns: at the top if all versions have the same, else at each version.
 fn parts(checker: &mut Checker<'_>, versions: &[Node<'_>], top: &Path<'_>, list: &Path<'_>) {
     let same = |field: &str| {
-        versions.windows(2).all(|pair| match (pair[0].get(field), pair[1].get(field)) {
-            (Some(a), Some(b)) => a.same(b),
-            (None, None) => true,
-            _ => false,
-        })
+        versions
+            .windows(2)
+            .all(|pair| match (pair[0].get(field), pair[1].get(field)) {
+                (Some(a), Some(b)) => a.same(b),
+                (None, None) => true,
+                _ => false,
+            })
     };
-    for (field, promoted) in [("schema", "validation"), ("subresources", "subresources"), ("additionalPrinterColumns", "additionalPrinterColumns"), ("selectableFields", "selectableFields")] {
+    for (field, promoted) in [
+        ("schema", "validation"),
+        ("subresources", "subresources"),
+        ("additionalPrinterColumns", "additionalPrinterColumns"),
+        ("selectableFields", "selectableFields"),
+    ] {
         if same(field) {
             if let Some(first) = versions.first() {
                 part(checker, first, field, &top.field(promoted));
@@ -156,20 +202,37 @@ fn subresources(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         match scale.str(field) {
             "" => checker.required(&path.field(at), ""),
             own if !own.starts_with(prefix) => {
-                checker.invalid(&path.field(at), own, &format!("should be a json path under {}", prefix.trim_end_matches('.')));
+                checker.invalid(
+                    &path.field(at),
+                    own,
+                    &format!("should be a json path under {}", prefix.trim_end_matches('.')),
+                );
             }
             _ => {}
         }
     }
     let own = scale.str("labelSelectorPath");
     if !own.is_empty() && !own.starts_with(".spec.") && !own.starts_with(".status.") {
-        checker.invalid(&path.field("scale.labelSelectorPath"), own, "should be a json path under either .spec or .status");
+        checker.invalid(
+            &path.field("scale.labelSelectorPath"),
+            own,
+            "should be a json path under either .spec or .status",
+        );
     }
 }
 
 fn columns(checker: &mut Checker<'_>, columns: &[Node<'_>], path: &Path<'_>) {
     const TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
-    const FORMATS: &[&str] = &["int32", "int64", "float", "double", "byte", "date", "date-time", "password"];
+    const FORMATS: &[&str] = &[
+        "int32",
+        "int64",
+        "float",
+        "double",
+        "byte",
+        "date",
+        "date-time",
+        "password",
+    ];
     for (index, column) in columns.iter().enumerate() {
         let path = path.index(index);
         if column.str("name").is_empty() {
@@ -188,7 +251,11 @@ fn columns(checker: &mut Checker<'_>, columns: &[Node<'_>], path: &Path<'_>) {
         match column.str("jsonPath") {
             "" => checker.required(&path.field("JSONPath"), ""),
             own if !own.starts_with('.') || own.contains("..") => {
-                checker.invalid(&path.field("JSONPath"), own, "must be a simple json path starting with .");
+                checker.invalid(
+                    &path.field("JSONPath"),
+                    own,
+                    "must be a simple json path starting with .",
+                );
             }
             _ => {}
         }
@@ -196,7 +263,9 @@ fn columns(checker: &mut Checker<'_>, columns: &[Node<'_>], path: &Path<'_>) {
 }
 
 fn conversion(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
-    let Some(conversion) = spec.get("conversion") else { return };
+    let Some(conversion) = spec.get("conversion") else {
+        return;
+    };
     let webhook = conversion.get("webhook");
     let config = webhook.and_then(|webhook| webhook.get("clientConfig"));
     let versions = webhook.map_or(&[][..], |webhook| webhook.list("conversionReviewVersions"));

@@ -44,7 +44,9 @@ fn is_plain_name(text: &str) -> bool {
     bytes.len() <= 63
         && edge(bytes.first())
         && edge(bytes.last())
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
 pub(super) fn label_value(text: &str) -> Vec<String> {
@@ -62,7 +64,11 @@ pub(super) fn port_name(text: &str) -> Vec<String> {
     if text.len() > 15 {
         problem("must be no more than 15 characters");
     }
-    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+    if text.is_empty()
+        || !text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    {
         problem("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
     }
     if !text.bytes().any(|b| b.is_ascii_lowercase()) {
@@ -148,7 +154,13 @@ pub(super) fn parse_ip(text: &str) -> Option<ip::Addr> {
     } else {
         plain = text
             .split('.')
-            .map(|part| if part.len() > 1 { part.trim_start_matches('0') } else { part })
+            .map(|part| {
+                if part.len() > 1 {
+                    part.trim_start_matches('0')
+                } else {
+                    part
+                }
+            })
             .map(|part| if part.is_empty() { "0" } else { part })
             .collect::<Vec<_>>()
             .join(".");
@@ -158,7 +170,12 @@ pub(super) fn parse_ip(text: &str) -> Option<ip::Addr> {
 }
 
 pub(super) fn is_cidr(text: &str) -> bool {
-    let Some((address, bits)) = text.rsplit_once('/') else { return false };
+    let Some((address, bits)) = text.rsplit_once('/') else {
+        return false;
+    };
     let most = if address.contains(':') { 128 } else { 32 };
-    is_ip(address) && !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) && bits.parse::<u32>().is_ok_and(|bits| bits <= most)
+    is_ip(address)
+        && !bits.is_empty()
+        && bits.bytes().all(|b| b.is_ascii_digit())
+        && bits.parse::<u32>().is_ok_and(|bits| bits <= most)
 }

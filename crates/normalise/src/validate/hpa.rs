@@ -21,12 +21,20 @@ pub(super) fn check(name: &str) -> Option<TypeCheck> {
 fn replicas(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let (least, most) = (node.int("minReplicas"), node.int("maxReplicas").unwrap_or(0));
     if let Some(least) = least.filter(|least| *least < 1) {
-        checker.invalid(&path.field("minReplicas"), &least.to_string(), "must be greater than or equal to 1");
+        checker.invalid(
+            &path.field("minReplicas"),
+            &least.to_string(),
+            "must be greater than or equal to 1",
+        );
     }
     if most == 0 {
         checker.required(&path.field("maxReplicas"), "must be set and greater than 0");
     } else if most < 0 {
-        checker.invalid(&path.field("maxReplicas"), &most.to_string(), "must be greater than or equal to 1");
+        checker.invalid(
+            &path.field("maxReplicas"),
+            &most.to_string(),
+            "must be greater than or equal to 1",
+        );
     }
     if least.is_some_and(|least| most < least) {
         let detail = "must be greater than or equal to `minReplicas`";
@@ -59,12 +67,19 @@ fn spec_v1(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     if node.int("minReplicas") == Some(0) {
         scale_to_zero(checker, &path.field("metrics"));
     }
-    if let Some(percent) = node.int("targetCPUUtilizationPercentage").filter(|percent| *percent < 1) {
+    if let Some(percent) = node
+        .int("targetCPUUtilizationPercentage")
+        .filter(|percent| *percent < 1)
+    {
         let at = path.field("metrics");
         let at = at.index(0);
         let at = at.field("resource");
         let at = at.field("target");
-        checker.invalid(&at.field("averageUtilization"), &percent.to_string(), "must be greater than 0");
+        checker.invalid(
+            &at.field("averageUtilization"),
+            &percent.to_string(),
+            "must be greater than 0",
+        );
     }
 }
 
@@ -75,7 +90,10 @@ fn scale_to_zero(checker: &mut Checker<'_>, path: &Path<'_>) {
 
 fn spec_v2(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     replicas(checker, node, path);
-    let external = node.list("metrics").iter().any(|metric| matches!(metric.str("type"), "Object" | "External"));
+    let external = node
+        .list("metrics")
+        .iter()
+        .any(|metric| matches!(metric.str("type"), "Object" | "External"));
     if node.int("minReplicas") == Some(0) && !external {
         scale_to_zero(checker, &path.field("metrics"));
     }
@@ -86,7 +104,11 @@ fn rules(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         checker.required(&path.field("policies"), "must specify at least one Policy");
     }
     if Quantity::parse(node.str("tolerance")).is_ok_and(|tolerance| tolerance.sign() < 0) {
-        checker.invalid(&path.field("tolerance"), node.str("tolerance"), "must be greater than or equal to 0");
+        checker.invalid(
+            &path.field("tolerance"),
+            node.str("tolerance"),
+            "must be greater than or equal to 0",
+        );
     }
 }
 
@@ -96,7 +118,11 @@ fn policy(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         if value <= 0 {
             checker.invalid(&path.field(field), &value.to_string(), "must be greater than zero");
         } else if field == "periodSeconds" && value > 1800 {
-            checker.invalid(&path.field(field), &value.to_string(), "must be less than or equal to 1800");
+            checker.invalid(
+                &path.field(field),
+                &value.to_string(),
+                "must be less than or equal to 1800",
+            );
         }
     }
 }
@@ -127,7 +153,10 @@ fn metric(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         _ => "",
     };
     if !expected.is_empty() && !present.contains(&expected) {
-        checker.required(&path.field(expected), "must populate information for the given metric source");
+        checker.required(
+            &path.field(expected),
+            "must populate information for the given metric source",
+        );
     }
     if present.len() != 1 {
         for field in present.into_iter().filter(|field| *field != expected) {
@@ -168,7 +197,10 @@ fn source(checker: &mut Checker<'_>, node: &Node<'_>, kind: &str, path: &Path<'_
     match kind {
         "object" | "external" => {
             if !value && !average {
-                checker.required(&path.field("averageValue"), "must set either a target value or averageValue");
+                checker.required(
+                    &path.field("averageValue"),
+                    "must set either a target value or averageValue",
+                );
             }
             if kind == "external" && value && average {
                 let detail = "may not set both a target value for metric and a per-pod target";
@@ -176,7 +208,10 @@ fn source(checker: &mut Checker<'_>, node: &Node<'_>, kind: &str, path: &Path<'_
             }
         }
         "pods" if !average => {
-            checker.required(&path.field("averageValue"), "must specify a positive target averageValue");
+            checker.required(
+                &path.field("averageValue"),
+                "must specify a positive target averageValue",
+            );
         }
         "pods" => {}
         _ => match (utilization, average) {
@@ -199,7 +234,11 @@ fn target(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         checker.required(&path.field("type"), "must specify a metric target type");
     }
     if !matches!(kind, "Utilization" | "Value" | "AverageValue") {
-        checker.invalid(&path.field("type"), kind, "must be either Utilization, Value, or AverageValue");
+        checker.invalid(
+            &path.field("type"),
+            kind,
+            "must be either Utilization, Value, or AverageValue",
+        );
     }
     for field in ["value", "averageValue"] {
         if Quantity::parse(node.str(field)).is_ok_and(|value| value.sign() <= 0) {
@@ -207,6 +246,10 @@ fn target(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         }
     }
     if let Some(percent) = node.int("averageUtilization").filter(|percent| *percent < 1) {
-        checker.invalid(&path.field("averageUtilization"), &percent.to_string(), "must be greater than 0");
+        checker.invalid(
+            &path.field("averageUtilization"),
+            &percent.to_string(),
+            "must be greater than 0",
+        );
     }
 }

@@ -23,7 +23,12 @@ enum NameRule {
 fn name_rule(kind: &str) -> NameRule {
     match kind {
         "Namespace" | "StatefulSet" | "Service" => NameRule::Label,
-        "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding" | "PodDisruptionBudget" | "APIService"
+        "Role"
+        | "ClusterRole"
+        | "RoleBinding"
+        | "ClusterRoleBinding"
+        | "PodDisruptionBudget"
+        | "APIService"
         | "CertificateSigningRequest" => NameRule::PathSegment,
         "IPAddress" => NameRule::Address,
         "CSIDriver" => NameRule::Own,
@@ -69,7 +74,11 @@ fn metadata(checker: &mut Checker<'_>, rule: &NameRule, namespaced: bool, node: 
     }
     labels(checker, metadata.map("labels"), &path.field("labels"));
     annotations(checker, metadata.map("annotations"), &path.field("annotations"));
-    owners(checker, metadata.list("ownerReferences"), &path.field("ownerReferences"));
+    owners(
+        checker,
+        metadata.list("ownerReferences"),
+        &path.field("ownerReferences"),
+    );
     finalizers(checker, metadata.list("finalizers"), &path.field("finalizers"));
 }
 
@@ -145,7 +154,11 @@ fn finalizers(checker: &mut Checker<'_>, finalizers: &[Node<'_>], path: &Path<'_
 /// A finalizer without a domain must be one of Kubernetes' own.
 pub(super) fn kube_finalizer(checker: &mut Checker<'_>, name: &str, path: &Path<'_>) {
     if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
-        checker.invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified");
+        checker.invalid(
+            path,
+            name,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        );
     }
 }
 
@@ -159,7 +172,10 @@ pub(super) fn selector(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'
         match requirement.str("operator") {
             "In" | "NotIn" => {
                 if values.is_empty() {
-                    checker.required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+                    checker.required(
+                        &path.field("values"),
+                        "must be specified when `operator` is 'In' or 'NotIn'",
+                    );
                 }
             }
             "Exists" | "DoesNotExist" => {
@@ -182,7 +198,10 @@ pub(super) fn selector(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'
 /// Whether the selector of a workload matches labels; `None` if it is not a valid selector.
 pub(super) fn matches(selector: &Node<'_>, labels: &Node<'_>) -> Option<bool> {
     let value = |key: &str| labels.get(key).map(Node::as_str);
-    let mut all = selector.map("matchLabels").iter().all(|(key, wanted)| value(key) == Some(wanted.as_str()));
+    let mut all = selector
+        .map("matchLabels")
+        .iter()
+        .all(|(key, wanted)| value(key) == Some(wanted.as_str()));
     for requirement in selector.list("matchExpressions") {
         let own = value(requirement.str("key"));
         let listed = own.is_some_and(|own| requirement.list("values").iter().any(|value| value.as_str() == own));

@@ -43,15 +43,25 @@ fn policy_rule(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.invalid(&at, "", "namespaced rules cannot apply to non-resource URLs");
         }
         if some("apiGroups") || some("resources") || some("resourceNames") {
-            checker.invalid(&at, "", "rules cannot apply to both regular resources and non-resource URLs");
+            checker.invalid(
+                &at,
+                "",
+                "rules cannot apply to both regular resources and non-resource URLs",
+            );
         }
         return;
     }
     if !some("apiGroups") {
-        checker.required(&path.field("apiGroups"), "resource rules must supply at least one api group");
+        checker.required(
+            &path.field("apiGroups"),
+            "resource rules must supply at least one api group",
+        );
     }
     if !some("resources") {
-        checker.required(&path.field("resources"), "resource rules must supply at least one resource");
+        checker.required(
+            &path.field("resources"),
+            "resource rules must supply at least one resource",
+        );
     }
 }
 
@@ -59,7 +69,10 @@ fn aggregation(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let path = path.field("clusterRoleSelectors");
     let selectors = node.list("clusterRoleSelectors");
     if selectors.is_empty() {
-        checker.required(&path, "at least one clusterRoleSelector required if aggregationRule is non-nil");
+        checker.required(
+            &path,
+            "at least one clusterRoleSelector required if aggregationRule is non-nil",
+        );
     }
     for (index, selector) in selectors.iter().enumerate() {
         meta::selector(checker, selector, &path.index(index));
@@ -74,7 +87,11 @@ fn role_ref(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     if node.str("apiGroup") != GROUP {
         checker.unsupported(&path.field("apiGroup"), node.str("apiGroup"), &[GROUP]);
     }
-    let allowed: &[&str] = if checker.kind == "RoleBinding" { &["ClusterRole", "Role"] } else { &["ClusterRole"] };
+    let allowed: &[&str] = if checker.kind == "RoleBinding" {
+        &["ClusterRole", "Role"]
+    } else {
+        &["ClusterRole"]
+    };
     if !allowed.contains(&node.str("kind")) {
         checker.unsupported(&path.field("kind"), node.str("kind"), allowed);
     }
@@ -115,18 +132,28 @@ fn priority_class(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let name = node.at(&["metadata", "name"]).map_or("", Node::as_str);
     let value = node.int("value").unwrap_or(0);
     if name.starts_with("system-") {
-        let known = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+        let known = [
+            ("system-node-critical", 2_000_001_000),
+            ("system-cluster-critical", 2_000_000_000),
+        ];
         if !known.contains(&(name, value)) || node.bool("globalDefault") {
             let detail = "priority class names with 'system-' prefix are reserved for system use only";
             checker.forbidden(&path.field("metadata").field("name"), detail);
         }
     } else if value > 1_000_000_000 {
-        checker.forbidden(&path.field("value"), "maximum allowed value of a user defined priority is 1000000000");
+        checker.forbidden(
+            &path.field("value"),
+            "maximum allowed value of a user defined priority is 1000000000",
+        );
     }
     match node.get("preemptionPolicy").map(Node::as_str) {
         None | Some("Never" | "PreemptLowerPriority") => {}
         Some("") => checker.required(&path.field("preemptionPolicy"), ""),
-        Some(other) => checker.unsupported(&path.field("preemptionPolicy"), other, &["Never", "PreemptLowerPriority"]),
+        Some(other) => checker.unsupported(
+            &path.field("preemptionPolicy"),
+            other,
+            &["Never", "PreemptLowerPriority"],
+        ),
     }
 }
 
@@ -138,7 +165,11 @@ fn flow_schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     if !(1..=10_000).contains(&precedence) {
         checker.invalid(&at, &precedence.to_string(), "must be between 1 and 10000");
     }
-    if precedence == 1 && node.at(&["metadata", "name"]).is_none_or(|name| name.as_str() != "exempt") {
+    if precedence == 1
+        && node
+            .at(&["metadata", "name"])
+            .is_none_or(|name| name.as_str() != "exempt")
+    {
         checker.invalid(&at, "1", "only the schema named 'exempt' may have matchingPrecedence 1");
     }
     if let Some(method) = spec.get("distinguisherMethod")
@@ -147,7 +178,9 @@ fn flow_schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         let at = path.field("distinguisherMethod");
         checker.unsupported(&at.field("type"), method.str("type"), &["ByNamespace", "ByUser"]);
     }
-    let level = spec.at(&["priorityLevelConfiguration", "name"]).map_or("", Node::as_str);
+    let level = spec
+        .at(&["priorityLevelConfiguration", "name"])
+        .map_or("", Node::as_str);
     let at = path.field("priorityLevelConfiguration");
     match level {
         "" => checker.required(&at.field("name"), "must reference a priority level"),
@@ -160,13 +193,20 @@ fn flow_rules(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         checker.required(&path.field("subjects"), "subjects must contain at least one value");
     }
     if node.list("resourceRules").is_empty() && node.list("nonResourceRules").is_empty() {
-        checker.required(path, "at least one of resourceRules and nonResourceRules has to be non-empty");
+        checker.required(
+            path,
+            "at least one of resourceRules and nonResourceRules has to be non-empty",
+        );
     }
 }
 
 fn flow_subject(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let kind = node.str("kind");
-    let fields = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
+    let fields = [
+        ("ServiceAccount", "serviceAccount"),
+        ("User", "user"),
+        ("Group", "group"),
+    ];
     let Some((_, own)) = fields.iter().find(|(name, _)| *name == kind) else {
         return checker.unsupported(&path.field("kind"), kind, &["Group", "ServiceAccount", "User"]);
     };
@@ -191,12 +231,24 @@ fn flow_subject(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
     for (name, field) in fields.iter().filter(|(name, field)| *name != kind && node.has(field)) {
         let _ = name;
-        checker.forbidden(&path.field(field), &format!("{field} is forbidden when subject kind is not '{name}'"));
+        checker.forbidden(
+            &path.field(field),
+            &format!("{field} is forbidden when subject kind is not '{name}'"),
+        );
     }
 }
 
-const VERBS: &[&str] =
-    &["get", "list", "create", "update", "delete", "deletecollection", "patch", "watch", "proxy"];
+const VERBS: &[&str] = &[
+    "get",
+    "list",
+    "create",
+    "update",
+    "delete",
+    "deletecollection",
+    "patch",
+    "watch",
+    "proxy",
+];
 
 fn flow_verbs(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let path = path.field("verbs");
@@ -229,7 +281,10 @@ fn flow_resources(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let namespaces = node.list("namespaces");
     let at = path.field("namespaces");
     if namespaces.is_empty() && !node.bool("clusterScope") {
-        checker.required(&at, "resource rules that are not cluster scoped must supply at least one namespace");
+        checker.required(
+            &at,
+            "resource rules that are not cluster scoped must supply at least one namespace",
+        );
     } else if wild(namespaces) {
         if namespaces.len() > 1 {
             checker.invalid(&at, "*", "if '*' is present, must not specify other namespaces");
@@ -249,7 +304,11 @@ fn flow_urls(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         checker.required(&path, "nonResourceURLs must contain at least one value");
     } else if urls.iter().any(|url| url.as_str() == "*") {
         if urls.len() > 1 {
-            checker.invalid(&path, "*", "if '*' is present, must not specify other non-resource URLs");
+            checker.invalid(
+                &path,
+                "*",
+                "if '*' is present, must not specify other non-resource URLs",
+            );
         }
     } else {
         for (index, url) in urls.iter().enumerate() {
@@ -274,14 +333,23 @@ fn priority_level(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let name = node.at(&["metadata", "name"]).map_or("", Node::as_str);
     let kind = spec.str("type");
     if (name == "exempt") != (kind == "Exempt") {
-        checker.invalid(&path.field("type"), kind, "must be 'Exempt' if and only if `name` is 'exempt'");
+        checker.invalid(
+            &path.field("type"),
+            kind,
+            "must be 'Exempt' if and only if `name` is 'exempt'",
+        );
     }
     match kind {
         "Exempt" => {
             if spec.has("limited") {
                 checker.forbidden(&path.field("limited"), "must be nil if the type is not Limited");
             }
-            checker.field_as("flowcontrol.v1.PriorityLevelConfigurationSpec", spec, "exempt", &path.field("exempt"));
+            checker.field_as(
+                "flowcontrol.v1.PriorityLevelConfigurationSpec",
+                spec,
+                "exempt",
+                &path.field("exempt"),
+            );
         }
         "Limited" => {
             if spec.has("exempt") {
@@ -290,7 +358,12 @@ fn priority_level(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             if !spec.has("limited") {
                 checker.required(&path.field("limited"), "must not be empty when type is Limited");
             }
-            checker.field_as("flowcontrol.v1.PriorityLevelConfigurationSpec", spec, "limited", &path.field("limited"));
+            checker.field_as(
+                "flowcontrol.v1.PriorityLevelConfigurationSpec",
+                spec,
+                "limited",
+                &path.field("limited"),
+            );
         }
         "" => checker.required(&path.field("type"), ""),
         other => checker.unsupported(&path.field("type"), other, &["Exempt", "Limited"]),
@@ -335,7 +408,10 @@ fn device_claim(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         requests.iter().any(|request| {
             let own = request.str("name");
             name == own
-                || request.list("firstAvailable").iter().any(|sub| name == format!("{own}/{}", sub.str("name")))
+                || request
+                    .list("firstAvailable")
+                    .iter()
+                    .any(|sub| name == format!("{own}/{}", sub.str("name")))
         })
     };
     for field in ["constraints", "config"] {
@@ -353,7 +429,10 @@ fn device_claim(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
                 }
             }
             if field == "constraints" && !own.has("matchAttribute") && !own.has("distinctAttribute") {
-                checker.required(&at, "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required");
+                checker.required(
+                    &at,
+                    "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required",
+                );
             }
             for attribute in ["matchAttribute", "distinctAttribute"] {
                 if let Some(name) = own.get(attribute).map(Node::as_str) {
@@ -370,7 +449,11 @@ fn device_claim(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 /// A domain and a C identifier, separated by a slash.
 fn attribute_name(checker: &mut Checker<'_>, name: &str, path: &Path<'_>) {
     let Some((domain, own)) = name.split_once('/') else {
-        return checker.invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash");
+        return checker.invalid(
+            path,
+            name,
+            "a fully qualified name must be a domain and a name separated by a slash",
+        );
     };
     checker.problems(path, domain, &format::subdomain(domain));
     let word = own.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -386,7 +469,11 @@ fn device_request(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     match (node.get("exactly"), available.is_empty()) {
         (None, true) => checker.required(path, "exactly one of `exactly` or `firstAvailable` is required"),
         (Some(_), false) => {
-            checker.invalid(path, "null", "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set");
+            checker.invalid(
+                path,
+                "null",
+                "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set",
+            );
         }
         (Some(exactly), true) => checker.object("resource.v1.ExactDeviceRequest", exactly, &path.field("exactly")),
         (None, false) => {
@@ -407,8 +494,14 @@ fn exact_request(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
     let count = node.int("count").unwrap_or(0);
     match node.str("allocationMode") {
-        "All" if count != 0 => checker.invalid(&path.field("count"), &count.to_string(), "must not be specified when allocationMode is 'All'"),
-        "ExactCount" if count <= 0 => checker.invalid(&path.field("count"), &count.to_string(), "must be greater than zero"),
+        "All" if count != 0 => checker.invalid(
+            &path.field("count"),
+            &count.to_string(),
+            "must not be specified when allocationMode is 'All'",
+        ),
+        "ExactCount" if count <= 0 => {
+            checker.invalid(&path.field("count"), &count.to_string(), "must be greater than zero")
+        }
         "All" | "ExactCount" => {}
         other => checker.unsupported(&path.field("allocationMode"), other, &["All", "ExactCount"]),
     }
@@ -420,7 +513,9 @@ fn device_toleration(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>
         checker.problems(&path.field("key"), key, &format::qualified(key));
     }
     match node.str("operator") {
-        "Exists" if !value.is_empty() => checker.invalid(&path.field("value"), value, "must be empty for operator `Exists`"),
+        "Exists" if !value.is_empty() => {
+            checker.invalid(&path.field("value"), value, "must be empty for operator `Exists`")
+        }
         "Equal" => checker.problems(&path.field("value"), value, &format::label_value(value)),
         "Exists" => {}
         "" => checker.required(&path.field("operator"), ""),
@@ -453,7 +548,9 @@ fn runtime_class(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         }
         pod_parts::resources(checker, &requirements, &path.field("overhead"));
     }
-    let Some(scheduling) = node.get("scheduling") else { return };
+    let Some(scheduling) = node.get("scheduling") else {
+        return;
+    };
     let path = path.field("scheduling");
     meta::labels(checker, scheduling.map("nodeSelector"), &path.field("nodeSelector"));
     let tolerations = scheduling.list("tolerations");
@@ -461,12 +558,19 @@ fn runtime_class(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         let at = path.field("tolerations");
         let at = at.index(index);
         pod_parts::toleration(checker, own, &at);
-        let same = |other: &Node<'_>| ["key", "operator", "value", "effect"].iter().all(|field| other.str(field) == own.str(field));
+        let same = |other: &Node<'_>| {
+            ["key", "operator", "value", "effect"]
+                .iter()
+                .all(|field| other.str(field) == own.str(field))
+        };
         if tolerations[..index].iter().any(same) {
             checker.duplicate(&at, own.str("key"));
         }
     }
-    let _ = (core::resource_name as fn(&mut Checker<'_>, &str, &Path<'_>), network::domain_path as fn(&mut Checker<'_>, &str, &Path<'_>));
+    let _ = (
+        core::resource_name as fn(&mut Checker<'_>, &str, &Path<'_>),
+        network::domain_path as fn(&mut Checker<'_>, &str, &Path<'_>),
+    );
 }
 
 fn api_service(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
@@ -474,11 +578,18 @@ fn api_service(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let name = node.at(&["metadata", "name"]).map_or("", Node::as_str);
     let (group, version) = (spec.str("group"), spec.str("version"));
     if !name.is_empty() && format::path_segment(name).is_empty() && name != format!("{version}.{group}") {
-        checker.invalid(&path.field("metadata").field("name"), name, "must be `spec.version+\".\"+spec.group`");
+        checker.invalid(
+            &path.field("metadata").field("name"),
+            name,
+            "must be `spec.version+\".\"+spec.group`",
+        );
     }
     let path = path.field("spec");
     if group.is_empty() && version != "v1" {
-        checker.required(&path.field("group"), "only v1 may have an empty group and it better be legacy kube");
+        checker.required(
+            &path.field("group"),
+            "only v1 may have an empty group and it better be legacy kube",
+        );
     }
     if !group.is_empty() {
         checker.problems(&path.field("group"), group, &format::subdomain(group));
@@ -487,7 +598,11 @@ fn api_service(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
         let value = spec.int(field).unwrap_or(0);
         if !(1..=most).contains(&value) {
-            checker.invalid(&path.field(field), &value.to_string(), &format!("must be positive and less than {most}"));
+            checker.invalid(
+                &path.field(field),
+                &value.to_string(),
+                &format!("must be positive and less than {most}"),
+            );
         }
     }
     let bundle = !spec.str("caBundle").is_empty();
@@ -496,7 +611,11 @@ fn api_service(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.invalid(&path.field("caBundle"), "", "local APIServices may not have a caBundle");
         }
         if spec.bool("insecureSkipTLSVerify") {
-            checker.invalid(&path.field("insecureSkipTLSVerify"), "true", "local APIServices may not have insecureSkipTLSVerify");
+            checker.invalid(
+                &path.field("insecureSkipTLSVerify"),
+                "true",
+                "local APIServices may not have insecureSkipTLSVerify",
+            );
         }
         return;
     };
@@ -508,9 +627,17 @@ fn api_service(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
     let port = service.int("port").unwrap_or(0);
     if !(1..=65_535).contains(&port) {
-        checker.invalid(&at.field("port"), &port.to_string(), "port is not valid: must be between 1 and 65535, inclusive");
+        checker.invalid(
+            &at.field("port"),
+            &port.to_string(),
+            "port is not valid: must be between 1 and 65535, inclusive",
+        );
     }
     if spec.bool("insecureSkipTLSVerify") && bundle {
-        checker.invalid(&path.field("insecureSkipTLSVerify"), "true", "may not be true if caBundle is present");
+        checker.invalid(
+            &path.field("insecureSkipTLSVerify"),
+            "true",
+            "may not be true if caBundle is present",
+        );
     }
 }

@@ -32,7 +32,11 @@ fn policy_port(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     match node.get("port") {
         Some(Node::Int(port)) => {
             if !(1..=65_535).contains(port) {
-                checker.invalid(&path.field("port"), &port.to_string(), "must be between 1 and 65535, inclusive");
+                checker.invalid(
+                    &path.field("port"),
+                    &port.to_string(),
+                    "must be between 1 and 65535, inclusive",
+                );
             }
             if let Some(end) = end {
                 if end < *port {
@@ -68,8 +72,20 @@ fn prefix(text: &str) -> Option<kyvtest_go_compat::text::ip::Prefix> {
     let plain = format::parse_ip(address).is_some().then(|| {
         address
             .split('.')
-            .map(|part| if address.contains(':') { part.to_owned() } else { part.trim_start_matches('0').to_owned() })
-            .map(|part| if part.is_empty() && !address.contains(':') { "0".to_owned() } else { part })
+            .map(|part| {
+                if address.contains(':') {
+                    part.to_owned()
+                } else {
+                    part.trim_start_matches('0').to_owned()
+                }
+            })
+            .map(|part| {
+                if part.is_empty() && !address.contains(':') {
+                    "0".to_owned()
+                } else {
+                    part
+                }
+            })
             .collect::<Vec<_>>()
             .join(".")
     })?;
@@ -78,9 +94,15 @@ fn prefix(text: &str) -> Option<kyvtest_go_compat::text::ip::Prefix> {
 
 fn cidr(checker: &mut Checker<'_>, text: &str, path: &Path<'_>) {
     match prefix(text) {
-        None => checker.invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
+        None => checker.invalid(
+            path,
+            text,
+            "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+        ),
         Some(prefix) => {
-            let leading = text.split(['.', '/']).any(|part| part.len() > 1 && part.starts_with('0') && !text.contains(':'));
+            let leading = text
+                .split(['.', '/'])
+                .any(|part| part.len() > 1 && part.starts_with('0') && !text.contains(':'));
             if leading {
                 checker.invalid(path, text, "must not have leading 0s in IP");
             }
@@ -145,7 +167,11 @@ fn ingress_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 }
 
 fn host(checker: &mut Checker<'_>, host: &str, path: &Path<'_>) {
-    let problems = if host.contains('*') { format::wildcard(host) } else { format::subdomain(host) };
+    let problems = if host.contains('*') {
+        format::wildcard(host)
+    } else {
+        format::subdomain(host)
+    };
     checker.problems(path, host, &problems);
 }
 
@@ -174,7 +200,10 @@ fn ingress_path(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             if !own.starts_with('/') {
                 checker.invalid(&at, own, "must be an absolute path");
             }
-            for part in ["//", "/./", "/../", "%2f", "%2F"].into_iter().filter(|part| own.contains(part)) {
+            for part in ["//", "/./", "/../", "%2f", "%2F"]
+                .into_iter()
+                .filter(|part| own.contains(part))
+            {
                 checker.invalid(&at, own, &format!("must not contain '{part}'"));
             }
             for end in ["/..", "/."].into_iter().filter(|end| own.ends_with(end)) {
@@ -246,7 +275,10 @@ pub(super) fn domain_path(checker: &mut Checker<'_>, text: &str, path: &Path<'_>
         return checker.invalid(path, text, "must be a domain-prefixed path (such as \"acme.io/foo\")");
     }
     checker.problems(path, domain, &format::subdomain(domain));
-    if !rest.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:@".contains(&b)) {
+    if !rest
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:@".contains(&b))
+    {
         checker.invalid(path, rest, "Invalid path");
     }
 }
@@ -254,7 +286,11 @@ pub(super) fn domain_path(checker: &mut Checker<'_>, text: &str, path: &Path<'_>
 fn class_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let controller = node.str("controller");
     if controller.len() > 250 {
-        checker.fail(&path.field("controller"), Reason::TooLong, "may not be more than 250 bytes");
+        checker.fail(
+            &path.field("controller"),
+            Reason::TooLong,
+            "may not be more than 250 bytes",
+        );
     }
     domain_path(checker, controller, &path.field("controller"));
 }
@@ -289,7 +325,9 @@ fn service_range(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 
 fn ip_address(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let path = path.field("parentRef");
-    let Some(parent) = node.get("parentRef") else { return checker.required(&path, "") };
+    let Some(parent) = node.get("parentRef") else {
+        return checker.required(&path, "");
+    };
     for field in ["resource", "name"] {
         if parent.str(field).is_empty() {
             checker.required(&path.field(field), "");
@@ -331,7 +369,11 @@ fn addresses(checker: &mut Checker<'_>, kind: &str, text: &str, list: &Path<'_>,
     match kind {
         "IPv4" | "IPv6" => {
             if !format::is_ip(text) {
-                return checker.invalid(&at, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+                return checker.invalid(
+                    &at,
+                    text,
+                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+                );
             }
             if text.contains(':') != (kind == "IPv6") {
                 checker.invalid(list, text, &format!("must be an {kind} address"));
@@ -345,7 +387,11 @@ fn addresses(checker: &mut Checker<'_>, kind: &str, text: &str, list: &Path<'_>,
             } else {
                 checker.problems(&at, text, &format::subdomain(name));
                 if format::subdomain(name).is_empty() && !name.contains('.') {
-                    checker.invalid(&at, text, "should be a domain with at least two segments separated by dots");
+                    checker.invalid(
+                        &at,
+                        text,
+                        "should be a domain with at least two segments separated by dots",
+                    );
                 }
             }
         }
@@ -366,7 +412,11 @@ fn endpoint(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             if list[..index].iter().any(|other| other.str("name") == name) {
                 checker.duplicate(&at, name);
             }
-            let problems = if field == "forZones" { format::label_value(name) } else { format::subdomain(name) };
+            let problems = if field == "forZones" {
+                format::label_value(name)
+            } else {
+                format::subdomain(name)
+            };
             checker.problems(&at, name, &problems);
         }
     }

@@ -30,7 +30,9 @@ pub(super) fn check(name: &str) -> Option<TypeCheck> {
 }
 
 fn pod(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
-    let (Some(metadata), Some(spec)) = (node.get("metadata"), node.get("spec")) else { return };
+    let (Some(metadata), Some(spec)) = (node.get("metadata"), node.get("spec")) else {
+        return;
+    };
     annotations(checker, metadata, spec, &path.field("metadata"));
     let path = path.field("spec");
     pod_spec(checker, spec, Some(metadata), &path);
@@ -39,13 +41,18 @@ fn pod(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.forbidden(&path.field("ephemeralContainers"), "cannot be set on create");
         }
         if !spec.str("nodeName").is_empty() && !spec.list("schedulingGates").is_empty() {
-            checker.forbidden(&path.field("nodeName"), "cannot be set until all schedulingGates have been cleared");
+            checker.forbidden(
+                &path.field("nodeName"),
+                "cannot be set until all schedulingGates have been cleared",
+            );
         }
     }
     if spec.str("serviceAccountName").is_empty() {
         let volumes = path.field("volumes");
         for (index, volume) in spec.list("volumes").iter().enumerate() {
-            let Some(projected) = volume.get("projected") else { continue };
+            let Some(projected) = volume.get("projected") else {
+                continue;
+            };
             let path = volumes.index(index);
             let path = path.field("projected");
             for (index, source) in projected.list("sources").iter().enumerate() {
@@ -71,12 +78,20 @@ fn annotations(checker: &mut Checker<'_>, metadata: &Node<'_>, spec: &Node<'_>, 
     const MIRROR: &str = "kubernetes.io/config.mirror";
     const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
     let path = path.field("annotations");
-    let Some(annotations) = metadata.get("annotations") else { return };
+    let Some(annotations) = metadata.get("annotations") else {
+        return;
+    };
     if annotations.has(MIRROR) && spec.str("nodeName").is_empty() {
-        checker.invalid(&path.key(MIRROR), "", "must set spec.nodeName if mirror pod annotation is set");
+        checker.invalid(
+            &path.key(MIRROR),
+            "",
+            "must set spec.nodeName if mirror pod annotation is set",
+        );
     }
     if let Some(cost) = annotations.get(COST).map(Node::as_str) {
-        let number = cost.parse::<i32>().is_ok() && !cost.starts_with('+') && (cost == "0" || !cost.trim_start_matches('-').starts_with('0'));
+        let number = cost.parse::<i32>().is_ok()
+            && !cost.starts_with('+')
+            && (cost == "0" || !cost.trim_start_matches('-').starts_with('0'));
         if !number {
             checker.invalid(&path.key(COST), cost, "must be a 32bit integer");
         }
@@ -87,7 +102,9 @@ fn annotations(checker: &mut Checker<'_>, metadata: &Node<'_>, spec: &Node<'_>, 
 fn app_armor_annotations(checker: &mut Checker<'_>, annotations: &Node<'_>, spec: &Node<'_>, path: &Path<'_>) {
     const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
     for (key, value) in annotations.entries() {
-        let Some(container) = key.strip_prefix(PREFIX) else { continue };
+        let Some(container) = key.strip_prefix(PREFIX) else {
+            continue;
+        };
         let named = ["containers", "initContainers", "ephemeralContainers"]
             .iter()
             .any(|field| spec.list(field).iter().any(|own| own.str("name") == container));
@@ -103,7 +120,9 @@ fn app_armor_annotations(checker: &mut Checker<'_>, annotations: &Node<'_>, spec
 
 /// Checks a pod template below a workload.
 fn template(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
-    let (Some(metadata), Some(spec)) = (node.get("metadata"), node.get("spec")) else { return };
+    let (Some(metadata), Some(spec)) = (node.get("metadata"), node.get("spec")) else {
+        return;
+    };
     meta::labels(checker, metadata.map("labels"), &path.field("labels"));
     meta::annotations(checker, metadata.map("annotations"), &path.field("annotations"));
     annotations(checker, metadata, spec, path);
@@ -111,7 +130,10 @@ fn template(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     pod_spec(checker, spec, None, &path);
     checker.object("core.v1.PodSpec", spec, &path);
     if !spec.list("ephemeralContainers").is_empty() {
-        checker.forbidden(&path.field("ephemeralContainers"), "ephemeral containers not allowed in pod template");
+        checker.forbidden(
+            &path.field("ephemeralContainers"),
+            "ephemeral containers not allowed in pod template",
+        );
     }
 }
 
@@ -132,7 +154,11 @@ fn pod_spec(checker: &mut Checker<'_>, spec: &Node<'_>, metadata: Option<&Node<'
     host_name(checker, spec, path);
     if spec.bool("shareProcessNamespace") && spec.bool("hostPID") {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
-        checker.invalid(&path.field("securityContext").field("shareProcessNamespace"), "true", detail);
+        checker.invalid(
+            &path.field("securityContext").field("shareProcessNamespace"),
+            "true",
+            detail,
+        );
     }
     if let Some(overhead) = spec.get("overhead") {
         let mut requirements = Node::EMPTY;
@@ -152,7 +178,10 @@ fn host_network(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
         let path = path.index(index);
         let path = path.field("ports");
         for (index, port) in container.list("ports").iter().enumerate() {
-            let (host, own) = (port.int("hostPort").unwrap_or(0), port.int("containerPort").unwrap_or(0));
+            let (host, own) = (
+                port.int("hostPort").unwrap_or(0),
+                port.int("containerPort").unwrap_or(0),
+            );
             if (checker.is_pod || host != 0) && host != own {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
                 checker.invalid(&path.index(index).field("hostPort"), &host.to_string(), detail);
@@ -165,7 +194,11 @@ fn host_users(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
     if spec.get("hostUsers") != Some(&Node::Bool(false)) {
         return;
     }
-    for (field, name) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+    for (field, name) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
         if spec.bool(field) {
             checker.forbidden(&path.field(name), "when `hostUsers` is false");
         }
@@ -181,7 +214,9 @@ fn host_users(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
 }
 
 fn host_name(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
-    let Some(name) = spec.get("hostnameOverride").map(Node::as_str) else { return };
+    let Some(name) = spec.get("hostnameOverride").map(Node::as_str) else {
+        return;
+    };
     let path = path.field("hostnameOverride");
     if spec.bool("setHostnameAsFQDN") {
         checker.forbidden(&path, "may not be specified when setHostnameAsFQDN is true");
@@ -203,7 +238,9 @@ fn file_keys(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
             let at = at.index(index);
             let at = at.field("env");
             for (index, env) in container.list("env").iter().enumerate() {
-                let Some(reference) = env.at(&["valueFrom", "fileKeyRef"]) else { continue };
+                let Some(reference) = env.at(&["valueFrom", "fileKeyRef"]) else {
+                    continue;
+                };
                 let name = reference.str("volumeName");
                 let at = at.index(index);
                 let at = at.field("valueFrom");
@@ -240,17 +277,15 @@ fn containers(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
     host_ports(checker, containers.iter().enumerate(), &path);
 }
 
-fn host_ports<'n>(
-    checker: &mut Checker<'_>,
-    containers: impl Iterator<Item = (usize, &'n Node<'n>)>,
-    path: &Path<'_>,
-) {
+fn host_ports<'n>(checker: &mut Checker<'_>, containers: impl Iterator<Item = (usize, &'n Node<'n>)>, path: &Path<'_>) {
     let mut known: Vec<String> = Vec::new();
     for (index, container) in containers {
         let path = path.index(index);
         let path = path.field("ports");
         for (index, port) in container.list("ports").iter().enumerate() {
-            let Some(number) = port.int("hostPort").filter(|number| *number != 0) else { continue };
+            let Some(number) = port.int("hostPort").filter(|number| *number != 0) else {
+                continue;
+            };
             let key = format!("{}/{}/{number}", port.str("protocol"), port.str("hostIP"));
             if known.contains(&key) {
                 checker.duplicate(&path.index(index).field("hostPort"), &key);
@@ -300,8 +335,17 @@ fn init_containers(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) 
 
 fn ephemeral_containers(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
     /// What an ephemeral container may not have.
-    const FORBIDDEN: &[&str] =
-        &["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"];
+    const FORBIDDEN: &[&str] = &[
+        "ports",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+        "resources",
+        "resizePolicy",
+        "restartPolicy",
+        "restartPolicyRules",
+    ];
     let path = path.field("ephemeralContainers");
     let containers = spec.list("ephemeralContainers");
     for (index, container) in containers.iter().enumerate() {
@@ -326,7 +370,10 @@ fn ephemeral_containers(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<
             for field in ["subPath", "subPathExpr"] {
                 if !mount.str(field).is_empty() {
                     let at = path.field("volumeMounts");
-                    checker.forbidden(&at.index(index).field(field), "cannot be set for an Ephemeral Container");
+                    checker.forbidden(
+                        &at.index(index).field(field),
+                        "cannot be set for an Ephemeral Container",
+                    );
                 }
             }
         }

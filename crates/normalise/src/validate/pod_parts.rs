@@ -26,10 +26,16 @@ pub(super) fn container(checker: &mut Checker<'_>, node: &Node<'_>, spec: &Node<
     }
     resize_policy(checker, node, spec.str("restartPolicy"), &path.field("resizePolicy"));
     let host_users = spec.get("hostUsers") != Some(&Node::Bool(false));
-    let unmasked = node.at(&["securityContext", "procMount"]).is_some_and(|mount| mount.as_str() == "Unmasked");
+    let unmasked = node
+        .at(&["securityContext", "procMount"])
+        .is_some_and(|mount| mount.as_str() == "Unmasked");
     if host_users && unmasked {
         let at = path.field("securityContext");
-        checker.invalid(&at.field("procMount"), "Unmasked", "`hostUsers` must be false to use `Unmasked`");
+        checker.invalid(
+            &at.field("procMount"),
+            "Unmasked",
+            "`hostUsers` must be false to use `Unmasked`",
+        );
     }
 }
 
@@ -50,7 +56,11 @@ fn ports(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             match port.int(field).unwrap_or(0) {
                 0 if required => checker.required(&path.field(field), ""),
                 number if number != 0 && !(1..=65_535).contains(&number) => {
-                    checker.invalid(&path.field(field), &number.to_string(), "must be between 1 and 65535, inclusive");
+                    checker.invalid(
+                        &path.field(field),
+                        &number.to_string(),
+                        "must be between 1 and 65535, inclusive",
+                    );
                 }
                 _ => {}
             }
@@ -71,7 +81,12 @@ fn env(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             name => checker.problems(&path.field("name"), name, &format::env_name(name)),
         }
         if let Some(source) = variable.get("valueFrom") {
-            value_from(checker, source, !variable.str("value").is_empty(), &path.field("valueFrom"));
+            value_from(
+                checker,
+                source,
+                !variable.str("value").is_empty(),
+                &path.field("valueFrom"),
+            );
         }
     }
 }
@@ -90,7 +105,11 @@ fn value_from(checker: &mut Checker<'_>, node: &Node<'_>, has_value: bool, path:
         let Some(key) = node.get(name) else { continue };
         count += 1;
         let path = path.field(name);
-        checker.problems(&path.field("name"), key.str("name"), &format::subdomain(key.str("name")));
+        checker.problems(
+            &path.field("name"),
+            key.str("name"),
+            &format::subdomain(key.str("name")),
+        );
         match key.str("key") {
             "" => checker.required(&path.field("key"), ""),
             own => checker.problems(&path.field("key"), own, &format::config_key(own)),
@@ -101,7 +120,11 @@ fn value_from(checker: &mut Checker<'_>, node: &Node<'_>, has_value: bool, path:
         checker.object("core.v1.FileKeySelector", file, &path.field("fileKeyRef"));
     }
     match count {
-        0 => checker.invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"),
+        0 => checker.invalid(
+            path,
+            "",
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
+        ),
         _ if has_value => checker.invalid(path, "", "may not be specified when `value` is not empty"),
         1 => {}
         _ => checker.invalid(path, "", "may not have more than one field specified at a time"),
@@ -111,7 +134,14 @@ fn value_from(checker: &mut Checker<'_>, node: &Node<'_>, has_value: bool, path:
 /// Checks a reference to a field of the pod.
 pub(super) fn field_ref(checker: &mut Checker<'_>, node: &Node<'_>, volume: bool, path: &Path<'_>) {
     const COMMON: &[&str] = &["metadata.name", "metadata.namespace", "metadata.uid"];
-    const ENV: &[&str] = &["spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"];
+    const ENV: &[&str] = &[
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    ];
     const VOLUME: &[&str] = &["metadata.labels", "metadata.annotations"];
     for field in ["apiVersion", "fieldPath"] {
         if node.str(field).is_empty() {
@@ -123,7 +153,11 @@ pub(super) fn field_ref(checker: &mut Checker<'_>, node: &Node<'_>, volume: bool
         return match base {
             "metadata.annotations" => checker.problems(path, key, &format::qualified(&key.to_lowercase())),
             "metadata.labels" => checker.problems(path, key, &format::qualified(key)),
-            _ => checker.invalid(&path.field("fieldPath"), own, "error converting fieldPath: field label does not support subscript"),
+            _ => checker.invalid(
+                &path.field("fieldPath"),
+                own,
+                "error converting fieldPath: field label does not support subscript",
+            ),
         };
     }
     let known = |list: &[&str]| list.contains(&own);
@@ -140,7 +174,11 @@ pub(super) fn field_ref(checker: &mut Checker<'_>, node: &Node<'_>, volume: bool
 
 pub(super) fn resource_field_ref(checker: &mut Checker<'_>, node: &Node<'_>, volume: bool, path: &Path<'_>) {
     const RESOURCES: &[&str] = &[
-        "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.ephemeral-storage",
+        "limits.memory",
+        "requests.cpu",
+        "requests.ephemeral-storage",
         "requests.memory",
     ];
     let resource = node.str("resource");
@@ -159,10 +197,16 @@ pub(super) fn resource_field_ref(checker: &mut Checker<'_>, node: &Node<'_>, vol
     let allowed: &[&str] = if resource.ends_with(".cpu") {
         &["1m", "1"]
     } else {
-        &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"]
+        &[
+            "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
+        ]
     };
     if (RESOURCES.contains(&resource) || huge) && !allowed.contains(&divisor) {
-        checker.invalid(&path.field("divisor"), resource, "divisor is not supported with the resource");
+        checker.invalid(
+            &path.field("divisor"),
+            resource,
+            "divisor is not supported with the resource",
+        );
     }
 }
 
@@ -198,7 +242,11 @@ fn mounts(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.invalid(&at.field("name"), name, "must not already exist in volumeDevices");
         }
         if devices.iter().any(|device| device.str("devicePath") == target) {
-            checker.invalid(&at.field("mountPath"), target, "must not already exist as a path in volumeDevices");
+            checker.invalid(
+                &at.field("mountPath"),
+                target,
+                "must not already exist as a path in volumeDevices",
+            );
         }
         mount_options(checker, node, mount, &at, path);
     }
@@ -214,15 +262,24 @@ fn mount_options(checker: &mut Checker<'_>, node: &Node<'_>, mount: &Node<'_>, a
         volume::no_dots(checker, own, &list.field(field));
     }
     if !mount.str("subPathExpr").is_empty() && !mount.str("subPath").is_empty() {
-        checker.invalid(&at.field("subPathExpr"), mount.str("subPathExpr"), "subPathExpr and subPath are mutually exclusive");
+        checker.invalid(
+            &at.field("subPathExpr"),
+            mount.str("subPathExpr"),
+            "subPathExpr and subPath are mutually exclusive",
+        );
     }
     if let Some(mode) = mount.get("mountPropagation").map(Node::as_str) {
         let path = list.field("mountPropagation");
-        let privileged = node.get("securityContext").is_some_and(|context| context.bool("privileged"));
+        let privileged = node
+            .get("securityContext")
+            .is_some_and(|context| context.bool("privileged"));
         if !matches!(mode, "Bidirectional" | "HostToContainer" | "None") {
             checker.unsupported(&path, mode, &["Bidirectional", "HostToContainer", "None"]);
         } else if mode == "Bidirectional" && !privileged {
-            checker.forbidden(&path, "Bidirectional mount propagation is available only to privileged containers");
+            checker.forbidden(
+                &path,
+                "Bidirectional mount propagation is available only to privileged containers",
+            );
         }
     }
     if let Some(mode) = mount.get("recursiveReadOnly").map(Node::as_str) {
@@ -234,7 +291,10 @@ fn mount_options(checker: &mut Checker<'_>, node: &Node<'_>, mount: &Node<'_>, a
                     checker.forbidden(&path, "may only be specified when readOnly is true");
                 }
                 if !matches!(mount.str("mountPropagation"), "" | "None") {
-                    checker.forbidden(&path, "may only be specified when mountPropagation is None or not specified");
+                    checker.forbidden(
+                        &path,
+                        "may only be specified when mountPropagation is None or not specified",
+                    );
                 }
             }
             other => checker.unsupported(&path, other, &["Disabled", "Enabled", "IfPossible"]),
@@ -247,7 +307,11 @@ fn devices(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for (index, device) in devices.iter().enumerate() {
         let path = path.index(index);
         let (name, own) = (device.str("name"), device.str("devicePath"));
-        let volume = checker.volumes.iter().find(|(known, _)| known == name).map(|(_, block)| *block);
+        let volume = checker
+            .volumes
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, block)| *block);
         if name.is_empty() {
             checker.required(&path.field("name"), "");
         } else if devices[..index].iter().any(|other| other.str("name") == name) {
@@ -275,7 +339,11 @@ fn devices(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.invalid(&path.field("name"), name, "must not already exist in volumeMounts");
         }
         if mounts.iter().any(|mount| mount.str("mountPath") == own) {
-            checker.invalid(&path.field("devicePath"), own, "must not already exist as a path in volumeMounts");
+            checker.invalid(
+                &path.field("devicePath"),
+                own,
+                "must not already exist as a path in volumeMounts",
+            );
         }
     }
 }
@@ -341,16 +409,25 @@ fn request(checker: &mut Checker<'_>, node: &Node<'_>, name: &str, amount: &str,
     let at = path.field("requests");
     match node.at(&["limits", name]) {
         Some(limit) => {
-            let (Ok(amount), Ok(limit)) = (Quantity::parse(amount), Quantity::parse(limit.as_str())) else { return };
+            let (Ok(amount), Ok(limit)) = (Quantity::parse(amount), Quantity::parse(limit.as_str())) else {
+                return;
+            };
             if amount != limit && !overcommit {
-                checker.invalid(&at, &amount.to_string(), &format!("must be equal to {name} limit of {limit}"));
+                checker.invalid(
+                    &at,
+                    &amount.to_string(),
+                    &format!("must be equal to {name} limit of {limit}"),
+                );
             } else if amount > limit {
                 let detail = format!("must be less than or equal to {name} limit of {limit}");
                 checker.invalid(&at, &amount.to_string(), &detail);
             }
         }
         None if !overcommit => {
-            checker.required(&path.field("limits"), "Limit must be set for non overcommitable resources");
+            checker.required(
+                &path.field("limits"),
+                "Limit must be set for non overcommitable resources",
+            );
         }
         None => {}
     }
@@ -368,7 +445,11 @@ fn claims(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         if !request.is_empty() {
             checker.problems(&path.field("request"), request, &format::label(request));
         }
-        let key = if request.is_empty() { name.to_owned() } else { format!("{name}/{request}") };
+        let key = if request.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}/{request}")
+        };
         let taken = known.iter().any(|other| {
             *other == key || *other == name || (request.is_empty() && other.starts_with(&format!("{name}/")))
         });
@@ -398,8 +479,16 @@ pub(super) fn resource_claims(checker: &mut Checker<'_>, spec: &Node<'_>, path: 
             known.push(name);
         }
         match (claim.has("resourceClaimName"), claim.has("resourceClaimTemplateName")) {
-            (true, true) => checker.invalid(&path, name, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),
-            (false, false) => checker.invalid(&path, name, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            (true, true) => checker.invalid(
+                &path,
+                name,
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            ),
+            (false, false) => checker.invalid(
+                &path,
+                name,
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            ),
             _ => {}
         }
         for field in ["resourceClaimName", "resourceClaimTemplateName"] {
@@ -417,7 +506,10 @@ pub(super) fn pod_resources(checker: &mut Checker<'_>, spec: &Node<'_>, path: &P
         return checker.forbidden(path, "may not be set for a windows pod");
     }
     if own.has("claims") {
-        checker.forbidden(&path.field("claims"), "claims may not be set for Resources at pod-level");
+        checker.forbidden(
+            &path.field("claims"),
+            "claims may not be set for Resources at pod-level",
+        );
     }
     requirements(checker, own, path, |checker, name, path| {
         let before = checker.errors.len();
@@ -428,7 +520,9 @@ pub(super) fn pod_resources(checker: &mut Checker<'_>, spec: &Node<'_>, path: &P
     });
     for (name, limit) in own.map("limits") {
         for (index, container) in spec.list("containers").iter().enumerate() {
-            let Some(used) = container.at(&["resources", "limits", name]) else { continue };
+            let Some(used) = container.at(&["resources", "limits", name]) else {
+                continue;
+            };
             if let (Ok(used), Ok(limit)) = (Quantity::parse(used.as_str()), Quantity::parse(limit.as_str()))
                 && used > limit
             {
@@ -509,7 +603,10 @@ pub(super) fn restart_policy(checker: &mut Checker<'_>, node: &Node<'_>, path: &
     let rules = node.list("restartPolicyRules");
     match node.get("restartPolicy").map(Node::as_str) {
         None if rules.is_empty() => return,
-        None => checker.required(&path.field("restartPolicy"), "must specify restartPolicy when restart rules are used"),
+        None => checker.required(
+            &path.field("restartPolicy"),
+            "must specify restartPolicy when restart rules are used",
+        ),
         Some("Always" | "Never" | "OnFailure") => {}
         Some(other) => checker.unsupported(&path.field("restartPolicy"), other, &["Always", "Never", "OnFailure"]),
     }
@@ -527,7 +624,11 @@ pub(super) fn security_context(checker: &mut Checker<'_>, node: &Node<'_>, path:
         return;
     }
     if node.bool("privileged") {
-        checker.invalid(path, "", "cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
+        checker.invalid(
+            path,
+            "",
+            "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
+        );
     }
     for capability in node.get("capabilities").map_or(&[][..], |own| own.list("add")) {
         if capability.as_str() == "CAP_SYS_ADMIN" {
@@ -561,7 +662,9 @@ fn is_sysctl(name: &str) -> bool {
             let bytes = part.as_bytes();
             edge(bytes.first())
                 && edge(bytes.last())
-                && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(b))
+                && bytes
+                    .iter()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(b))
         })
 }
 
@@ -582,7 +685,11 @@ pub(super) fn seccomp(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_
             if kind.is_empty() {
                 checker.required(&path.field("type"), "type is required when seccompProfile is set");
             } else if !matches!(kind, "RuntimeDefault" | "Unconfined") {
-                checker.unsupported(&path.field("type"), kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
+                checker.unsupported(
+                    &path.field("type"),
+                    kind,
+                    &["Localhost", "RuntimeDefault", "Unconfined"],
+                );
             }
             if let Some(own) = profile {
                 checker.invalid(&at, own, "can only be set when seccomp type is Localhost");
@@ -611,7 +718,11 @@ pub(super) fn app_armor(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<
         }
         ("RuntimeDefault" | "Unconfined", None) => {}
         ("", _) => checker.required(&path.field("type"), "type is required when appArmorProfile is set"),
-        (other, _) => checker.unsupported(&path.field("type"), other, &["Localhost", "RuntimeDefault", "Unconfined"]),
+        (other, _) => checker.unsupported(
+            &path.field("type"),
+            other,
+            &["Localhost", "RuntimeDefault", "Unconfined"],
+        ),
     }
 }
 
@@ -622,7 +733,11 @@ pub(super) fn windows_options(checker: &mut Checker<'_>, node: &Node<'_>, path: 
     if let Some(spec) = node.get("gmsaCredentialSpec").map(Node::as_str)
         && (spec.is_empty() || spec.len() > 64 * 1024)
     {
-        checker.invalid(&path.field("gmsaCredentialSpec"), spec, "gmsaCredentialSpec cannot be an empty string");
+        checker.invalid(
+            &path.field("gmsaCredentialSpec"),
+            spec,
+            "gmsaCredentialSpec cannot be an empty string",
+        );
     }
     if let Some(name) = node.get("runAsUserName").map(Node::as_str) {
         for problem in user_name_problems(name) {
@@ -662,7 +777,9 @@ fn user_name_problems(name: &str) -> Vec<&'static str> {
     if !user.is_empty() && user.chars().all(|c| c == '.' || c == ' ') {
         problems.push("runAsUserName's User cannot contain only periods or spaces");
     }
-    if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
+    if user.contains([
+        '"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']',
+    ]) {
         problems.push("runAsUserName's User contains forbidden characters");
     }
     problems
@@ -678,7 +795,11 @@ pub(super) fn toleration(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path
     }
     let effect = node.str("effect");
     if node.has("tolerationSeconds") && effect != "NoExecute" {
-        checker.invalid(&path.field("effect"), effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
+        checker.invalid(
+            &path.field("effect"),
+            effect,
+            "effect must be 'NoExecute' when `tolerationSeconds` is set",
+        );
     }
     match operator {
         "Equal" | "" => {
@@ -688,7 +809,11 @@ pub(super) fn toleration(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path
         }
         "Exists" => {
             if !value.is_empty() {
-                checker.invalid(&path.field("operator"), value, "value must be empty when `operator` is 'Exists'");
+                checker.invalid(
+                    &path.field("operator"),
+                    value,
+                    "value must be empty when `operator` is 'Exists'",
+                );
             }
         }
         other => checker.unsupported(&path.field("operator"), other, &["Equal", "Exists"]),
@@ -713,14 +838,20 @@ pub(super) fn node_selector_term(checker: &mut Checker<'_>, node: &Node<'_>, pat
         let values = own.list("values");
         match own.str("operator") {
             "In" | "NotIn" if values.is_empty() => {
-                checker.required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+                checker.required(
+                    &path.field("values"),
+                    "must be specified when `operator` is 'In' or 'NotIn'",
+                );
             }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
                 checker.forbidden(&path.field("values"), detail);
             }
             "Gt" | "Lt" if values.len() != 1 => {
-                checker.required(&path.field("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'");
+                checker.required(
+                    &path.field("values"),
+                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
+                );
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
             other => checker.invalid(&path.field("operator"), other, "not a valid selector operator"),
@@ -786,13 +917,23 @@ fn label_keys(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for (index, key) in node.list("matchLabelKeys").iter().enumerate() {
         if mismatch.iter().any(|other| other.as_str() == key.as_str()) {
             let at = path.field("matchLabelKeys");
-            checker.invalid(&at.index(index), key.as_str(), "exists in both matchLabelKeys and mismatchLabelKeys");
+            checker.invalid(
+                &at.index(index),
+                key.as_str(),
+                "exists in both matchLabelKeys and mismatchLabelKeys",
+            );
         }
         let in_labels = node.at(&["labelSelector", "matchLabels", key.as_str()]).is_some();
-        let expressions = node.get("labelSelector").map_or(&[][..], |own| own.list("matchExpressions"));
+        let expressions = node
+            .get("labelSelector")
+            .map_or(&[][..], |own| own.list("matchExpressions"));
         let count = expressions.iter().filter(|own| own.str("key") == key.as_str()).count();
         if count + usize::from(in_labels) > 1 {
-            checker.invalid(&path.index(index), key.as_str(), "exists in both matchLabelKeys and labelSelector");
+            checker.invalid(
+                &path.index(index),
+                key.as_str(),
+                "exists in both matchLabelKeys and labelSelector",
+            );
         }
     }
 }
@@ -814,7 +955,12 @@ pub(super) fn spread_constraint(checker: &mut Checker<'_>, node: &Node<'_>, path
 
 pub(super) fn repeated_constraints(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
     let constraints = spec.list("topologySpreadConstraints");
-    let key = |own: &Node<'_>| (own.str("topologyKey").to_owned(), own.str("whenUnsatisfiable").to_owned());
+    let key = |own: &Node<'_>| {
+        (
+            own.str("topologyKey").to_owned(),
+            own.str("whenUnsatisfiable").to_owned(),
+        )
+    };
     for (index, own) in constraints.iter().enumerate() {
         if constraints[index + 1..].iter().any(|other| key(other) == key(own)) {
             let (topology, action) = key(own);
@@ -895,14 +1041,22 @@ pub(super) fn host_process(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Pa
                 let at = at.index(index);
                 let at = at.field("securityContext");
                 let at = at.field("windowsOptions");
-                checker.invalid(&at.field("hostProcess"), "", "pod hostProcess value must be identical if both are specified");
+                checker.invalid(
+                    &at.field("hostProcess"),
+                    "",
+                    "pod hostProcess value must be identical if both are specified",
+                );
             }
             process += usize::from(own.or(of_pod).unwrap_or(false));
         }
     }
     if process > 0 {
         if process != all {
-            checker.invalid(path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers");
+            checker.invalid(
+                path,
+                "",
+                "If pod contains any hostProcess containers then all containers must be HostProcess containers",
+            );
         }
         if !spec.bool("hostNetwork") {
             let detail = "hostNetwork must be true if pod contains any hostProcess containers";
@@ -914,17 +1068,38 @@ pub(super) fn host_process(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Pa
 /// Fields that a pod with another operating system may not set.
 pub(super) fn operating_system(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
     const POD: &[&str] = &[
-        "appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser",
-        "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy",
+        "appArmorProfile",
+        "seLinuxOptions",
+        "seccompProfile",
+        "fsGroup",
+        "fsGroupChangePolicy",
+        "sysctls",
+        "runAsUser",
+        "runAsGroup",
+        "supplementalGroups",
+        "supplementalGroupsPolicy",
+        "seLinuxChangePolicy",
     ];
     const CONTAINER: &[&str] = &[
-        "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-        "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+        "appArmorProfile",
+        "seLinuxOptions",
+        "seccompProfile",
+        "capabilities",
+        "readOnlyRootFilesystem",
+        "privileged",
+        "allowPrivilegeEscalation",
+        "procMount",
+        "runAsUser",
+        "runAsGroup",
     ];
     let Some(system) = spec.get("os") else { return };
     let (of_pod, of_container, detail): (&[&str], &[&str], _) = match system.str("name") {
         "" => return checker.required(&path.field("os").field("name"), ""),
-        "linux" => (&["windowsOptions"], &["windowsOptions"], "windows options cannot be set for a linux pod"),
+        "linux" => (
+            &["windowsOptions"],
+            &["windowsOptions"],
+            "windows options cannot be set for a linux pod",
+        ),
         "windows" => (POD, CONTAINER, "cannot be set for a windows pod"),
         other => return checker.unsupported(&path.field("os"), other, &["linux", "windows"]),
     };
@@ -951,7 +1126,9 @@ pub(super) fn operating_system(checker: &mut Checker<'_>, spec: &Node<'_>, path:
     }
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for (index, container) in spec.list(list).iter().enumerate() {
-            let Some(context) = container.get("securityContext") else { continue };
+            let Some(context) = container.get("securityContext") else {
+                continue;
+            };
             let at = path.field(list);
             let at = at.index(index);
             let at = at.field("securityContext");

@@ -30,23 +30,41 @@ pub(super) fn root(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) 
 }
 
 fn schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: bool) {
-    for (field, name) in [("definitions", "definitions"), ("dependencies", "dependencies"), ("id", "id"), ("patternProperties", "patternProperties"), ("$ref", "$ref")] {
-        if node.get(field).is_some_and(|value| field == "$ref" || !value.is_empty()) {
+    for (field, name) in [
+        ("definitions", "definitions"),
+        ("dependencies", "dependencies"),
+        ("id", "id"),
+        ("patternProperties", "patternProperties"),
+        ("$ref", "$ref"),
+    ] {
+        if node
+            .get(field)
+            .is_some_and(|value| field == "$ref" || !value.is_empty())
+        {
             checker.forbidden(&path.field(field), &format!("{name} is not supported"));
         }
     }
     if node.bool("uniqueItems") {
-        checker.forbidden(&path.field("uniqueItems"), "uniqueItems cannot be set to true since the runtime complexity becomes quadratic");
+        checker.forbidden(
+            &path.field("uniqueItems"),
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+        );
     }
     structure(checker, node, path, top);
     extensions(checker, node, path);
     rules(checker, node, path);
     if let Some(more) = node.get("additionalProperties") {
         if matches!(more, Node::Bool(false)) {
-            checker.forbidden(&path.field("additionalProperties"), "additionalProperties cannot be set to false");
+            checker.forbidden(
+                &path.field("additionalProperties"),
+                "additionalProperties cannot be set to false",
+            );
         }
         if !node.map("properties").is_empty() {
-            checker.forbidden(&path.field("additionalProperties"), "additionalProperties and properties are mutual exclusive");
+            checker.forbidden(
+                &path.field("additionalProperties"),
+                "additionalProperties and properties are mutual exclusive",
+            );
         }
         if let Node::Map(_) = more {
             schema(checker, more, &path.field("additionalProperties"), false);
@@ -58,7 +76,9 @@ fn schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: bool
     }
     match node.get("items") {
         Some(items @ Node::Map(_)) => schema(checker, items, &path.field("items"), false),
-        Some(Node::List(_)) => checker.forbidden(&path.field("items"), "items must be a schema object and not an array"),
+        Some(Node::List(_)) => {
+            checker.forbidden(&path.field("items"), "items must be a schema object and not an array")
+        }
         _ => {}
     }
 }
@@ -78,16 +98,28 @@ fn structure(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: b
         checker.required(&path.field("items"), "must be specified");
     }
     if node.bool("x-kubernetes-int-or-string") && !kind.is_empty() {
-        checker.invalid(&path.field("type"), kind, "must be empty if x-kubernetes-int-or-string is true");
+        checker.invalid(
+            &path.field("type"),
+            kind,
+            "must be empty if x-kubernetes-int-or-string is true",
+        );
     }
     if node.bool("x-kubernetes-embedded-resource") && kind != "object" {
-        checker.invalid(&path.field("type"), kind, "must be object if x-kubernetes-embedded-resource is true");
+        checker.invalid(
+            &path.field("type"),
+            kind,
+            "must be object if x-kubernetes-embedded-resource is true",
+        );
     }
 }
 
 fn extensions(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     if node.get("x-kubernetes-preserve-unknown-fields") == Some(&Node::Bool(false)) {
-        checker.invalid(&path.field("x-kubernetes-preserve-unknown-fields"), "false", "must be true or undefined");
+        checker.invalid(
+            &path.field("x-kubernetes-preserve-unknown-fields"),
+            "false",
+            "must be true or undefined",
+        );
     }
     let kind = node.str("type");
     let keys = node.list("x-kubernetes-list-map-keys");
@@ -136,8 +168,12 @@ fn extensions(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 }
 
 fn rules(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
-    const REASONS: &[&str] =
-        &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    const REASONS: &[&str] = &[
+        "FieldValueDuplicate",
+        "FieldValueForbidden",
+        "FieldValueInvalid",
+        "FieldValueRequired",
+    ];
     for (index, rule) in node.list("x-kubernetes-validations").iter().enumerate() {
         let at = path.field("x-kubernetes-validations");
         let at = at.index(index);
@@ -157,11 +193,18 @@ fn rules(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.unsupported(&at.field("reason"), reason, REASONS);
         }
         if rule.has("optionalOldSelf") && !text.trim().is_empty() && !text.contains("oldSelf") {
-            checker.invalid(&at.field("optionalOldSelf"), "", "may not be set if oldSelf is not used in rule");
+            checker.invalid(
+                &at.field("optionalOldSelf"),
+                "",
+                "may not be set if oldSelf is not used in rule",
+            );
         }
         let expression = rule.str("messageExpression");
         if !expression.is_empty() && expression.trim().is_empty() {
-            checker.required(&at.field("messageExpression"), "messageExpression must be non-empty if specified");
+            checker.required(
+                &at.field("messageExpression"),
+                "messageExpression must be non-empty if specified",
+            );
         }
     }
 }

@@ -61,7 +61,11 @@ fn addresses(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
             }
         } else if !format::is_ip(address) {
             wrong = true;
-            checker.invalid(&at.index(index), address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+            checker.invalid(
+                &at.index(index),
+                address,
+                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+            );
         }
     }
     if list.len() > 2 {
@@ -77,7 +81,10 @@ fn addresses(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
     if own != "None" {
         for (index, (address, family)) in list.iter().zip(families).enumerate() {
             if six(address) != (family.as_str() == "IPv6") {
-                let detail = format!("expected an {} value as indicated by `ipFamilies[{index}]`", family.as_str());
+                let detail = format!(
+                    "expected an {} value as indicated by `ipFamilies[{index}]`",
+                    family.as_str()
+                );
                 checker.invalid(&at.index(index), address.as_str(), &detail);
             }
         }
@@ -158,7 +165,9 @@ fn service_ports(checker: &mut Checker<'_>, ports: &[Node<'_>], kind: &str, path
         }
         let protocol = own.str("protocol");
         let same = |field: &str, value: i64| {
-            ports[..index].iter().any(|other| other.str("protocol") == protocol && other.int(field).unwrap_or(0) == value)
+            ports[..index]
+                .iter()
+                .any(|other| other.str("protocol") == protocol && other.int(field).unwrap_or(0) == value)
         };
         if number != 0 && same("nodePort", number) {
             checker.duplicate(&at.field("nodePort"), &number.to_string());
@@ -179,7 +188,10 @@ fn port(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 fn session_affinity(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
     let at = path.field("sessionAffinityConfig");
     match spec.str("sessionAffinity") {
-        "ClientIP" => match spec.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]).and_then(Node::as_int) {
+        "ClientIP" => match spec
+            .at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"])
+            .and_then(Node::as_int)
+        {
             None => checker.required(&at, "when session affinity type is ClientIP"),
             Some(seconds) if !(1..=86_400).contains(&seconds) => {
                 let at = at.field("clientIP");
@@ -220,8 +232,15 @@ fn load_balancer(checker: &mut Checker<'_>, node: &Node<'_>, spec: &Node<'_>, ki
         if kind != "LoadBalancer" {
             checker.forbidden(&at, DETAIL);
         }
-        for range in ranges.split(',').filter(|range| !ranges.trim().is_empty() && wrong(range)) {
-            checker.invalid(&at, range, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+        for range in ranges
+            .split(',')
+            .filter(|range| !ranges.trim().is_empty() && wrong(range))
+        {
+            checker.invalid(
+                &at,
+                range,
+                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+            );
         }
     }
     if kind != "LoadBalancer" && spec.has("allocateLoadBalancerNodePorts") {
@@ -237,8 +256,8 @@ fn load_balancer(checker: &mut Checker<'_>, node: &Node<'_>, spec: &Node<'_>, ki
 }
 
 fn traffic(checker: &mut Checker<'_>, spec: &Node<'_>, kind: &str, path: &Path<'_>) {
-    let external = matches!(kind, "LoadBalancer" | "NodePort")
-        || (kind == "ClusterIP" && !spec.list("externalIPs").is_empty());
+    let external =
+        matches!(kind, "LoadBalancer" | "NodePort") || (kind == "ClusterIP" && !spec.list("externalIPs").is_empty());
     let at = path.field("externalTrafficPolicy");
     match spec.str("externalTrafficPolicy") {
         "" if external => checker.required(&at, ""),

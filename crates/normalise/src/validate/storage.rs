@@ -88,12 +88,18 @@ fn volume_spec(checker: &mut Checker<'_>, spec: &Node<'_>, name: &str, inline: b
 fn inline_volume(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
     let detail = "may not be specified in the context of inline volumes";
     for field in ["claimRef", "capacity", "nodeAffinity", "storageClassName"] {
-        if spec.get(field).is_some_and(|value| field == "claimRef" || field == "nodeAffinity" || !value.is_empty()) {
+        if spec
+            .get(field)
+            .is_some_and(|value| field == "claimRef" || field == "nodeAffinity" || !value.is_empty())
+        {
             checker.forbidden(&path.field(field), detail);
         }
     }
     if !spec.has("csi") {
-        checker.required(&path.field("csi"), "has to be specified in the context of inline volumes");
+        checker.required(
+            &path.field("csi"),
+            "has to be specified in the context of inline volumes",
+        );
     }
     if !matches!(spec.str("persistentVolumeReclaimPolicy"), "" | "Retain") {
         checker.forbidden(&path.field("persistentVolumeReclaimPolicy"), detail);
@@ -112,7 +118,9 @@ fn volume_capacity(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) 
         checker.unsupported(path, "", &["storage"]);
     }
     for (name, amount) in capacity {
-        let Ok(quantity) = Quantity::parse(amount.as_str()) else { continue };
+        let Ok(quantity) = Quantity::parse(amount.as_str()) else {
+            continue;
+        };
         if quantity.sign() < 0 {
             checker.invalid(&path.key(name), amount.as_str(), "must be a valid resource quantity");
         }
@@ -124,9 +132,28 @@ fn volume_capacity(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) 
 
 fn sources(checker: &mut Checker<'_>, spec: &Node<'_>, name: &str, path: &Path<'_>) {
     const ORDER: &[&str] = &[
-        "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs",
-        "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume",
-        "azureDisk", "scaleIO", "local", "storageos", "csi",
+        "hostPath",
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "glusterfs",
+        "flocker",
+        "nfs",
+        "rbd",
+        "quobyte",
+        "cephfs",
+        "iscsi",
+        "cinder",
+        "fc",
+        "flexVolume",
+        "azureFile",
+        "vsphereVolume",
+        "photonPersistentDisk",
+        "portworxVolume",
+        "azureDisk",
+        "scaleIO",
+        "local",
+        "storageos",
+        "csi",
     ];
     let mut found = false;
     for field in ORDER.iter().filter(|field| spec.has(field)) {
@@ -149,13 +176,19 @@ fn sources(checker: &mut Checker<'_>, spec: &Node<'_>, name: &str, path: &Path<'
             && iscsi.has("initiatorName")
             && name.len() + 1 + iscsi.str("targetPortal").len() > 64
         {
-            checker.invalid(&path.field("iscsi").field("targetportal"), "", "<volume name>:<iscsi.targetPortal> is too long");
+            checker.invalid(
+                &path.field("iscsi").field("targetportal"),
+                "",
+                "<volume name>:<iscsi.targetPortal> is too long",
+            );
         }
     }
     if !found {
         checker.required(path, "must specify a volume type");
     }
-    let root = spec.at(&["hostPath", "path"]).is_some_and(|own| own.as_str().trim_matches(['/', '.']).is_empty() && own.as_str().starts_with('/'));
+    let root = spec
+        .at(&["hostPath", "path"])
+        .is_some_and(|own| own.as_str().trim_matches(['/', '.']).is_empty() && own.as_str().starts_with('/'));
     if root && spec.str("persistentVolumeReclaimPolicy") == "Recycle" {
         let detail = "may not be 'recycle' for a hostPath mount of '/'";
         checker.forbidden(&path.field("persistentVolumeReclaimPolicy"), detail);
@@ -163,7 +196,9 @@ fn sources(checker: &mut Checker<'_>, spec: &Node<'_>, name: &str, path: &Path<'
 }
 
 fn attributes(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
-    let Some(class) = spec.get("volumeAttributesClassName").map(Node::as_str) else { return };
+    let Some(class) = spec.get("volumeAttributesClassName").map(Node::as_str) else {
+        return;
+    };
     let at = path.field("volumeAttributesClassName");
     if class.is_empty() {
         checker.required(&at, "an empty string is disallowed");
@@ -171,7 +206,10 @@ fn attributes(checker: &mut Checker<'_>, spec: &Node<'_>, path: &Path<'_>) {
         checker.problems(&at, class, &format::subdomain(class));
     }
     if !spec.has("csi") {
-        checker.required(&path.field("csi"), "has to be specified when using volumeAttributesClassName");
+        checker.required(
+            &path.field("csi"),
+            "has to be specified when using volumeAttributesClassName",
+        );
     }
 }
 
@@ -179,7 +217,10 @@ fn claim(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     access_modes(checker, node, path);
     let at = path.field("resources");
     let at = at.key("storage");
-    match node.at(&["resources", "requests", "storage"]).map(|amount| Quantity::parse(amount.as_str())) {
+    match node
+        .at(&["resources", "requests", "storage"])
+        .map(|amount| Quantity::parse(amount.as_str()))
+    {
         None => checker.required(&at, ""),
         Some(Ok(amount)) if amount.sign() <= 0 => {
             checker.invalid(&at, &amount.to_string(), "must be greater than zero");
@@ -192,7 +233,9 @@ fn claim(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         }
     }
     if let (Some(source), Some(reference)) = (node.get("dataSource"), node.get("dataSourceRef")) {
-        let same = ["apiGroup", "kind", "name"].iter().all(|field| source.str(field) == reference.str(field));
+        let same = ["apiGroup", "kind", "name"]
+            .iter()
+            .all(|field| source.str(field) == reference.str(field));
         if !same {
             checker.invalid(path, "dataSource", "must match dataSourceRef");
         }
@@ -217,7 +260,12 @@ fn data_source(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 
 fn csi(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     volume::csi_driver(checker, node.str("driver"), &path.field("driver"));
-    for field in ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"] {
+    for field in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
         let Some(secret) = node.get(field) else { continue };
         let at = path.field(field);
         match secret.str("name") {
@@ -304,7 +352,11 @@ fn same_topology(a: &Node<'_>, b: &Node<'_>) -> bool {
             .list("matchLabelExpressions")
             .iter()
             .map(|own| {
-                let mut values: Vec<String> = own.list("values").iter().map(|value| value.as_str().to_owned()).collect();
+                let mut values: Vec<String> = own
+                    .list("values")
+                    .iter()
+                    .map(|value| value.as_str().to_owned())
+                    .collect();
                 values.sort();
                 (own.str("key").to_owned(), values)
             })
@@ -325,26 +377,43 @@ fn csi_driver(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 fn csi_driver_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for mode in node.list("volumeLifecycleModes") {
         if !matches!(mode.as_str(), "Persistent" | "Ephemeral") {
-            checker.unsupported(&path.field("volumeLifecycleModes"), mode.as_str(), &["Ephemeral", "Persistent"]);
+            checker.unsupported(
+                &path.field("volumeLifecycleModes"),
+                mode.as_str(),
+                &["Ephemeral", "Persistent"],
+            );
         }
     }
     let requests = node.list("tokenRequests");
     let at = path.field("tokenRequests");
     for (index, request) in requests.iter().enumerate() {
         let at = at.index(index);
-        if requests[..index].iter().any(|other| other.str("audience") == request.str("audience")) {
+        if requests[..index]
+            .iter()
+            .any(|other| other.str("audience") == request.str("audience"))
+        {
             checker.duplicate(&at.field("audience"), request.str("audience"));
             continue;
         }
-        if let Some(seconds) = request.int("expirationSeconds").filter(|own| !(600..=1 << 32).contains(own)) {
-            checker.invalid(&at.field("expirationSeconds"), &seconds.to_string(), "may not specify such a duration");
+        if let Some(seconds) = request
+            .int("expirationSeconds")
+            .filter(|own| !(600..=1 << 32).contains(own))
+        {
+            checker.invalid(
+                &at.field("expirationSeconds"),
+                &seconds.to_string(),
+                "may not specify such a duration",
+            );
         }
     }
     if node.has("serviceAccountTokenInSecrets") && requests.is_empty() {
         let detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
         checker.invalid(&path.field("serviceAccountTokenInSecrets"), "", detail);
     }
-    if let Some(period) = node.int("nodeAllocatableUpdatePeriodSeconds").filter(|period| *period < 10) {
+    if let Some(period) = node
+        .int("nodeAllocatableUpdatePeriodSeconds")
+        .filter(|period| *period < 10)
+    {
         let at = path.field("nodeAllocatableUpdatePeriodSeconds");
         checker.invalid(&at, &period.to_string(), "must be greater than or equal to 10 seconds");
     }
@@ -362,9 +431,17 @@ fn csi_node(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             id if id.len() > 256 => checker.invalid(&path.field("nodeID"), id, "must be 256 characters or less"),
             _ => {}
         }
-        if let Some(count) = driver.get("allocatable").and_then(|own| own.int("count")).filter(|count| *count < 0) {
+        if let Some(count) = driver
+            .get("allocatable")
+            .and_then(|own| own.int("count"))
+            .filter(|count| *count < 0)
+        {
             let at = path.field("allocatable");
-            checker.invalid(&at.field("count"), &count.to_string(), "must be greater than or equal to 0");
+            checker.invalid(
+                &at.field("count"),
+                &count.to_string(),
+                "must be greater than or equal to 0",
+            );
         }
         if drivers[..index].iter().any(|other| other.str("name") == name) {
             checker.duplicate(&path.field("name"), name);
@@ -386,7 +463,11 @@ fn capacity(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let class = node.str("storageClassName");
     checker.problems(&path.field("storageClassName"), class, &format::subdomain(class));
     if Quantity::parse(node.str("capacity")).is_ok_and(|amount| amount.sign() < 0) {
-        checker.invalid(&path.field("capacity"), node.str("capacity"), "must be greater than or equal to 0");
+        checker.invalid(
+            &path.field("capacity"),
+            node.str("capacity"),
+            "must be greater than or equal to 0",
+        );
     }
 }
 
@@ -403,7 +484,10 @@ fn attachment(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         (Some(_), Some(_)) => checker.forbidden(&path, detail),
         (None, Some(name)) => {
             if name.is_empty() {
-                checker.required(&path.field("persistentVolumeName"), "must specify non empty persistentVolumeName");
+                checker.required(
+                    &path.field("persistentVolumeName"),
+                    "must specify non empty persistentVolumeName",
+                );
             }
         }
         (Some(spec), None) => volume_spec(checker, spec, "", true, &path.field("inlineVolumeSpec")),

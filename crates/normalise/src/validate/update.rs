@@ -137,7 +137,9 @@ fn metadata(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
 }
 
 fn pod(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
-    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else { return };
+    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
+        return;
+    };
     let path = Path::root("spec");
     for field in ["containers", "initContainers"] {
         if new.list(field).len() != old.list(field).len() {
@@ -158,11 +160,19 @@ fn pod(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
         _ => {}
     }
     pod_tolerations(checker, new, old, &path.field("tolerations"));
-    let gates = |spec: &Node<'_>| spec.list("schedulingGates").iter().map(|gate| gate.str("name").to_owned()).collect::<Vec<_>>();
+    let gates = |spec: &Node<'_>| {
+        spec.list("schedulingGates")
+            .iter()
+            .map(|gate| gate.str("name").to_owned())
+            .collect::<Vec<_>>()
+    };
     let (gates_new, gates_old) = (gates(new), gates(old));
     for gate in gates_new.iter().filter(|gate| !gates_old.contains(gate)) {
         let _ = gate;
-        checker.forbidden(&path.field("schedulingGates"), "only deletion is allowed, but found new scheduling gates");
+        checker.forbidden(
+            &path.field("schedulingGates"),
+            "only deletion is allowed, but found new scheduling gates",
+        );
     }
     let mut munged = new.clone();
     for field in ["containers", "initContainers"] {
@@ -174,27 +184,42 @@ fn pod(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
         munged.set(field, old.get(field).cloned().unwrap_or(Node::Null));
     }
     if pair.specs_differ(&munged, old) {
-        checker.forbidden(&path, "pod updates may not change fields other than images, deadlines and tolerations");
+        checker.forbidden(
+            &path,
+            "pod updates may not change fields other than images, deadlines and tolerations",
+        );
     }
 }
 
 fn pod_tolerations(checker: &mut Checker<'_>, new: &Node<'_>, old: &Node<'_>, path: &Path<'_>) {
     for before in old.list("tolerations") {
         let kept = new.list("tolerations").iter().any(|own| {
-            ["key", "operator", "value", "effect"].iter().all(|field| own.str(field) == before.str(field))
+            ["key", "operator", "value", "effect"]
+                .iter()
+                .all(|field| own.str(field) == before.str(field))
         });
         if !kept {
-            return checker.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
+            return checker.forbidden(
+                path,
+                "existing toleration can not be modified except its tolerationSeconds",
+            );
         }
     }
 }
 
 fn stateful_set(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
-    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else { return };
+    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
+        return;
+    };
     let mut munged = new.clone();
     for field in [
-        "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
     ] {
         munged.set(field, old.get(field).cloned().unwrap_or(Node::Null));
     }
@@ -208,13 +233,19 @@ fn stateful_set(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
 
 fn job(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     let path = Path::root("spec");
-    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else { return };
+    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
+        return;
+    };
     if pair.differs(&["spec", "completions"]) {
         let indexed = new.str("completionMode") == "Indexed";
         if !indexed {
             checker.invalid(&path.field("completions"), "", "field is immutable");
         } else if new.has("completions") && new.int("completions") != new.int("parallelism") {
-            checker.invalid(&path.field("completions"), "", "can only be modified in tandem with spec.parallelism");
+            checker.invalid(
+                &path.field("completions"),
+                "",
+                "can only be modified in tandem with spec.parallelism",
+            );
         }
     }
     let mut before = old.get("template").cloned().unwrap_or(Node::EMPTY);
@@ -240,7 +271,9 @@ fn job(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
 }
 
 fn service(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
-    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else { return };
+    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
+        return;
+    };
     let external = |spec: &Node<'_>| spec.str("type") == "ExternalName";
     let headless = |spec: &Node<'_>| spec.str("clusterIP") == "None";
     let path = Path::root("spec");
@@ -279,7 +312,9 @@ fn immutable_data(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
 
 fn claim(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     const ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else { return };
+    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
+        return;
+    };
     let (mut own, mut before) = (new.clone(), old.clone());
     let take = |to: &mut Node<'_>, from: &Node<'_>, field: &'static str| {
         to.set(field, from.get(field).map_or(Node::Null, Node::to_owned));
@@ -291,7 +326,11 @@ fn claim(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     if !annotated && !old.has("storageClassName") && new.has("storageClassName") {
         take(&mut own, old, "storageClassName");
     }
-    if pair.new.at(&["status", "phase"]).is_some_and(|phase| phase.as_str() == "Bound") {
+    if pair
+        .new
+        .at(&["status", "phase"])
+        .is_some_and(|phase| phase.as_str() == "Bound")
+    {
         take(&mut own, old, "volumeAttributesClassName");
         let size = old.at(&["resources", "requests", "storage"]).cloned();
         if let (Some(requests), Some(size)) = (own.at_mut(&["resources", "requests"]), size) {
@@ -300,13 +339,18 @@ fn claim(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     }
     let path = Path::root("spec");
     if pair.specs_differ(&own, &before) {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         checker.forbidden(&path, detail);
     }
     let size = |spec: &Node<'_>| {
-        spec.at(&["resources", "requests", "storage"]).and_then(|size| Quantity::parse(size.as_str()).ok())
+        spec.at(&["resources", "requests", "storage"])
+            .and_then(|size| Quantity::parse(size.as_str()).ok())
     };
-    let capacity = pair.old.at(&["status", "capacity", "storage"]).and_then(|size| Quantity::parse(size.as_str()).ok());
+    let capacity = pair
+        .old
+        .at(&["status", "capacity", "storage"])
+        .and_then(|size| Quantity::parse(size.as_str()).ok());
     if let (Some(new), Some(old)) = (size(new), size(old))
         && new < old
         && capacity.is_some_and(|capacity| new <= capacity)
@@ -322,10 +366,19 @@ fn claim(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
 
 fn volume(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     const OTHERS: &[&str] = &[
-        "capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy", "storageClassName", "mountOptions",
-        "volumeMode", "nodeAffinity", "volumeAttributesClassName",
+        "capacity",
+        "accessModes",
+        "claimRef",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "mountOptions",
+        "volumeMode",
+        "nodeAffinity",
+        "volumeAttributesClassName",
     ];
-    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else { return };
+    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
+        return;
+    };
     let source = |spec: &Node<'_>| {
         let mut source = spec.to_owned();
         for field in OTHERS {
@@ -356,7 +409,9 @@ fn volume(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
 }
 
 fn node(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
-    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else { return };
+    let (Some(new), Some(old)) = (pair.new.get("spec"), pair.old.get("spec")) else {
+        return;
+    };
     let path = Path::root("spec");
     let (ranges, before) = (new.list("podCIDRs"), old.list("podCIDRs"));
     let changes = if ranges.len() == before.len() {
@@ -366,11 +421,17 @@ fn node(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     };
     for _ in 0..changes {
         if !before.is_empty() {
-            checker.forbidden(&path.field("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid");
+            checker.forbidden(
+                &path.field("podCIDRs"),
+                "node updates may not change podCIDR except from \"\" to valid",
+            );
         }
     }
     let provider = old.str("providerID");
     if !provider.is_empty() && provider != new.str("providerID") {
-        checker.forbidden(&path.field("providerID"), "node updates may not change providerID except from \"\" to valid");
+        checker.forbidden(
+            &path.field("providerID"),
+            "node updates may not change providerID except from \"\" to valid",
+        );
     }
 }

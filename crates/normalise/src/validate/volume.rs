@@ -39,7 +39,11 @@ pub(super) const SOURCES: &[(&str, &str, &str)] = &[
     ("iscsi", "iscsi", "iscsi"),
     ("glusterfs", "glusterfs", "glusterfs"),
     ("flocker", "flocker", "flocker"),
-    ("persistentVolumeClaim", "persistentVolumeClaim", "persistentVolumeClaim"),
+    (
+        "persistentVolumeClaim",
+        "persistentVolumeClaim",
+        "persistentVolumeClaim",
+    ),
     ("rbd", "rbd", "rbd"),
     ("cinder", "cinder", "cinder"),
     ("cephfs", "cephFS", "cephfs"),
@@ -84,7 +88,9 @@ pub(super) fn volumes(checker: &mut Checker<'_>, spec: &Node<'_>, metadata: Opti
             let block = volume.has("persistentVolumeClaim") || volume.has("ephemeral");
             checker.volumes.push((name.to_owned(), block));
         }
-        let claim = volume.at(&["persistentVolumeClaim", "claimName"]).map_or("", Node::as_str);
+        let claim = volume
+            .at(&["persistentVolumeClaim", "claimName"])
+            .map_or("", Node::as_str);
         let created = |other: &Node<'_>| other.has("ephemeral") && format!("{pod}-{}", other.str("name")) == claim;
         if !claim.is_empty() && !pod.is_empty() && volumes.iter().any(created) {
             let detail = "must not reference a PVC that gets created for an ephemeral volume";
@@ -115,7 +121,11 @@ fn source(checker: &mut Checker<'_>, volume: &Node<'_>, pod: &str, path: &Path<'
         && iscsi.has("initiatorName")
         && volume.str("name").len() + 1 + iscsi.str("targetPortal").len() > 64
     {
-        checker.invalid(&path.field("name"), volume.str("name"), "<volume name>:<iscsi.targetPortal> is too long");
+        checker.invalid(
+            &path.field("name"),
+            volume.str("name"),
+            "<volume name>:<iscsi.targetPortal> is too long",
+        );
     }
     if !found {
         checker.required(path, "must specify a volume type");
@@ -148,7 +158,14 @@ fn mode(checker: &mut Checker<'_>, node: &Node<'_>, field: &str, path: &Path<'_>
 
 fn host_path(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     const TYPES: &[&str] = &[
-        "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
+        "",
+        "BlockDevice",
+        "CharDevice",
+        "Directory",
+        "DirectoryOrCreate",
+        "File",
+        "FileOrCreate",
+        "Socket",
     ];
     let own = node.str("path");
     if own.is_empty() {
@@ -162,15 +179,24 @@ fn host_path(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 
 fn empty_dir(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     if Quantity::parse(node.str("sizeLimit")).is_ok_and(|limit| limit.sign() < 0) {
-        checker.forbidden(&path.field("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+        checker.forbidden(
+            &path.field("sizeLimit"),
+            "SizeLimit field must be a valid resource quantity",
+        );
     }
 }
 
 fn iscsi(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let format = |name: &str| match name.get(..3) {
         Some("iqn") => is_iqn(name),
-        Some("eui") => name.len() == 20 && name[3..].starts_with('.') && name[4..].bytes().all(|b| b.is_ascii_hexdigit()),
-        Some("naa") => matches!(name.len(), 20 | 36) && name[3..].starts_with('.') && name[4..].bytes().all(|b| b.is_ascii_hexdigit()),
+        Some("eui") => {
+            name.len() == 20 && name[3..].starts_with('.') && name[4..].bytes().all(|b| b.is_ascii_hexdigit())
+        }
+        Some("naa") => {
+            matches!(name.len(), 20 | 36)
+                && name[3..].starts_with('.')
+                && name[4..].bytes().all(|b| b.is_ascii_hexdigit())
+        }
         _ => false,
     };
     if node.str("targetPortal").is_empty() {
@@ -182,7 +208,11 @@ fn iscsi(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         _ => {}
     }
     if let Some(lun) = node.int("lun").filter(|lun| !(0..=255).contains(lun)) {
-        checker.invalid(&path.field("lun"), &lun.to_string(), "must be between 0 and 255, inclusive");
+        checker.invalid(
+            &path.field("lun"),
+            &lun.to_string(),
+            "must be between 0 and 255, inclusive",
+        );
     }
     if (node.bool("chapAuthDiscovery") || node.bool("chapAuthSession")) && !node.has("secretRef") {
         checker.required(&path.field("secretRef"), "");
@@ -194,23 +224,31 @@ fn iscsi(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 
 fn iscsi_persistent(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     iscsi(checker, node, path);
-    if node.get("secretRef").is_some_and(|secret| secret.str("name").is_empty()) {
+    if node
+        .get("secretRef")
+        .is_some_and(|secret| secret.str("name").is_empty())
+    {
         checker.required(&path.field("secretRef").field("name"), "");
     }
 }
 
 /// `iqn.YYYY-MM.reversed.domain[:name]`
 fn is_iqn(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix("iqn.") else { return false };
+    let Some(rest) = name.strip_prefix("iqn.") else {
+        return false;
+    };
     let bytes = rest.as_bytes();
-    let digits = |range: std::ops::Range<usize>| bytes.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit));
+    let digits =
+        |range: std::ops::Range<usize>| bytes.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit));
     let domain = rest.get(8..).unwrap_or_default().split(':').next().unwrap_or_default();
     digits(0..4)
         && bytes.get(4) == Some(&b'-')
         && digits(5..7)
         && bytes.get(7) == Some(&b'.')
         && domain.contains('.')
-        && domain.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+        && domain
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
 }
 
 fn fibre_channel(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
@@ -226,7 +264,11 @@ fn fibre_channel(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         match node.int("lun") {
             None => checker.required(&path.field("lun"), "lun is required if targetWWNs is specified"),
             Some(lun) if !(0..=255).contains(&lun) => {
-                checker.invalid(&path.field("lun"), &lun.to_string(), "must be between 0 and 255, inclusive");
+                checker.invalid(
+                    &path.field("lun"),
+                    &lun.to_string(),
+                    "must be between 0 and 255, inclusive",
+                );
             }
             _ => {}
         }
@@ -250,10 +292,16 @@ fn quobyte(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     if registry.is_empty() {
         checker.required(&path.field("registry"), detail);
     } else if node.str("tenant").len() >= 65 {
-        checker.required(&path.field("tenant"), "must be a UUID and may not exceed a length of 64 characters");
+        checker.required(
+            &path.field("tenant"),
+            "must be a UUID and may not exceed a length of 64 characters",
+        );
     } else {
         for pair in registry.split(',') {
-            if !pair.rsplit_once(':').is_some_and(|(host, _)| host.starts_with('[') || !host.contains(':')) {
+            if !pair
+                .rsplit_once(':')
+                .is_some_and(|(host, _)| host.starts_with('[') || !host.contains(':'))
+            {
                 checker.invalid(&path.field("registry"), registry, detail);
             }
         }
@@ -267,7 +315,11 @@ fn flocker(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     let (name, id) = (node.str("datasetName"), node.str("datasetUUID"));
     match (name.is_empty(), id.is_empty()) {
         (true, true) => checker.required(path, "one of datasetName and datasetUUID is required"),
-        (false, false) => checker.invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously"),
+        (false, false) => checker.invalid(
+            path,
+            "resource",
+            "datasetName and datasetUUID can not be specified simultaneously",
+        ),
         _ => {}
     }
     if name.contains('/') {
@@ -301,7 +353,11 @@ fn downward_file(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         (Some(field), resource) => {
             super::pod_parts::field_ref(checker, field, true, &path.field("fieldRef"));
             if resource.is_some() {
-                checker.invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
+                checker.invalid(
+                    path,
+                    "resource",
+                    "fieldRef and resourceFieldRef can not be specified simultaneously",
+                );
             }
         }
         (None, Some(resource)) => {
@@ -343,7 +399,11 @@ fn projected(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             let seconds = token.int("expirationSeconds").unwrap_or(0);
             if !(600..=1 << 32).contains(&seconds) {
                 let at = own.field("serviceAccountToken");
-                checker.invalid(&at.field("expirationSeconds"), &seconds.to_string(), "may not specify such a duration");
+                checker.invalid(
+                    &at.field("expirationSeconds"),
+                    &seconds.to_string(),
+                    "may not specify such a duration",
+                );
             }
             match token.str("path") {
                 "" => checker.required(&path.field("path"), ""),
@@ -373,7 +433,11 @@ fn flex(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for (key, _) in node.map("options") {
         let domain = format!(".{}", key.split('/').next().unwrap_or_default().to_lowercase());
         if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
-            checker.invalid(&path.field("options").key(key), key, "kubernetes.io and k8s.io namespaces are reserved");
+            checker.invalid(
+                &path.field("options").key(key),
+                key,
+                "kubernetes.io and k8s.io namespaces are reserved",
+            );
         }
     }
 }

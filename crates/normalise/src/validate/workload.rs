@@ -41,7 +41,13 @@ fn selector_and_template(checker: &mut Checker<'_>, node: &Node<'_>, kind: &str,
     let matches = match selector {
         // A missing selector matches nothing; one that is there but empty is not compared.
         None => Some(false),
-        Some(selector) if kind != "daemonset" && selector.map("matchLabels").is_empty() && selector.list("matchExpressions").is_empty() => Some(true),
+        Some(selector)
+            if kind != "daemonset"
+                && selector.map("matchLabels").is_empty()
+                && selector.list("matchExpressions").is_empty() =>
+        {
+            Some(true)
+        }
         Some(selector) => meta::matches(selector, labels),
     };
     match matches {
@@ -66,7 +72,10 @@ fn always_restarts(checker: &mut Checker<'_>, template: &Node<'_>, path: &Path<'
         checker.unsupported(&path.field("restartPolicy"), spec.str("restartPolicy"), &["Always"]);
     }
     if spec.has("activeDeadlineSeconds") {
-        checker.forbidden(&path.field("activeDeadlineSeconds"), "activeDeadlineSeconds is not supported");
+        checker.forbidden(
+            &path.field("activeDeadlineSeconds"),
+            "activeDeadlineSeconds is not supported",
+        );
     }
 }
 
@@ -105,7 +114,10 @@ fn int_or_percent(checker: &mut Checker<'_>, value: Option<&Node<'_>>, path: &Pa
 fn at_most_100_percent(checker: &mut Checker<'_>, value: Option<&Node<'_>>, path: &Path<'_>) {
     if let Some(Node::Text(text)) = value
         && format::is_percent(text)
-        && text.trim_end_matches('%').parse::<i64>().is_ok_and(|percent| percent > 100)
+        && text
+            .trim_end_matches('%')
+            .parse::<i64>()
+            .is_ok_and(|percent| percent > 100)
     {
         checker.invalid(path, text, "must not be greater than 100%");
     }
@@ -151,7 +163,11 @@ fn daemon_set_strategy(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'
                 at_most_100_percent(checker, value, &at.field(field));
             }
             match (amount(unavailable) != 0, amount(surge) != 0) {
-                (true, true) => checker.invalid(&at.field("maxSurge"), "", "may not be set when maxUnavailable is non-zero"),
+                (true, true) => checker.invalid(
+                    &at.field("maxSurge"),
+                    "",
+                    "may not be set when maxUnavailable is non-zero",
+                ),
                 (false, false) => checker.required(&at.field("maxUnavailable"), "cannot be 0 when maxSurge is 0"),
                 _ => {}
             }
@@ -164,7 +180,11 @@ fn stateful_set(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     match node.str("podManagementPolicy") {
         "" => checker.required(&path.field("podManagementPolicy"), ""),
         "OrderedReady" | "Parallel" => {}
-        other => checker.invalid(&path.field("podManagementPolicy"), other, "must be 'OrderedReady' or 'Parallel'"),
+        other => checker.invalid(
+            &path.field("podManagementPolicy"),
+            other,
+            "must be 'OrderedReady' or 'Parallel'",
+        ),
     }
     let at = path.field("updateStrategy");
     let strategy = node.get("updateStrategy");
@@ -173,19 +193,35 @@ fn stateful_set(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         "" => checker.required(&at, ""),
         "OnDelete" => {
             if update.is_some() {
-                checker.invalid(&at.field("rollingUpdate"), "", "only allowed for updateStrategy 'RollingUpdate'");
+                checker.invalid(
+                    &at.field("rollingUpdate"),
+                    "",
+                    "only allowed for updateStrategy 'RollingUpdate'",
+                );
             }
         }
         "RollingUpdate" => {
             if let Some(partition) = update.and_then(|update| update.int("partition")).filter(|own| *own < 0) {
                 let at = at.field("rollingUpdate");
-                checker.invalid(&at.field("partition"), &partition.to_string(), "must be greater than or equal to 0");
+                checker.invalid(
+                    &at.field("partition"),
+                    &partition.to_string(),
+                    "must be greater than or equal to 0",
+                );
             }
         }
         other => checker.invalid(&at, other, "must be 'RollingUpdate' or 'OnDelete'"),
     }
-    if let Some(start) = node.get("ordinals").and_then(|own| own.int("start")).filter(|start| *start < 0) {
-        checker.invalid(&path.field("ordinals.start"), &start.to_string(), "must be greater than or equal to 0");
+    if let Some(start) = node
+        .get("ordinals")
+        .and_then(|own| own.int("start"))
+        .filter(|start| *start < 0)
+    {
+        checker.invalid(
+            &path.field("ordinals.start"),
+            &start.to_string(),
+            "must be greater than or equal to 0",
+        );
     }
     for (index, claim) in node.list("volumeClaimTemplates").iter().enumerate() {
         if let Some(spec) = claim.get("spec") {
@@ -248,9 +284,15 @@ fn replication_controller(checker: &mut Checker<'_>, node: &Node<'_>, path: &Pat
         checker.required(&path.field("selector"), "");
     }
     let at = path.field("template");
-    let Some(template) = node.get("template") else { return checker.required(&at, "") };
+    let Some(template) = node.get("template") else {
+        return checker.required(&at, "");
+    };
     let label = |key: &str| template.at(&["metadata", "labels", key]).map(Node::as_str);
-    if !node.map("selector").iter().all(|(key, value)| label(key) == Some(value.as_str())) {
+    if !node
+        .map("selector")
+        .iter()
+        .all(|(key, value)| label(key) == Some(value.as_str()))
+    {
         let at = at.field("metadata");
         checker.invalid(&at.field("labels"), "", "`selector` does not match template `labels`");
     }

@@ -19,7 +19,9 @@ const ACCOUNTS: &[&str] = &[
 
 /// Compares every row of a file.
 pub(crate) fn gate(name: &str, path: &Path) {
-    let objects = ACCOUNTS.iter().map(|text| Document::from_json(text).expect("an account"));
+    let objects = ACCOUNTS
+        .iter()
+        .map(|text| Document::from_json(text).expect("an account"));
     let cluster = Cluster {
         plugins: Plugin::DEFAULT.to_vec(),
         objects: objects.collect(),

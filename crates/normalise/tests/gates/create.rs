@@ -35,7 +35,10 @@ pub(crate) struct Row {
 
 /// The plugins of the recorded server: all but ServiceAccount.
 pub(crate) fn plugins() -> Vec<Plugin> {
-    Plugin::DEFAULT.into_iter().filter(|plugin| *plugin != Plugin::ServiceAccount).collect()
+    Plugin::DEFAULT
+        .into_iter()
+        .filter(|plugin| *plugin != Plugin::ServiceAccount)
+        .collect()
 }
 
 fn run(row: &Row, cluster: &Cluster) -> Result<Normalised, Refused> {
@@ -75,11 +78,14 @@ pub(crate) fn check(row: &Row, cluster: &Cluster) -> (Result<(), String>, Option
             support::blank(&mut seen, &ignore);
             support::blank(&mut stored, &ignore);
             let object = support::comparable(&found.object, &ignore);
-            let own_stored = found.stored.as_ref().map_or_else(
-                || object.clone(),
-                |stored| support::comparable(stored, &ignore),
-            );
-            let result = match (support::difference(&object, &seen), support::difference(&own_stored, &stored)) {
+            let own_stored = found
+                .stored
+                .as_ref()
+                .map_or_else(|| object.clone(), |stored| support::comparable(stored, &ignore));
+            let result = match (
+                support::difference(&object, &seen),
+                support::difference(&own_stored, &stored),
+            ) {
                 (None, None) => Ok(()),
                 (Some(difference), _) => Err(difference),
                 (None, Some(difference)) => Err(format!("stored: {difference}")),
@@ -88,7 +94,13 @@ pub(crate) fn check(row: &Row, cluster: &Cluster) -> (Result<(), String>, Option
         }
         (Err(refused), Some(rejected)) => {
             if refused.stage.name() != rejected.stage || refused.code() != rejected.code {
-                let message = format!("{}: {} instead of {}: {}", refused.stage.name(), refused.message, rejected.stage, rejected.message);
+                let message = format!(
+                    "{}: {} instead of {}: {}",
+                    refused.stage.name(),
+                    refused.message,
+                    rejected.stage,
+                    rejected.message
+                );
                 return (Err(message), None);
             }
             let mut expected = rejected.causes.clone();
@@ -101,7 +113,10 @@ pub(crate) fn check(row: &Row, cluster: &Cluster) -> (Result<(), String>, Option
             };
             (Ok(()), Some(causes).filter(|_| rejected.stage == "invalid"))
         }
-        (Ok(_), Some(rejected)) => (Err(format!("accepted instead of {}: {}", rejected.stage, rejected.message)), None),
+        (Ok(_), Some(rejected)) => (
+            Err(format!("accepted instead of {}: {}", rejected.stage, rejected.message)),
+            None,
+        ),
         (Err(refused), None) => (Err(format!("refused: {}", refused.message)), None),
     }
 }
@@ -121,7 +136,11 @@ pub(crate) fn gate(name: &str, path: &Path) {
         if let Err(difference) = result {
             objects.push(format!("{} {}: {difference}", row.id, row.kind));
         }
-        if row.rejected.as_ref().is_some_and(|rejected| rejected.stage == "invalid") {
+        if row
+            .rejected
+            .as_ref()
+            .is_some_and(|rejected| rejected.stage == "invalid")
+        {
             invalid += 1;
             match of_causes {
                 Some(Ok(())) => {}

@@ -40,7 +40,11 @@ pub(crate) fn shared(path: &str) -> Option<PathBuf> {
         return Some(full);
     }
     let required = std::env::var_os("KYVTEST_REQUIRE_SHARED").is_some_and(|value| value == "1");
-    assert!(!required, "KYVTEST_REQUIRE_SHARED=1, but there is no {}", full.display());
+    assert!(
+        !required,
+        "KYVTEST_REQUIRE_SHARED=1, but there is no {}",
+        full.display()
+    );
     println!("skipped: no shared data ({path})");
     None
 }
@@ -51,7 +55,9 @@ pub(crate) fn rows<R: DeserializeOwned>(path: &Path) -> Vec<R> {
     text.lines()
         .enumerate()
         .filter(|(_, line)| !line.is_empty())
-        .map(|(i, line)| serde_json::from_str(line).unwrap_or_else(|error| panic!("{}:{}: {error}", path.display(), i + 1)))
+        .map(|(i, line)| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{}:{}: {error}", path.display(), i + 1))
+        })
         .collect()
 }
 
@@ -62,14 +68,23 @@ pub(crate) fn report(name: &str, total: usize, disagreements: &[String], least: 
         println!("  {line}");
     }
     println!("gate {name}: {agree}/{total}");
-    assert!(agree >= least, "gate {name}: {agree} of {total} agree, {least} are required");
+    assert!(
+        agree >= least,
+        "gate {name}: {agree} of {total} agree, {least} are required"
+    );
 }
 
 /// An object without what a server makes up.
 pub(crate) fn comparable(document: &Document, ignore: &[String]) -> Value {
     let mut value = document.root().to_serde();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in ["uid", "creationTimestamp", "resourceVersion", "managedFields", "generation"] {
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "resourceVersion",
+            "managedFields",
+            "generation",
+        ] {
             metadata.remove(field);
         }
     }
@@ -82,7 +97,10 @@ pub(crate) fn comparable(document: &Document, ignore: &[String]) -> Value {
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
-            if let Some(whole) = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15) {
+            if let Some(whole) = number
+                .as_f64()
+                .filter(|number| number.fract() == 0.0 && number.abs() < 1e15)
+            {
                 *value = Value::from(whole as i64);
             }
         }
@@ -102,7 +120,10 @@ pub(crate) fn blank(value: &mut Value, ignore: &[String]) {
 }
 
 /// Times that the server takes from its clock.
-pub(crate) const CLOCK: &[&str] = &["/status/lastPhaseTransitionTime", "/status/conditions/0/lastTransitionTime"];
+pub(crate) const CLOCK: &[&str] = &[
+    "/status/lastPhaseTransitionTime",
+    "/status/conditions/0/lastTransitionTime",
+];
 
 /// The differences between two objects; `None` if they are equal.
 pub(crate) fn difference(found: &Value, expected: &Value) -> Option<String> {

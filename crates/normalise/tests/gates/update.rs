@@ -34,10 +34,15 @@ struct Row {
 /// Puts the metadata of the stored object where a row refers to it.
 fn resolve(raw: &Value, stored: &Document) -> Value {
     let mut raw = raw.clone();
-    let Some(metadata) = raw.get_mut("metadata").and_then(Value::as_object_mut) else { return raw };
+    let Some(metadata) = raw.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return raw;
+    };
     for (field, value) in metadata {
         if value == "@stored" {
-            let found = stored.root().at(&["metadata", field]).map(kyvtest_go_compat::value::Value::to_serde);
+            let found = stored
+                .root()
+                .at(&["metadata", field])
+                .map(kyvtest_go_compat::value::Value::to_serde);
             *value = found.unwrap_or(Value::Null);
         }
     }
@@ -49,15 +54,25 @@ fn run(row: &Row, cluster: &Cluster) -> Result<Normalised, Refused> {
         api_version: &row.api_version,
         name: &row.kind,
     };
-    let old_name = row.old.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    let old_namespace = row.old.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+    let old_name = row
+        .old
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let old_namespace = row
+        .old
+        .pointer("/metadata/namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let request = Request {
         operation: Operation::Update,
         namespace: old_namespace,
         name: row.request_name.as_deref().unwrap_or(old_name),
     };
     let old = Document::from_json(&row.old.to_string()).expect("a row's old object");
-    let stored = stored_object(kind, (&old).into(), request, cluster).expect("a stored object").object();
+    let stored = stored_object(kind, (&old).into(), request, cluster)
+        .expect("a stored object")
+        .object();
     let raw = Document::from_json(&resolve(&row.raw, &stored).to_string()).expect("a row's raw object");
     let old = row.request_name.is_none().then_some((&old).into());
     normalise(kind, (&raw).into(), old, request, cluster, false)
@@ -73,13 +88,20 @@ fn check(row: &Row, cluster: &Cluster) -> Result<(), String> {
             support::blank(&mut seen, &ignore);
             support::blank(&mut stored, &ignore);
             if let Some((_, after)) = row.generation {
-                let generation = found.object.root().at(&["metadata", "generation"]).map(|own| own.to_json());
+                let generation = found
+                    .object
+                    .root()
+                    .at(&["metadata", "generation"])
+                    .map(|own| own.to_json());
                 if generation != Some(after.to_string()) {
                     return Err(format!("generation {generation:?} instead of {after}"));
                 }
             }
             let object = support::comparable(&found.object, &ignore);
-            let own = found.stored.as_ref().map_or_else(|| object.clone(), |own| support::comparable(own, &ignore));
+            let own = found
+                .stored
+                .as_ref()
+                .map_or_else(|| object.clone(), |own| support::comparable(own, &ignore));
             match support::difference(&object, &seen).or_else(|| support::difference(&own, &stored)) {
                 None => Ok(()),
                 Some(difference) => Err(difference),
@@ -91,7 +113,11 @@ fn check(row: &Row, cluster: &Cluster) -> Result<(), String> {
             let same = refused.stage.name() == rejected.stage
                 && refused.code() == rejected.code
                 && support::causes(&refused) == expected;
-            if same { Ok(()) } else { Err(format!("{} instead of {}", refused.message, rejected.message)) }
+            if same {
+                Ok(())
+            } else {
+                Err(format!("{} instead of {}", refused.message, rejected.message))
+            }
         }
         (Ok(_), Some(rejected)) => Err(format!("accepted instead of {}: {}", rejected.stage, rejected.message)),
         (Err(refused), None) => Err(format!("refused: {}", refused.message)),
@@ -109,7 +135,11 @@ pub(crate) fn gate(name: &str, path: &Path) {
     let rows: Vec<Row> = support::rows(path);
     let disagreements: Vec<String> = rows
         .iter()
-        .filter_map(|row| check(row, &cluster).err().map(|difference| format!("{} {}: {difference}", row.id, row.kind)))
+        .filter_map(|row| {
+            check(row, &cluster)
+                .err()
+                .map(|difference| format!("{} {}: {difference}", row.id, row.kind))
+        })
         .collect();
     support::report(name, rows.len(), &disagreements, rows.len());
 }

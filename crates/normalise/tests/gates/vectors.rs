@@ -48,23 +48,28 @@ const ASSIGNED: &[&str] = &[
 
 /// Custom kinds without a schema, as the vectors of `apiserver` use them.
 fn open_definitions() -> Vec<Document> {
-    [("Widget", "Namespaced"), ("ClusterWidget", "Cluster"), ("Param", "Namespaced"), ("ClusterParam", "Cluster")]
-        .into_iter()
-        .map(|(kind, scope)| {
-            let version = |name: &str| {
-                json!({
-                    "name": name, "served": true, "storage": name == "v1", "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-                })
-            };
-            let definition = json!({"spec": {
-                "group": "example.kyvtest.dev", "scope": scope,
-                "names": {"kind": kind, "plural": format!("{}s", kind.to_lowercase())},
-                "versions": [version("v1"), version("v2")],
-            }});
-            Document::from_json(&definition.to_string()).expect("a definition")
-        })
-        .collect()
+    [
+        ("Widget", "Namespaced"),
+        ("ClusterWidget", "Cluster"),
+        ("Param", "Namespaced"),
+        ("ClusterParam", "Cluster"),
+    ]
+    .into_iter()
+    .map(|(kind, scope)| {
+        let version = |name: &str| {
+            json!({
+                "name": name, "served": true, "storage": name == "v1", "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            })
+        };
+        let definition = json!({"spec": {
+            "group": "example.kyvtest.dev", "scope": scope,
+            "names": {"kind": kind, "plural": format!("{}s", kind.to_lowercase())},
+            "versions": [version("v1"), version("v2")],
+        }});
+        Document::from_json(&definition.to_string()).expect("a definition")
+    })
+    .collect()
 }
 
 /// Which requests a gate looks at: bodies as sent, of whole objects.
@@ -115,22 +120,38 @@ fn check(row: &Row, cluster: &Cluster, see: See) -> Result<(), String> {
     let request = Request {
         operation: if update { Operation::Update } else { Operation::Create },
         namespace: sent.namespace.as_deref().unwrap_or_default(),
-        name: if update { sent.name.as_deref().unwrap_or_default() } else { "" },
+        name: if update {
+            sent.name.as_deref().unwrap_or_default()
+        } else {
+            ""
+        },
     };
     let document = |value: &Value| Document::from_json(&value.to_string()).expect("an object");
     let old = sent.old.as_ref().map(document);
     let mut raw = object.clone();
     // The vectors were sent with the version that they replace.
-    if let (true, Some(version)) = (update, sent.old.as_ref().and_then(|old| old.pointer("/metadata/resourceVersion"))) {
+    if let (true, Some(version)) = (
+        update,
+        sent.old
+            .as_ref()
+            .and_then(|old| old.pointer("/metadata/resourceVersion")),
+    ) {
         raw["metadata"]["resourceVersion"] = version.clone();
     }
-    let found = see(kind, &document(&raw), old.as_ref(), request, cluster).map_err(|refused| format!("refused: {}", refused.message))?;
-    let mut ignore: Vec<String> = support::CLOCK.iter().chain(ASSIGNED).map(|&pointer| pointer.to_owned()).collect();
+    let found = see(kind, &document(&raw), old.as_ref(), request, cluster)
+        .map_err(|refused| format!("refused: {}", refused.message))?;
+    let mut ignore: Vec<String> = support::CLOCK
+        .iter()
+        .chain(ASSIGNED)
+        .map(|&pointer| pointer.to_owned())
+        .collect();
     if object.pointer("/metadata/generateName").is_some() {
         ignore.push("/metadata/name".to_owned());
     }
     let expected = support::comparable(&document(row.seen.as_ref().expect("a seen object")), &ignore);
-    let differences = found.iter().map(|found| support::difference(&support::comparable(found, &ignore), &expected));
+    let differences = found
+        .iter()
+        .map(|found| support::difference(&support::comparable(found, &ignore), &expected));
     differences.min_by_key(Option::is_some).flatten().map_or(Ok(()), Err)
 }
 
@@ -145,26 +166,52 @@ fn gate(name: &str, file: &str, definitions: Vec<Document>, see: See, least: usi
     let rows: Vec<Row> = support::rows::<Row>(&path).into_iter().filter(is_compared).collect();
     let disagreements: Vec<String> = rows
         .iter()
-        .filter_map(|row| check(row, &cluster, see).err().map(|difference| format!("{}: {difference}", row.id)))
+        .filter_map(|row| {
+            check(row, &cluster, see)
+                .err()
+                .map(|difference| format!("{}: {difference}", row.id))
+        })
         .collect();
     support::report(name, rows.len(), &disagreements, least);
 }
 
 #[test]
 fn validating_policies_see_these_objects() {
-    gate("normalise-admission", "golden/apiserver/vectors.jsonl", open_definitions(), validating, 1_441);
+    gate(
+        "normalise-admission",
+        "golden/apiserver/vectors.jsonl",
+        open_definitions(),
+        validating,
+        1_441,
+    );
 }
 
 #[test]
 fn live_policies_see_these_objects() {
-    gate("normalise-live", "golden/kyverno-live/vectors.jsonl", open_definitions(), validating, 1_221);
+    gate(
+        "normalise-live",
+        "golden/kyverno-live/vectors.jsonl",
+        open_definitions(),
+        validating,
+        1_221,
+    );
 }
 
 #[test]
 fn mutating_policies_see_these_objects() {
-    let Some(path) = support::shared("golden/map/crds.jsonl") else { return };
+    let Some(path) = support::shared("golden/map/crds.jsonl") else {
+        return;
+    };
     let definitions: Vec<Value> = support::rows(&path);
-    let definitions =
-        definitions.iter().map(|value| Document::from_json(&value.to_string()).expect("a definition")).collect();
-    gate("normalise-mutating", "golden/map/vectors.jsonl", definitions, mutating, 859);
+    let definitions = definitions
+        .iter()
+        .map(|value| Document::from_json(&value.to_string()).expect("a definition"))
+        .collect();
+    gate(
+        "normalise-mutating",
+        "golden/map/vectors.jsonl",
+        definitions,
+        mutating,
+        859,
+    );
 }
