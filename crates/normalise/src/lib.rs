@@ -31,5 +31,5 @@ pub use custom::check::{Rule, RuleCheck};
 pub use input::Text;
 pub use refuse::{Cause, Reason, Refused, Stage};
 pub use step::{
-    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, normalise, plugins, stored_object,
+    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, list_type, normalise, plugins, stored_object,
 };

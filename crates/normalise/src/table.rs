@@ -47,6 +47,17 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
+    /// The struct that is reached through lists and maps.
+    pub(crate) fn struct_below(&self) -> Option<TypeId> {
+        match self {
+            Shape::Struct(id) | Shape::PropsOrBool(id) | Shape::PropsOrArray(id) | Shape::PropsOrStrings(id) => {
+                Some(*id)
+            }
+            Shape::List(item) | Shape::Map(item) => item.struct_below(),
+            _ => None,
+        }
+    }
+
     /// Whether Go's `omitempty` never omits it, because it is a struct.
     fn is_struct(&self) -> bool {
         matches!(
@@ -265,7 +276,7 @@ impl Table {
                     self.types[position]
                         .fields
                         .iter()
-                        .filter_map(|field| struct_below(&field.shape))
+                        .filter_map(|field| field.shape.struct_below())
                         .any(|id| has(self.get(id)))
                 };
                 let resources = self.types[position]
@@ -321,15 +332,6 @@ fn index(found: &mut Type) {
     found.defaulted = defaulted;
     found.checked_if_missing = missing;
     found.by_hash = by_hash;
-}
-
-/// The struct that is reached through lists and maps.
-fn struct_below(shape: &Shape) -> Option<TypeId> {
-    match shape {
-        Shape::Struct(id) | Shape::PropsOrBool(id) | Shape::PropsOrArray(id) | Shape::PropsOrStrings(id) => Some(*id),
-        Shape::List(item) | Shape::Map(item) => struct_below(item),
-        _ => None,
-    }
 }
 
 fn shape(text: &'static str, names: &FxHashMap<&'static str, TypeId>) -> Shape {

@@ -31,6 +31,9 @@ mod misc;
 mod network;
 mod pod;
 mod pod_parts;
+mod pod_resources;
+mod pod_scheduling;
+mod pod_security;
 mod schema;
 mod service;
 mod storage;
@@ -262,7 +265,7 @@ pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cl
     let served = match decoded.known {
         Known::BuiltIn(served) => served,
         Known::Custom(custom) => return custom_object(custom, decoded, old, cluster),
-        Known::Unknown(_) => return Ok(()),
+        Known::Unknown => return Ok(()),
     };
     let mut checker = Checker {
         errors: Vec::new(),
