@@ -25,6 +25,7 @@ mod list;
 mod man;
 mod merge;
 mod new_files;
+mod normalise;
 mod output;
 mod overrides;
 mod progress;
@@ -102,6 +103,7 @@ enum Command {
     Diff(diff::Args),
     Eval(eval::Args),
     Cel(cel::Args),
+    Normalise(normalise::Args),
     Explain(explain::Args),
     Schema(schema::Args),
     ShowConfig(show_config::Args),
@@ -125,6 +127,7 @@ impl Command {
             Self::Diff(args) => args.run(output),
             Self::Eval(args) => args.run(output),
             Self::Cel(args) => args.run(output),
+            Self::Normalise(args) => args.run(output),
             Self::Explain(args) => args.run(output),
             Self::Schema(args) => args.run(output),
             Self::ShowConfig(args) => args.run(output),

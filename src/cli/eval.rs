@@ -247,7 +247,7 @@ fn first(path: &Path, sources: &mut Sources) -> Result<Document, Failure> {
 }
 
 /// The first policy with a matching rule that is not decided, if no other rule denies the request anyway.
-fn undecided<'c>(cluster: &'c Cluster, request: &Request, answers: &Answers) -> Option<&'c str> {
+fn undecided<'c>(cluster: &'c Evaluator, request: &Request, answers: &Answers) -> Option<&'c str> {
     if answers.kyverno.as_ref()?.review.refusal.is_some() {
         return None;
     }

@@ -115,7 +115,9 @@ fn prune(schema: Value<'_>, node: &mut Node<'_>, resource: bool) {
         }
         Node::List(items) => {
             if let Some(own) = schema.get("items") {
-                items.iter_mut().for_each(|item| prune(own, item, false));
+                for item in items {
+                    prune(own, item, false);
+                }
             }
         }
         _ => {}

@@ -91,8 +91,8 @@ impl Decoder {
             }
             (Shape::Int64, View::Number(number)) => self.integer(number, i64::MIN, i64::MAX, "int64"),
             (Shape::Float, View::Number(number)) => Ok(float(number)),
-            (Shape::Bytes, View::Text(text)) => self.bytes(text),
-            (Shape::Quantity, view) => self.quantity(view, false),
+            (Shape::Bytes, View::Text(text)) => Self::bytes(text),
+            (Shape::Quantity, view) => Self::quantity(view, false),
             (Shape::IntOrString, View::Text(text)) => Ok(Node::Text(Cow::Borrowed(text))),
             (Shape::IntOrString, View::Number(number)) => {
                 self.integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32")
@@ -157,7 +157,7 @@ impl Decoder {
         for (key, value) in entries {
             let node = match (rounded, value.view()) {
                 (_, View::Null) => zero_of(item),
-                (true, view) => self.quantity(view, true)?,
+                (true, view) => Self::quantity(view, true)?,
                 // A map's value is decoded anew: nothing of an earlier duplicate survives.
                 (false, _) => self.value(item, value, None)?,
             };
@@ -181,7 +181,7 @@ impl Decoder {
         }
     }
 
-    fn bytes<'a>(&self, text: &'a str) -> Result<Node<'a>> {
+    fn bytes(text: &str) -> Result<Node<'_>> {
         match base64::decode(text.as_bytes(), true) {
             Ok(bytes) if !text.contains(['\n', '\r']) && text.len() == bytes.len().div_ceil(3) * 4 => {
                 Ok(Node::Text(Cow::Borrowed(text)))
@@ -191,7 +191,7 @@ impl Decoder {
         }
     }
 
-    fn quantity<'a, I: Input<'a>>(&self, view: View<'a, I>, rounded: bool) -> Result<Node<'a>> {
+    fn quantity<'a, I: Input<'a>>(view: View<'a, I>, rounded: bool) -> Result<Node<'a>> {
         let text = match view {
             View::Text(text) => Cow::Borrowed(text),
             View::Number(number) => spell(number),
@@ -221,7 +221,7 @@ impl Decoder {
 }
 
 /// Writes a quantity as upstream does; with `rounded`, after rounding up to milli-units.
-pub(crate) fn canonical_quantity<'a>(text: Cow<'a, str>, rounded: bool) -> Result<Node<'a>> {
+pub(crate) fn canonical_quantity(text: Cow<'_, str>, rounded: bool) -> Result<Node<'_>> {
     let trimmed = text.trim();
     // The common spellings are canonical: digits without three trailing zeros, with one of the usual suffixes.
     if let Cow::Borrowed(text) = text
@@ -298,7 +298,7 @@ fn float<'a>(number: Number<'_>) -> Node<'a> {
     Node::Double(value)
 }
 
-fn time<'a>(text: &'a str) -> Result<Node<'a>> {
+fn time(text: &str) -> Result<Node<'_>> {
     if is_utc_second(text.as_bytes()) && Timestamp::parse(text).is_some_and(|time| !time.is_zero()) {
         return Ok(Node::Text(Cow::Borrowed(text)));
     }
@@ -318,7 +318,7 @@ fn is_utc_second(text: &[u8]) -> bool {
     text.len() == 20 && text[19] == b'Z' && text[13] == b':'
 }
 
-fn micro_time<'a>(text: &'a str) -> Result<Node<'a>> {
+fn micro_time(text: &str) -> Result<Node<'_>> {
     let time = time_layout::parse("2006-01-02T15:04:05.000000Z07:00", text)?;
     if time.is_zero() {
         return Ok(Node::Null);

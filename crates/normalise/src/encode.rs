@@ -99,12 +99,16 @@ impl Writer {
             ) => self.object(*id, node),
             (Shape::PropsOrArray(id), Node::List(items)) => {
                 self.out.begin_list();
-                items.iter().for_each(|item| self.object(*id, item));
+                for item in items {
+                    self.object(*id, item);
+                }
                 self.out.end();
             }
             (Shape::List(item), Node::List(items)) => {
                 self.out.begin_list();
-                items.iter().for_each(|node| self.write(item, node));
+                for node in items {
+                    self.write(item, node);
+                }
                 self.out.end();
             }
             (Shape::Map(item), Node::Map(entries)) => {

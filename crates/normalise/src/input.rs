@@ -395,7 +395,7 @@ impl Parser<'_> {
 }
 
 /// Shortest text of a double, as Python and JavaScript write it in JSON.
-pub(crate) fn spell<'a>(number: Number<'a>) -> Cow<'a, str> {
+pub(crate) fn spell(number: Number<'_>) -> Cow<'_, str> {
     match number {
         Number::Int(value) => Cow::Owned(value.to_string()),
         Number::Uint(value) => Cow::Owned(value.to_string()),

@@ -30,4 +30,6 @@ pub use cluster::{Cluster, Operation, Plugin, Request};
 pub use custom::check::{Rule, RuleCheck};
 pub use input::Text;
 pub use refuse::{Cause, Reason, Refused, Stage};
-pub use step::{Decoded, Kind, Normalised, Raw, decode, finish, is_known, normalise, plugins, stored_object};
+pub use step::{
+    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, list_type, normalise, plugins, stored_object,
+};

@@ -273,7 +273,9 @@ impl<'a> Node<'a> {
             Node::Text(text) => out.string(text),
             Node::List(items) => {
                 out.begin_list();
-                items.iter().for_each(|item| item.write(out));
+                for item in items {
+                    item.write(out);
+                }
                 out.end();
             }
             Node::Map(entries) => {

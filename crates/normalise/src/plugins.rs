@@ -37,7 +37,7 @@ pub(crate) fn run<'a>(
             (Plugin::DefaultTolerationSeconds, "Pod") => pod::tolerations(&mut decoded.node),
             (Plugin::RuntimeClass, "Pod") if create => pod::runtime_class(decoded, cluster)?,
             (Plugin::DefaultStorageClass, "PersistentVolumeClaim") if create => {
-                storage_class(&mut decoded.node, cluster)
+                storage_class(&mut decoded.node, cluster);
             }
             (Plugin::StorageObjectInUseProtection, "PersistentVolumeClaim") if create => {
                 add_finalizer(&mut decoded.node, "kubernetes.io/pvc-protection");

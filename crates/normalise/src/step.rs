@@ -3,7 +3,7 @@
 //! Upstream counterpart: `k8s.io/apiserver/pkg/endpoints/handlers/{create,update}.go` and
 //! `k8s.io/apiserver/pkg/registry/{rest,generic/registry}`, version 0.36.
 
-use kyvtest_go_compat::value::{Builder, Document, Value};
+use kyvtest_go_compat::value::{Builder, Document, Key, Value};
 
 use crate::{
     Cluster, Operation, Refused, Request, Stage, Text,
@@ -55,7 +55,7 @@ pub(crate) enum Known<'a> {
     /// A custom kind whose definition is known.
     Custom(Custom<'a>),
     /// Any other kind; it passes unchanged.
-    Unknown(Kind<'a>),
+    Unknown,
 }
 
 /// An object in the form of its type, with the defaults of its version.
@@ -91,7 +91,7 @@ impl Decoded<'_> {
                 out.end();
                 out.finish()
             }
-            Known::Unknown(_) => {
+            Known::Unknown => {
                 let mut out = Builder::new();
                 self.node.write(&mut out);
                 out.finish()
@@ -115,6 +115,28 @@ pub struct Normalised {
 /// Whether the table has the kind.
 pub fn is_known(kind: Kind<'_>) -> bool {
     TABLE.kind(kind.api_version, kind.name).is_some()
+}
+
+/// The version of a built-in kind that is not named with one; `v1` before groups, stable before others.
+pub fn kind_named(name: &str) -> Option<&'static str> {
+    let kinds = TABLE.kinds();
+    let named = kinds
+        .iter()
+        .filter(|served| served.kind == name)
+        .map(|served| served.api_version);
+    named.min_by_key(|version| (version.contains('/'), version.len()))
+}
+
+/// How a list or map of a built-in kind is merged: `map:<keys>`, `set`, `atomic` or `granular`; `None` if that is not known.
+/// `path` names fields only, such as `["spec", "containers"]`.
+pub fn list_type(kind: Kind<'_>, path: &[&str]) -> Option<&'static str> {
+    let mut id = TABLE.kind(kind.api_version, kind.name)?.type_id;
+    let (last, way) = path.split_last()?;
+    for name in way {
+        id = TABLE.get(id).field(Key::new(name))?.shape.struct_below()?;
+    }
+    let found = TABLE.get(id).field(Key::new(last))?.list_type;
+    (!found.is_empty()).then_some(found)
 }
 
 /// Decodes an object into its type and applies the defaults of its version.
@@ -157,7 +179,7 @@ fn decode_input<'a, I: Input<'a>>(kind: Kind<'a>, input: I, cluster: &'a Cluster
             });
         }
         return Ok(Decoded {
-            known: Known::Unknown(kind),
+            known: Known::Unknown,
             node: typed::raw(input),
             warnings: vec![format!("{} {}: no schema, left unchanged", kind.api_version, kind.name)],
         });
@@ -183,7 +205,7 @@ fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) ->
     let namespaced = match decoded.known {
         Known::BuiltIn(served) => served.namespaced,
         Known::Custom(custom) => custom.namespaced,
-        Known::Unknown(_) => return Ok(()),
+        Known::Unknown => return Ok(()),
     };
     let metadata = decoded.node.child("metadata");
     let own = metadata.str("namespace").to_owned();
@@ -246,8 +268,8 @@ fn unique_owners(metadata: &mut Node<'_>) {
 /// Applies the strategy of the kind and validates the object.
 ///
 /// `old` is the stored object of an UPDATE, decoded.
-pub fn finish<'a>(
-    mut decoded: Decoded<'a>,
+pub fn finish(
+    mut decoded: Decoded<'_>,
     old: Option<&Decoded<'_>>,
     request: Request<'_>,
     cluster: &Cluster,

@@ -51,7 +51,7 @@ pub(crate) fn prepare(decoded: &mut Decoded<'_>, old: Option<&Decoded<'_>>, clus
     let served = match decoded.known {
         Known::BuiltIn(served) => served,
         Known::Custom(custom) => return update::custom(custom, decoded, old, cluster),
-        Known::Unknown(_) => return Ok(()),
+        Known::Unknown => return Ok(()),
     };
     match old {
         None => create(served, &mut decoded.node, cluster),
@@ -77,7 +77,7 @@ pub(crate) fn complete_stored(decoded: &mut Decoded<'_>, cluster: &Cluster) {
             metadata.set_default("resourceVersion", RESOURCE_VERSION);
             return;
         }
-        Known::Unknown(_) => return,
+        Known::Unknown => return,
     };
     let before = decoded.node.clone();
     // A stored job without its identity still has it in its selector.

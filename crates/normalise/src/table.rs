@@ -47,6 +47,17 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
+    /// The struct that is reached through lists and maps.
+    pub(crate) fn struct_below(&self) -> Option<TypeId> {
+        match self {
+            Shape::Struct(id) | Shape::PropsOrBool(id) | Shape::PropsOrArray(id) | Shape::PropsOrStrings(id) => {
+                Some(*id)
+            }
+            Shape::List(item) | Shape::Map(item) => item.struct_below(),
+            _ => None,
+        }
+    }
+
     /// Whether Go's `omitempty` never omits it, because it is a struct.
     fn is_struct(&self) -> bool {
         matches!(
@@ -111,6 +122,8 @@ pub(crate) struct Type {
     pub(crate) always: Vec<u8>,
     /// Fields with a default.
     pub(crate) defaulted: Vec<u8>,
+    /// Fields with a check that concerns a missing value.
+    pub(crate) checked_if_missing: Vec<u8>,
     /// Whether the type or one below it has defaults.
     pub(crate) has_defaults: bool,
     /// Whether the type or one below it has checks.
@@ -178,7 +191,7 @@ impl Table {
         self.kinds.get(&(api_version, kind)).copied()
     }
 
-    /// Whether a kind of this group is served in some version.
+    /// All kinds, sorted by version and name.
     pub(crate) fn kinds(&self) -> Vec<Served> {
         let mut kinds: Vec<Served> = Vec::with_capacity(self.kinds.len());
         #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
@@ -263,7 +276,7 @@ impl Table {
                     self.types[position]
                         .fields
                         .iter()
-                        .filter_map(|field| struct_below(&field.shape))
+                        .filter_map(|field| field.shape.struct_below())
                         .any(|id| has(self.get(id)))
                 };
                 let resources = self.types[position]
@@ -292,6 +305,7 @@ fn new_type(name: &'static str) -> Type {
         embedded: Vec::new(),
         always: Vec::new(),
         defaulted: Vec::new(),
+        checked_if_missing: Vec::new(),
         has_defaults: false,
         has_checks: false,
         hook: defaults::hook(name),
@@ -307,6 +321,7 @@ fn index(found: &mut Type) {
     let embedded = positions(&|field| !field.pointer && matches!(field.shape, Shape::Struct(_)));
     let always = positions(&Field::always_written);
     let defaulted = positions(&|field| field.default.is_some());
+    let missing = positions(&|field| field.checks.iter().any(|check| check.concerns_missing(field)));
     let hashes = found.fields.iter().enumerate();
     let mut by_hash: Vec<(u32, u8)> = hashes.map(|(i, field)| (field.hash, i as u8)).collect();
     by_hash.sort_unstable();
@@ -315,16 +330,8 @@ fn index(found: &mut Type) {
     found.embedded = embedded;
     found.always = always;
     found.defaulted = defaulted;
+    found.checked_if_missing = missing;
     found.by_hash = by_hash;
-}
-
-/// The struct that is reached through lists and maps.
-fn struct_below(shape: &Shape) -> Option<TypeId> {
-    match shape {
-        Shape::Struct(id) | Shape::PropsOrBool(id) | Shape::PropsOrArray(id) | Shape::PropsOrStrings(id) => Some(*id),
-        Shape::List(item) | Shape::Map(item) => struct_below(item),
-        _ => None,
-    }
 }
 
 fn shape(text: &'static str, names: &FxHashMap<&'static str, TypeId>) -> Shape {

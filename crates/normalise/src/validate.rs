@@ -9,6 +9,8 @@
 
 use std::fmt::Write as _;
 
+use kyvtest_go_compat::value::Key;
+
 use crate::{
     Cause, Cluster, Reason, Refused,
     custom::{self, Custom},
@@ -29,6 +31,9 @@ mod misc;
 mod network;
 mod pod;
 mod pod_parts;
+mod pod_resources;
+mod pod_scheduling;
+mod pod_security;
 mod schema;
 mod service;
 mod storage;
@@ -183,10 +188,23 @@ impl Checker<'_> {
         if let Some(check) = found.check {
             check(self, node, path);
         }
-        for field in found.fields.iter().filter(|field| !field.checks.is_empty()) {
-            let value = node.get(field.name);
+        for (name, value) in node.entries() {
+            let Some(field) = found.field(Key::new(name)) else {
+                continue;
+            };
+            if matches!(value, Node::Null) {
+                continue;
+            }
             for check in &field.checks {
-                check.run(self, field, value, &path.field(field.name));
+                check.run(self, field, Some(value), &path.field(field.name));
+            }
+        }
+        for &position in &found.checked_if_missing {
+            let field = &found.fields[position as usize];
+            if !node.has(field.name) {
+                for check in &field.checks {
+                    check.run(self, field, None, &path.field(field.name));
+                }
             }
         }
     }
@@ -213,8 +231,7 @@ impl Checker<'_> {
     fn field_as(&mut self, type_name: &str, node: &Node<'_>, field: &str, path: &Path<'_>) {
         let Some(value) = node.get(field) else { return };
         let Some(id) = TABLE.id(type_name) else { return };
-        let key = kyvtest_go_compat::value::Key::new(field);
-        if let Some(field) = TABLE.get(id).field(key) {
+        if let Some(field) = TABLE.get(id).field(Key::new(field)) {
             self.descend(&field.shape, value, path);
         }
     }
@@ -248,7 +265,7 @@ pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cl
     let served = match decoded.known {
         Known::BuiltIn(served) => served,
         Known::Custom(custom) => return custom_object(custom, decoded, old, cluster),
-        Known::Unknown(_) => return Ok(()),
+        Known::Unknown => return Ok(()),
     };
     let mut checker = Checker {
         errors: Vec::new(),

@@ -125,6 +125,7 @@ codes! {
     ListKind = "KT041", Input, Warning, "list where single objects are due";
     DuplicateResource = "KT042", Input, Warning, "resource that is listed twice";
     IgnoredValue = "KT043", Input, Warning, "value that nothing reads";
+    RefusedObject = "KT044", Input, Warning, "object refused by the API server";
     Timeout = "KT060", Input, Error, "case that takes too long";
     NotDeterministic = "KT061", Input, Error, "run that comes to something else the second time";
     CelSyntax = "KT101", Policy, Error, "CEL syntax error";

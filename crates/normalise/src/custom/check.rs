@@ -427,11 +427,7 @@ impl Checker {
             _ => Reason::Invalid,
         };
         let at = text("fieldPath");
-        self.fail(
-            &format!("{path}{at}").trim_start_matches('.').to_owned(),
-            reason,
-            message,
-        );
+        self.fail(format!("{path}{at}").trim_start_matches('.'), reason, message);
     }
 }
 

@@ -3,7 +3,10 @@
 //! Upstream counterpart: the small functions that `pkg/apis/*/validation` applies to one value.
 
 use super::{Checker, Path, format};
-use crate::{node::Node, table::Field};
+use crate::{
+    node::Node,
+    table::{Field, Shape},
+};
 
 /// A check with its argument.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +107,17 @@ pub(crate) fn parse_check(text: &'static str) -> Check {
 }
 
 impl Check {
+    /// Whether the check can fail although the field has no value.
+    pub(crate) fn concerns_missing(self, field: &Field) -> bool {
+        match self.rule {
+            Rule::Required | Rule::RequiredEnum => true,
+            Rule::EnumAlways | Rule::Qualified | Rule::Port | Rule::Ip => {
+                !field.pointer && !matches!(field.shape, Shape::List(_))
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn run(self, checker: &mut Checker<'_>, field: &Field, value: Option<&Node<'_>>, path: &Path<'_>) {
         match self.rule {
             Rule::Descend => {
@@ -122,19 +136,16 @@ impl Check {
                     checker.required(path, "");
                 }
             }
-            Rule::EnumAlways if value.is_none() && !field.pointer => self.text(checker, field, "", path),
-            Rule::Qualified
-                if value.is_none()
-                    && !field.pointer
-                    && field.list_type.is_empty()
-                    && !matches!(field.shape, crate::table::Shape::List(_)) =>
-            {
-                self.text(checker, field, "", path)
+            Rule::EnumAlways | Rule::Qualified | Rule::Ip if value.is_none() => {
+                if self.concerns_missing(field) {
+                    self.text(checker, field, "", path);
+                }
             }
-            Rule::Ip if value.is_none() && !field.pointer && matches!(field.shape, crate::table::Shape::Text) => {
-                self.text(checker, field, "", path);
+            Rule::Port if value.is_none() => {
+                if self.concerns_missing(field) {
+                    self.number(checker, 0, path);
+                }
             }
-            Rule::Port if value.is_none() && !field.pointer => self.number(checker, 0, path),
             Rule::Selector => {
                 if let Some(value) = value {
                     super::meta::selector(checker, value, path);
@@ -172,7 +183,7 @@ impl Check {
         matches!(
             self.rule,
             Rule::EnumAlways | Rule::Qualified | Rule::PortOrName | Rule::Ip | Rule::Cidr
-        ) || matches!(field.shape, crate::table::Shape::List(_))
+        ) || matches!(field.shape, Shape::List(_))
     }
 
     fn number(self, checker: &mut Checker<'_>, number: i64, path: &Path<'_>) {

@@ -7,7 +7,7 @@ use kyvtest_go_compat::{
     value::Document,
 };
 
-use super::{Checker, Path, TypeCheck, format, meta, pod_parts};
+use super::{Checker, Path, TypeCheck, format, meta, pod_scheduling};
 use crate::{Reason, node::Node};
 
 pub(super) fn check(name: &str) -> Option<TypeCheck> {
@@ -171,7 +171,7 @@ fn taints(checker: &mut Checker<'_>, taints: &[Node<'_>], path: &Path<'_>) {
         }
         match effect {
             "" => checker.required(&path.field("effect"), ""),
-            effect => pod_parts::taint_effect(checker, effect, &path.field("effect")),
+            effect => pod_scheduling::taint_effect(checker, effect, &path.field("effect")),
         }
         if taints[..index]
             .iter()
@@ -384,7 +384,7 @@ fn quota(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         }
         match operator {
             "In" | "NotIn" if own.list("values").is_empty() => {
-                checker.required(&at.field("values"), "must be at least one value")
+                checker.required(&at.field("values"), "must be at least one value");
             }
             "Exists" | "DoesNotExist" if !own.list("values").is_empty() => {
                 checker.invalid(&at.field("values"), "", "must be no value");

@@ -14,6 +14,9 @@ pub(super) fn label(text: &str) -> Vec<String> {
 }
 
 pub(super) fn subdomain(text: &str) -> Vec<String> {
+    if text.len() <= 253 && label::is_label(text.as_bytes()) {
+        return Vec::new();
+    }
     let mut out = Vec::new();
     label::subdomain_problems(text, "characters", &mut out);
     out
@@ -26,8 +29,7 @@ pub(super) fn dns1035(text: &str) -> Vec<String> {
 }
 
 pub(super) fn qualified(text: &str) -> Vec<String> {
-    let plain = |byte: u8| byte.is_ascii_lowercase();
-    if (1..=63).contains(&text.len()) && text.bytes().all(plain) {
+    if is_plain_name(text) {
         return Vec::new();
     }
     let mut out = Vec::new();
@@ -35,7 +37,22 @@ pub(super) fn qualified(text: &str) -> Vec<String> {
     out
 }
 
+/// A name without a domain that follows the rules of labels.
+fn is_plain_name(text: &str) -> bool {
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
 pub(super) fn label_value(text: &str) -> Vec<String> {
+    if text.is_empty() || is_plain_name(text) {
+        return Vec::new();
+    }
     let mut out = Vec::new();
     label::value_problems(text, label::Wording::LabelKey, &mut out);
     out

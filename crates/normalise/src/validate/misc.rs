@@ -3,7 +3,7 @@
 //! Upstream counterpart: `validation.go` below `pkg/apis/{rbac,scheduling,flowcontrol,resource,node,coordination}` and of
 //! kube-aggregator.
 
-use super::{Checker, Path, TypeCheck, core, format, meta, network, pod_parts, volume};
+use super::{Checker, Path, TypeCheck, format, meta, pod_resources, pod_scheduling, volume};
 use crate::node::Node;
 
 pub(super) fn check(name: &str) -> Option<TypeCheck> {
@@ -500,7 +500,7 @@ fn exact_request(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             "must not be specified when allocationMode is 'All'",
         ),
         "ExactCount" if count <= 0 => {
-            checker.invalid(&path.field("count"), &count.to_string(), "must be greater than zero")
+            checker.invalid(&path.field("count"), &count.to_string(), "must be greater than zero");
         }
         "All" | "ExactCount" => {}
         other => checker.unsupported(&path.field("allocationMode"), other, &["All", "ExactCount"]),
@@ -514,7 +514,7 @@ fn device_toleration(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>
     }
     match node.str("operator") {
         "Exists" if !value.is_empty() => {
-            checker.invalid(&path.field("value"), value, "must be empty for operator `Exists`")
+            checker.invalid(&path.field("value"), value, "must be empty for operator `Exists`");
         }
         "Equal" => checker.problems(&path.field("value"), value, &format::label_value(value)),
         "Exists" => {}
@@ -546,7 +546,7 @@ fn runtime_class(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
         if let Some(fixed) = overhead.get("podFixed") {
             requirements.set("limits", fixed.to_owned());
         }
-        pod_parts::resources(checker, &requirements, &path.field("overhead"));
+        pod_resources::resources(checker, &requirements, &path.field("overhead"));
     }
     let Some(scheduling) = node.get("scheduling") else {
         return;
@@ -557,7 +557,7 @@ fn runtime_class(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     for (index, own) in tolerations.iter().enumerate() {
         let at = path.field("tolerations");
         let at = at.index(index);
-        pod_parts::toleration(checker, own, &at);
+        pod_scheduling::toleration(checker, own, &at);
         let same = |other: &Node<'_>| {
             ["key", "operator", "value", "effect"]
                 .iter()
@@ -567,10 +567,6 @@ fn runtime_class(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.duplicate(&at, own.str("key"));
         }
     }
-    let _ = (
-        core::resource_name as fn(&mut Checker<'_>, &str, &Path<'_>),
-        network::domain_path as fn(&mut Checker<'_>, &str, &Path<'_>),
-    );
 }
 
 fn api_service(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `pkg/apis/{networking,discovery}/validation/validation.go`.
 
-use super::{Checker, Path, TypeCheck, core, format, meta};
+use super::{Checker, Path, TypeCheck, core, format};
 use crate::{Reason, node::Node};
 
 pub(super) fn check(name: &str) -> Option<TypeCheck> {
@@ -420,5 +420,4 @@ fn endpoint(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
             checker.problems(&at, name, &problems);
         }
     }
-    let _ = meta::selector;
 }

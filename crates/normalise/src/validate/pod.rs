@@ -5,7 +5,7 @@
 //!
 //! Known deviation: the deprecated annotations for seccomp are not compared with the fields that replaced them.
 
-use super::{Checker, Path, TypeCheck, format, meta, pod_parts, volume};
+use super::{Checker, Path, TypeCheck, format, meta, pod_parts, pod_resources, pod_scheduling, pod_security, volume};
 use crate::{Reason, node::Node};
 
 pub(super) fn check(name: &str) -> Option<TypeCheck> {
@@ -14,16 +14,16 @@ pub(super) fn check(name: &str) -> Option<TypeCheck> {
         "core.v1.PodSpec" => |_, _, _| {},
         "core.v1.PodTemplateSpec" => template,
         "core.v1.EnvFromSource" => pod_parts::env_from,
-        "core.v1.SecurityContext" => pod_parts::security_context,
-        "core.v1.PodSecurityContext" => pod_parts::pod_security_context,
-        "core.v1.SeccompProfile" => pod_parts::seccomp,
-        "core.v1.AppArmorProfile" => pod_parts::app_armor,
-        "core.v1.WindowsSecurityContextOptions" => pod_parts::windows_options,
-        "core.v1.Toleration" => pod_parts::toleration,
-        "core.v1.NodeSelectorTerm" => pod_parts::node_selector_term,
-        "core.v1.PreferredSchedulingTerm" | "core.v1.WeightedPodAffinityTerm" => pod_parts::weight,
-        "core.v1.PodAffinityTerm" => pod_parts::affinity_term,
-        "core.v1.TopologySpreadConstraint" => pod_parts::spread_constraint,
+        "core.v1.SecurityContext" => pod_security::security_context,
+        "core.v1.PodSecurityContext" => pod_security::pod_security_context,
+        "core.v1.SeccompProfile" => pod_security::seccomp,
+        "core.v1.AppArmorProfile" => pod_security::app_armor,
+        "core.v1.WindowsSecurityContextOptions" => pod_security::windows_options,
+        "core.v1.Toleration" => pod_scheduling::toleration,
+        "core.v1.NodeSelectorTerm" => pod_scheduling::node_selector_term,
+        "core.v1.PreferredSchedulingTerm" | "core.v1.WeightedPodAffinityTerm" => pod_scheduling::weight,
+        "core.v1.PodAffinityTerm" => pod_scheduling::affinity_term,
+        "core.v1.TopologySpreadConstraint" => pod_scheduling::spread_constraint,
         "core.v1.HTTPGetAction" => pod_parts::http_get,
         _ => return None,
     })
@@ -140,16 +140,16 @@ fn template(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
 /// Checks what several fields of a pod decide together; single fields are in the table.
 fn pod_spec(checker: &mut Checker<'_>, spec: &Node<'_>, metadata: Option<&Node<'_>>, path: &Path<'_>) {
     volume::volumes(checker, spec, metadata, path);
-    pod_parts::resource_claims(checker, spec, &path.field("resourceClaims"));
+    pod_resources::resource_claims(checker, spec, &path.field("resourceClaims"));
     containers(checker, spec, path);
     init_containers(checker, spec, path);
     ephemeral_containers(checker, spec, path);
-    pod_parts::pod_resources(checker, spec, &path.field("resources"));
+    pod_resources::pod_resources(checker, spec, &path.field("resources"));
     host_network(checker, spec, path);
-    pod_parts::dns_config(checker, spec, &path.field("dnsConfig"));
-    pod_parts::scheduling_gates(checker, spec, &path.field("schedulingGates"));
-    pod_parts::repeated_constraints(checker, spec, &path.field("topologySpreadConstraints"));
-    pod_parts::host_process(checker, spec, path);
+    pod_scheduling::dns_config(checker, spec, &path.field("dnsConfig"));
+    pod_scheduling::scheduling_gates(checker, spec, &path.field("schedulingGates"));
+    pod_scheduling::repeated_constraints(checker, spec, &path.field("topologySpreadConstraints"));
+    pod_security::host_process(checker, spec, path);
     host_users(checker, spec, path);
     host_name(checker, spec, path);
     if spec.bool("shareProcessNamespace") && spec.bool("hostPID") {
@@ -163,9 +163,9 @@ fn pod_spec(checker: &mut Checker<'_>, spec: &Node<'_>, metadata: Option<&Node<'
     if let Some(overhead) = spec.get("overhead") {
         let mut requirements = Node::EMPTY;
         requirements.set("limits", overhead.to_owned());
-        pod_parts::resources(checker, &requirements, &path.field("overhead"));
+        pod_resources::resources(checker, &requirements, &path.field("overhead"));
     }
-    pod_parts::operating_system(checker, spec, path);
+    pod_security::operating_system(checker, spec, path);
     file_keys(checker, spec, path);
 }
 

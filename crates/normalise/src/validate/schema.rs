@@ -77,7 +77,7 @@ fn schema(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>, top: bool
     match node.get("items") {
         Some(items @ Node::Map(_)) => schema(checker, items, &path.field("items"), false),
         Some(Node::List(_)) => {
-            checker.forbidden(&path.field("items"), "items must be a schema object and not an array")
+            checker.forbidden(&path.field("items"), "items must be a schema object and not an array");
         }
         _ => {}
     }

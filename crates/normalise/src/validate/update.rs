@@ -108,15 +108,11 @@ pub(super) fn run(checker: &mut Checker<'_>, served: Served, new: &Node<'_>, old
         "ConfigMap" | "Secret" => immutable_data(checker, &pair),
         "PersistentVolumeClaim" => claim(checker, &pair),
         "PersistentVolume" => volume(checker, &pair),
-        "RoleBinding" | "ClusterRoleBinding" => {
-            if pair.differs(&["roleRef"]) {
-                checker.invalid(&Path::root("roleRef"), "", "cannot change roleRef");
-            }
+        "RoleBinding" | "ClusterRoleBinding" if pair.differs(&["roleRef"]) => {
+            checker.invalid(&Path::root("roleRef"), "", "cannot change roleRef");
         }
-        "CSIDriver" => {
-            if pair.differs(&["spec", "attachRequired"]) {
-                checker.invalid(&Path::root("spec.attachedRequired"), "", "field is immutable");
-            }
+        "CSIDriver" if pair.differs(&["spec", "attachRequired"]) => {
+            checker.invalid(&Path::root("spec.attachedRequired"), "", "field is immutable");
         }
         "Node" => node(checker, &pair),
         _ => {}
@@ -277,7 +273,8 @@ fn service(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     let external = |spec: &Node<'_>| spec.str("type") == "ExternalName";
     let headless = |spec: &Node<'_>| spec.str("clusterIP") == "None";
     let path = Path::root("spec");
-    if !external(new) && !external(old) && !(headless(new) && headless(old)) {
+    let exempt = external(new) || external(old) || (headless(new) && headless(old));
+    if !exempt {
         let at = path.field("clusterIPs");
         let (new, old) = (new.list("clusterIPs"), old.list("clusterIPs"));
         if new.is_empty() && !old.is_empty() {

@@ -1,5 +1,7 @@
 //! Gate `normalise-serviceaccount`: CREATE with the ServiceAccount plugin on.
 
+use std::path::Path;
+
 use kyvtest_go_compat::value::Document;
 use kyvtest_normalise::{Cluster, Plugin};
 
@@ -15,11 +17,8 @@ const ACCOUNTS: &[&str] = &[
         "annotations":{"kubernetes.io/enforce-mountable-secrets":"true"}},"secrets":[{"name":"allowed"}]}"#,
 ];
 
-#[test]
-fn pods_get_what_their_accounts_give() {
-    let Some(path) = support::shared("golden/normalise/serviceaccount.jsonl") else {
-        return;
-    };
+/// Compares every row of a file.
+pub(crate) fn gate(name: &str, path: &Path) {
     let objects = ACCOUNTS
         .iter()
         .map(|text| Document::from_json(text).expect("an account"));
@@ -29,7 +28,7 @@ fn pods_get_what_their_accounts_give() {
         complete: true,
         ..Cluster::default()
     };
-    let rows: Vec<create::Row> = support::rows(&path);
+    let rows: Vec<create::Row> = support::rows(path);
     let mut disagreements = Vec::new();
     for row in &rows {
         let (result, causes) = create::check(row, &cluster);
@@ -37,5 +36,5 @@ fn pods_get_what_their_accounts_give() {
             disagreements.push(format!("{}: {difference}", row.id));
         }
     }
-    support::report("normalise-serviceaccount", rows.len(), &disagreements, rows.len());
+    support::report(name, rows.len(), &disagreements, rows.len());
 }
