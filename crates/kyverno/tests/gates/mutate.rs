@@ -114,8 +114,11 @@ fn gate(name: &str, path: &Path) {
         })
         .collect()
     };
-    judge(&format!("{name}-message"), &results(Aspect::Message));
-    judge(name, &results(Aspect::Result));
+    let met = [
+        judge(name, &results(Aspect::Result)),
+        judge(&format!("{name}-message"), &results(Aspect::Message)),
+    ];
+    assert!(met == [true; 2], "the gates of {} are not met", path.display());
 }
 
 #[test]

@@ -55,12 +55,8 @@ pub(crate) fn jsonl(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Compares the disagreements of a gate with the known ones: an unlisted one fails the test, and so does a listed row that
-/// agrees.
-///
-/// # Panics
-/// If the gate is not met.
-pub(crate) fn judge(name: &str, results: &[(String, Result<(), String>)]) {
+/// Compares the disagreements of a gate with the known ones. The gate is not met if one is unlisted or a listed row agrees.
+pub(crate) fn judge(name: &str, results: &[(String, Result<(), String>)]) -> bool {
     let known = known(&fixture(&format!("gates/{name}.known")));
     let agree = results.iter().filter(|(_, result)| result.is_ok()).count();
     println!("gate {name}: {agree}/{}", results.len());
@@ -70,16 +66,16 @@ pub(crate) fn judge(name: &str, results: &[(String, Result<(), String>)]) {
             (Ok(()), None) => {}
             (Ok(()), Some(_)) => problems.push(format!("`{id}` agrees now: remove it from the known disagreements")),
             (Err(difference), Some(cause)) => println!("  {id}: known ({cause}): {difference}"),
-            (Err(difference), None) => {
-                println!("  {id}: {difference}");
-                problems.push(format!("{id}: {difference}"));
-            }
+            (Err(difference), None) => problems.push(format!("{id}: {difference}")),
         }
     }
     let is_row = |id: &String| results.iter().any(|(row, _)| row == id);
     let stale = known.keys().filter(|id| !is_row(id));
     problems.extend(stale.map(|id| format!("known disagreement `{id}` names no row")));
-    assert!(problems.is_empty(), "gate {name}: {} problems", problems.len());
+    for problem in &problems {
+        println!("  problem: {problem}");
+    }
+    problems.is_empty()
 }
 
 /// The known disagreements of a gate: `row id<TAB>cause` per line, `#` starts a comment line.
