@@ -7,8 +7,10 @@
 
 use super::{
     context::Context,
+    library::kyverno::native,
     val::{Object, Val},
 };
+use kyvtest_go_compat::value::{Builder, Document};
 
 /// The type of the operations of a JSON patch.
 pub const JSON_PATCH: &str = "JSONPatch";
@@ -86,4 +88,70 @@ fn mismatches(value: Val<'_>, path: &str, found: &mut Vec<String>) {
         Val::Map(entries) => entries.iter().for_each(|(_, value)| mismatches(*value, path, found)),
         _ => {}
     }
+}
+
+/// Returns the `value` of an operation as JSON.
+///
+/// # Errors
+/// Upstream's text if the value has no JSON form; a text of our own for an `Object` in a list, at which upstream panics.
+pub fn patch_value<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, String> {
+    if let Val::Object(_) = value {
+        let mut builder = Builder::new();
+        add_native(&mut builder, value)?;
+        return Ok(builder.finish());
+    }
+    if holds_objects(value) {
+        return Err("a list or map with typed objects cannot be converted".to_owned());
+    }
+    native::body(context, value).map_err(|error| match error {
+        Val::Error(text) => text.to_owned(),
+        other => other.type_name().to_owned(),
+    })
+}
+
+fn holds_objects(value: Val<'_>) -> bool {
+    match value {
+        Val::List(items) => items.iter().any(|item| holds_objects(*item)),
+        Val::Map(entries) => entries.iter().any(|(_, value)| holds_objects(*value)),
+        Val::Object(_) => true,
+        _ => false,
+    }
+}
+
+/// Adds the field of an object, as Go's `structpb.NewStruct` converts it.
+fn add_native(builder: &mut Builder, value: Val<'_>) -> Result<(), String> {
+    match value {
+        Val::Bool(value) => builder.bool(value),
+        Val::Int(value) => builder.double(value as f64),
+        Val::Uint(value) => builder.double(value as f64),
+        Val::Double(value) => builder.double(value),
+        Val::String(text) => builder.string(text),
+        Val::Bytes(bytes) => builder.string(&kyvtest_go_compat::text::base64::encode(bytes)),
+        Val::Object(object) => {
+            builder.begin_map();
+            for (name, value) in object.fields {
+                builder.key(name);
+                add_native(builder, *value)?;
+            }
+            builder.end();
+        }
+        Val::List(_) | Val::DocumentList(_) => {
+            builder.begin_list();
+            for item in value.list_iter() {
+                add_native(builder, item)?;
+            }
+            builder.end();
+        }
+        Val::Map(_) | Val::DocumentMap(_) => {
+            builder.begin_map();
+            for (key, value) in value.map_iter() {
+                builder.key(key.as_str().unwrap_or_default());
+                add_native(builder, value)?;
+            }
+            builder.end();
+        }
+        Val::Null => builder.null(),
+        other => return Err(format!("proto: invalid type: {}", native_type(&other))),
+    }
+    Ok(())
 }

@@ -17,4 +17,5 @@ pub mod values;
 pub mod variables;
 
 pub use kyvtest_pattern as pattern;
+pub(super) use mutator::missing_kind;
 pub(super) use request::request_context;

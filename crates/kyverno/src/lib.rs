@@ -13,6 +13,7 @@ pub mod input;
 pub mod lens;
 pub mod matching;
 pub mod mutate;
+pub mod mutating_policy;
 pub mod observe;
 pub mod offline;
 mod params;

@@ -7,6 +7,7 @@
 //! upstream's.
 
 mod case;
+mod mutating;
 mod objects;
 mod observed;
 pub mod resource;

@@ -57,11 +57,16 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
     let mut resource = (*case.resource.object).clone();
     stages.mutate(&accepted, &mut resource, &mut observed);
     stages.validate(&accepted, &resource, &mut observed);
-    if let Err(error) = stages.validating_policies(&resource, &mut observed) {
-        let name = &case.resource.name;
-        return Observed::failed(format!("failed to apply policies on resource {name} ({error})"));
+    let rest = stages
+        .mutating_policies(&mut resource, &mut observed)
+        .and_then(|()| stages.validating_policies(&resource, &mut observed));
+    match rest {
+        Ok(()) => observed,
+        Err(error) => {
+            let name = &case.resource.name;
+            Observed::failed(format!("failed to apply policies on resource {name} ({error})"))
+        }
     }
-    observed
 }
 
 fn has_webhook_conditions(policy: &Policy) -> bool {
@@ -70,11 +75,11 @@ fn has_webhook_conditions(policy: &Policy) -> bool {
 }
 
 /// What all stages share.
-struct Stages<'c> {
-    case: &'c Case,
-    host: &'c dyn Host,
-    world: World,
-    discovery: Discovery,
+pub(super) struct Stages<'c> {
+    pub(super) case: &'c Case,
+    pub(super) host: &'c dyn Host,
+    pub(super) world: World,
+    pub(super) discovery: Discovery,
     served: Arc<Served>,
     objects: Objects,
     exceptions: Vec<CompiledException>,
@@ -108,7 +113,7 @@ impl<'c> Stages<'c> {
     }
 
     /// The request about an object, null if it is lost.
-    fn request(&self, object: &Document) -> Request {
+    pub(super) fn request(&self, object: &Document) -> Request {
         let operation = self.case.values.operation;
         let mut request = Request::about(operation, Arc::clone(&self.served), object.clone());
         if operation == Operation::Update {
@@ -246,6 +251,6 @@ fn served(case: &Case, discovery: &mut Discovery) -> Arc<Served> {
 }
 
 /// Whether two objects are equal as JSON.
-fn same(a: &Document, b: &Document) -> bool {
+pub(super) fn same(a: &Document, b: &Document) -> bool {
     Data::from(a.root()).with_doubles() == Data::from(b.root()).with_doubles()
 }

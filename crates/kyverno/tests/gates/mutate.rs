@@ -127,3 +127,10 @@ fn classic_rules() {
         gate("mutate-rule", &path);
     }
 }
+
+#[test]
+fn mutating_policies() {
+    if let Some(path) = shared("golden/mutate/mpol.jsonl") {
+        gate("mutate-mpol", &path);
+    }
+}

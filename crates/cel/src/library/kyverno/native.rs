@@ -62,7 +62,7 @@ const LARGEST_SAFE: u64 = (1 << 53) - 1;
 
 /// The value as protobuf's JSON value, which is how a body is sent: all numbers are doubles, integers that a double
 /// cannot hold are strings.
-pub(in crate::library) fn body<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, Val<'a>> {
+pub(crate) fn body<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, Val<'a>> {
     if !context.spend_walk(value) {
         return Err(context.exhausted());
     }
