@@ -48,6 +48,11 @@ impl Ast {
         &self.exprs[id.index()]
     }
 
+    /// All nodes, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Expr> {
+        self.exprs.iter()
+    }
+
     /// The code-point offset of a node in the expression's text.
     pub fn offset(&self, id: ExprId) -> u32 {
         self.offsets[id.index()]

@@ -260,6 +260,9 @@ impl Checker<'_> {
     }
 
     fn check_declared_field(&mut self, offset: u32, structure: &str, field: &str) -> Type {
+        if self.env.is_dynamic(structure) {
+            return Type::Dyn;
+        }
         let Some(fields) = self.env.fields(structure) else {
             self.issues
                 .push((offset, format!("unexpected failed resolution of '{structure}'")));

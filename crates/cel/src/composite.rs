@@ -146,7 +146,7 @@ impl Composite {
         Lazy {
             composite: self,
             scratch,
-            values,
+            values: Cell::new(values),
             host,
             states,
             cost: Cell::new(0),
@@ -198,7 +198,7 @@ enum State<'a> {
 pub struct Lazy<'a> {
     composite: &'a Composite,
     scratch: &'a Scratch,
-    values: &'a [Option<Val<'a>>],
+    values: Cell<&'a [Option<Val<'a>>]>,
     host: &'a dyn Host,
     states: Vec<Cell<State<'a>>>,
     cost: Cell<u64>,
@@ -211,6 +211,11 @@ impl std::fmt::Debug for Lazy<'_> {
 }
 
 impl<'a> Lazy<'a> {
+    /// Changes what variables see that have not been used yet; the others keep their values.
+    pub fn set_values(&self, values: &'a [Option<Val<'a>>]) {
+        self.values.set(values);
+    }
+
     /// What the variables that were used have cost so far.
     pub fn cost(&self) -> u64 {
         self.cost.get()
@@ -226,7 +231,7 @@ impl<'a> Lazy<'a> {
             }
         };
         let activation = Activation {
-            values: self.values,
+            values: self.values.get(),
             variables: Some(self),
         };
         let outcome = evaluate(program, self.scratch, activation, self.host, None);

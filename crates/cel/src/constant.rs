@@ -77,7 +77,7 @@ impl Constant {
                     .map(|(key, value)| Some((Constant::from_value(*key)?, Constant::from_value(*value)?)))
                     .collect::<Option<_>>()?,
             ),
-            Val::Optional(_) | Val::Opaque(_) | Val::Variables | Val::Error(_) => return None,
+            Val::Optional(_) | Val::Opaque(_) | Val::Object(_) | Val::Variables | Val::Error(_) => return None,
         })
     }
 

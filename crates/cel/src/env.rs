@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{
     ast::Name,
     decl::{Function, Library},
+    mutation,
     profile::Profile,
     types::Type,
     val::Val,
@@ -36,6 +37,8 @@ pub struct Env {
     has_library_structs: bool,
     /// Functions that are declared besides the profile's.
     functions: Option<Box<Library>>,
+    /// Whether `Object`, the types below it, and `JSONPatch` are declared.
+    has_mutation_types: bool,
 }
 
 /// What a global name stands for.
@@ -57,6 +60,7 @@ impl Env {
             structs: FxHashMap::default(),
             has_library_structs: false,
             functions: None,
+            has_mutation_types: false,
         }
     }
 
@@ -102,6 +106,19 @@ impl Env {
     /// Declares the structures of the profile.
     pub fn declare_library_structs(&mut self) {
         self.has_library_structs = true;
+    }
+
+    /// Declares the types of mutating policies: `Object` and every name below it, and `JSONPatch`.
+    pub fn declare_mutation_types(&mut self) {
+        self.has_mutation_types = true;
+        let texts = ["op", "path", "from"].map(|name| (name.into(), Type::String));
+        let fields = texts.into_iter().chain([("value".into(), Type::Dyn)]);
+        self.declare_struct(mutation::JSON_PATCH, fields);
+    }
+
+    /// Whether a type has every field, each of any type.
+    pub fn is_dynamic(&self, name: &str) -> bool {
+        self.has_mutation_types && mutation::is_object_type(name)
     }
 
     /// All structures but those that CEL itself has.
@@ -167,6 +184,7 @@ impl Env {
                 .is_some_and(|library| library.has_namespace(root))
             || self.variables.iter().any(|variable| under(&variable.name))
             || self.structs().any(|structs| structs.keys().any(|name| under(name)))
+            || self.is_dynamic(root)
     }
 
     /// A name outside of all comprehensions.
@@ -178,7 +196,7 @@ impl Env {
             if let Some((runtime, t)) = self.library_type(name) {
                 return Some(Global::Type(runtime.into(), Type::type_of(t.clone())));
             }
-            if self.structs().any(|structs| structs.contains_key(name)) {
+            if self.is_dynamic(name) || self.structs().any(|structs| structs.contains_key(name)) {
                 return Some(Global::Type(name.into(), Type::type_of(Type::structure(name))));
             }
             None

@@ -19,6 +19,7 @@ pub mod host;
 mod infer;
 pub mod issue;
 pub mod library;
+pub mod mutation;
 pub mod observe;
 mod ops;
 pub mod plan;

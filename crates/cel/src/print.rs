@@ -75,7 +75,7 @@ fn write_notation(out: &mut String, value: Val<'_>, plain: bool) {
             out.push(')');
         }
         Val::Error(text) => push(out, format_args!("error {text}")),
-        Val::Variables | Val::Opaque(_) => out.push_str(value.type_name()),
+        Val::Variables | Val::Opaque(_) | Val::Object(_) => out.push_str(value.type_name()),
     }
 }
 
@@ -147,6 +147,7 @@ fn write_display(out: &mut String, value: Val<'_>) {
             out.push(')');
         }
         Val::Opaque(opaque) => out.push_str(&opaque.display()),
+        Val::Object(object) => out.push_str(object.type_name),
         Val::Error(text) => out.push_str(text),
     }
 }

@@ -45,8 +45,29 @@ pub enum Val<'a> {
     Optional(Option<&'a Val<'a>>),
     /// A value of a library's own type.
     Opaque(&'a dyn Opaque),
+    /// A value of `Object`, of a type below it, or of `JSONPatch`.
+    Object(&'a Object<'a>),
     /// An error with its text.
     Error(&'a str),
+}
+
+/// A value of the types that mutating policies construct.
+///
+/// Upstream: `k8s.io/apiserver/pkg/cel/mutation`, `ObjectVal` and `JSONPatchVal`.
+#[derive(Clone, Copy)]
+pub struct Object<'a> {
+    /// The name of the type, such as `Object.spec.containers`.
+    pub type_name: &'a str,
+    /// The fields in the order in which the expression sets them.
+    pub fields: &'a [(&'a str, Val<'a>)],
+}
+
+impl<'a> Object<'a> {
+    /// The value of a field.
+    pub fn get(&self, name: &str) -> Option<Val<'a>> {
+        let field = self.fields.iter().find(|(field, _)| *field == name);
+        field.map(|(_, value)| *value)
+    }
 }
 
 /// A value of a library's own type.
@@ -187,6 +208,7 @@ impl<'a> Val<'a> {
             Val::Variables => "kubernetes.variables",
             Val::Optional(_) => super::types::OPTIONAL,
             Val::Opaque(opaque) => opaque.type_name(),
+            Val::Object(object) => object.type_name,
             Val::Error(_) => "error",
         }
     }
@@ -207,7 +229,7 @@ impl<'a> Val<'a> {
             Val::List(_) | Val::DocumentList(_) => "*types.baseList",
             Val::Map(_) | Val::DocumentMap(_) | Val::Variables => "*types.baseMap",
             Val::Optional(_) => "*types.Optional",
-            Val::Opaque(_) => "ref.Val",
+            Val::Opaque(_) | Val::Object(_) => "ref.Val",
             Val::Error(_) => "*types.Err",
         }
     }
@@ -233,7 +255,7 @@ impl<'a> Val<'a> {
             }
             Val::String(_) => matches!(wanted, Adder | Comparer | Matcher | Receiver | Sizer),
             Val::Timestamp(_) => matches!(wanted, Adder | Comparer | Receiver | Subtractor),
-            Val::Null | Val::Type(_) | Val::Optional(_) | Val::Opaque(_) | Val::Error(_) => false,
+            Val::Null | Val::Type(_) | Val::Optional(_) | Val::Opaque(_) | Val::Object(_) | Val::Error(_) => false,
         }
     }
 
@@ -415,6 +437,14 @@ impl<'a> Val<'a> {
                     value.walk(steps);
                 }
             }
+            Val::Object(object) => {
+                for (_, value) in object.fields {
+                    if *steps == 0 {
+                        break;
+                    }
+                    value.walk(steps);
+                }
+            }
             Val::Optional(Some(inner)) => inner.walk(steps),
             _ => {}
         }
@@ -462,6 +492,14 @@ impl<'a> Val<'a> {
                 self.len() == other.len()
                     && self.map_iter().all(|(key, a)| {
                         let b = other.map_get(&key);
+                        b.is_some_and(|b| a.equals_within(&b, steps) != Some(false)) && *steps > 0
+                    })
+            }
+            (Val::Object(a), Val::Object(b)) => {
+                a.type_name == b.type_name
+                    && a.fields.len() == b.fields.len()
+                    && a.fields.iter().all(|(name, a)| {
+                        let b = b.get(name);
                         b.is_some_and(|b| a.equals_within(&b, steps) != Some(false)) && *steps > 0
                     })
             }

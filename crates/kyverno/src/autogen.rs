@@ -10,6 +10,7 @@
 //! `equest.object` counts as the letter `r` there.
 
 mod message;
+mod mutating;
 mod rewrite;
 mod rule;
 mod validating;
@@ -21,6 +22,7 @@ use kyvtest_model::policy::{Policy, Rule};
 pub use kyvtest_model::policy::autogen::{
     ANNOTATION, CONTROLLERS, Eligibility, controllers, eligibility, is_generated,
 };
+pub use mutating::{MutatingVariant, mutating_variants};
 pub use validating::{Config, Target, Variant, variants};
 
 /// The rules in force for objects of a kind: those of the policy, and what is generated for that kind.

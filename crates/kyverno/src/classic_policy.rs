@@ -260,7 +260,7 @@ impl CompiledPolicy {
     }
 
     /// What keeps the policy from being asked at all.
-    fn gate(&self, input: &Input<'_>) -> Option<Part> {
+    pub(crate) fn gate(&self, input: &Input<'_>) -> Option<Part> {
         if input.lens.admission_switch && !self.policy.spec.admission {
             return Some(Part::Match);
         }

@@ -4,8 +4,8 @@
 //! that cannot be compiled is refused as a whole. Known deviation: upstream evaluates audit annotations in the order of a
 //! Go map, we in the order in which they are written.
 
-mod compile;
-mod evaluate;
+pub(crate) mod compile;
+pub(crate) mod evaluate;
 
 pub use compile::{CompileErrors, FieldError};
 
@@ -51,13 +51,13 @@ pub struct CompiledValidatingPolicy {
 
 /// The numbers of the variables.
 #[derive(Debug, Clone, Copy)]
-struct Slots {
-    object: u32,
-    old_object: u32,
-    namespace: u32,
-    request: u32,
-    variables: u32,
-    exceptions: u32,
+pub(crate) struct Slots {
+    pub(crate) object: u32,
+    pub(crate) old_object: u32,
+    pub(crate) namespace: u32,
+    pub(crate) request: u32,
+    pub(crate) variables: u32,
+    pub(crate) exceptions: u32,
 }
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ struct Validation {
 
 /// An exception to the policy.
 #[derive(Debug)]
-struct Exception {
+pub(crate) struct Exception {
     key: String,
     priority: i64,
     images: Vec<String>,

@@ -22,6 +22,7 @@ mod located;
 mod match_constraints;
 mod match_resources;
 mod match_write;
+mod mutating;
 mod parts;
 mod selector;
 mod validate;
@@ -42,6 +43,9 @@ pub use located::{Expression, Origin, Spanned, Subtree, Text};
 pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule};
 pub use match_resources::{MatchResources, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter};
 pub use match_write::write_selector;
+pub use mutating::{
+    MutatingAutogen, MutatingEvaluation, MutatingPolicy, MutatingPolicySpec, Mutation, TargetMatchConstraints,
+};
 pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,

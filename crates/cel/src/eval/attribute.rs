@@ -278,6 +278,13 @@ impl<'a> Machine<'a> {
                 },
                 _ => Found::Missing(Missing::Key(key)),
             },
+            Val::Object(object) => match key {
+                Val::String(name) => match object.get(name) {
+                    Some(value) => Found::Value(value),
+                    None => Found::Missing(Missing::Key(key)),
+                },
+                _ => Found::Missing(Missing::Key(key)),
+            },
             Val::Optional(_) => Found::Missing(Missing::Key(key)),
             _ if self.context.profile.behaviour.presence_needs_a_container => Found::Error(self.missing_key(key)),
             _ => Found::Missing(Missing::Key(key)),

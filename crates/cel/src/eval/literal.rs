@@ -1,7 +1,7 @@
 //! Making lists, maps and messages.
 
 use super::{Machine, same_go_key};
-use crate::{ast::Name, cost, program::*, val::Val, wrapper};
+use crate::{ast::Name, cost, mutation, program::*, val::Val, wrapper};
 
 impl<'a> Machine<'a> {
     #[inline(never)]
@@ -113,6 +113,7 @@ impl<'a> Machine<'a> {
         let make = structures.iter().find(|s| s.name == name).and_then(|s| s.make);
         let value = failed.unwrap_or_else(|| match make {
             Some(make) => make(&self.context, &values),
+            None if mutation::is_mutation_type(name) => mutation::make(&self.context, name, &values),
             None => wrapper::make(&self.context, name, values.last().copied()),
         });
         let parts: Vec<NodeId> = fields.iter().map(|(_, value, _)| *value).collect();

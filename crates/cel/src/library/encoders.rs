@@ -141,7 +141,7 @@ fn write_json(out: &mut std::string::String, value: Val<'_>) -> Result<(), std::
         Val::Optional(Some(inner)) => write_json(out, *inner)?,
         Val::Optional(None) => return Err("optional.none() dereference".to_owned()),
         Val::Type(_) => return Err("type conversion not supported for 'type'".to_owned()),
-        Val::Variables | Val::Opaque(_) | Val::Error(_) => {
+        Val::Variables | Val::Opaque(_) | Val::Object(_) | Val::Error(_) => {
             return Err(format!("unsupported conversion of {} to JSON", value.type_name()));
         }
     }

@@ -19,7 +19,7 @@ mod image;
 mod inflate;
 mod json;
 mod math;
-mod native;
+pub(crate) mod native;
 mod or_value;
 mod outside;
 mod random;

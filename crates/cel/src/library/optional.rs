@@ -151,6 +151,7 @@ fn is_zero(value: &Val<'_>) -> bool {
         Val::Timestamp(t) => t.is_zero(),
         Val::List(_) | Val::DocumentList(_) | Val::Map(_) | Val::DocumentMap(_) => value.is_empty(),
         Val::Opaque(opaque) => opaque.is_zero(),
+        Val::Object(object) => object.fields.is_empty(),
         Val::Type(_) | Val::Variables | Val::Optional(_) | Val::Error(_) => false,
     }
 }

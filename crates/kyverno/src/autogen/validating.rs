@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rewrite::{self, Template};
 use kyvtest_go_compat::yaml::{Edited, Graft, Node, NodeId};
-use kyvtest_model::policy::{MatchConstraints, ValidatingPolicy, ValidatingPolicySpec};
+use kyvtest_model::policy::{MatchConstraints, Text, ValidatingPolicy, ValidatingPolicySpec};
 
 /// Which of the two policies that may be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +22,11 @@ impl Config {
             Self::Cronjobs => "cronjobs",
             Self::Defaults => "defaults",
         }
+    }
+
+    /// The path of the pod template.
+    pub(super) fn template_path(self) -> String {
+        self.template().path().join(".")
     }
 
     const fn template(self) -> Template {
@@ -97,13 +102,11 @@ pub fn variants(policy: &ValidatingPolicy) -> Vec<Variant> {
     else {
         return Vec::new();
     };
-    let wanted = policy.spec.autogen.pod_controllers.as_ref();
-    let wanted = |target: &Target| wanted.is_none_or(|wanted| wanted.iter().any(|name| name.value == target.resource));
+    let wanted = policy.spec.autogen.pod_controllers.as_deref();
     [Config::Cronjobs, Config::Defaults]
         .into_iter()
         .filter_map(|config| {
-            let all = TARGETS.iter().filter(|(of, target)| *of == config && wanted(target));
-            let targets: Vec<Target> = all.map(|(_, target)| *target).collect();
+            let targets = targets(config, wanted);
             if targets.is_empty() {
                 return None;
             }
@@ -115,6 +118,13 @@ pub fn variants(policy: &ValidatingPolicy) -> Vec<Variant> {
             })
         })
         .collect()
+}
+
+/// The controllers of a generated policy; `wanted` are the plurals that the policy names, `None` means all.
+pub(super) fn targets(config: Config, wanted: Option<&[Text]>) -> Vec<Target> {
+    let wanted = |target: &Target| wanted.is_none_or(|wanted| wanted.iter().any(|name| name.value == target.resource));
+    let all = TARGETS.iter().filter(|(of, target)| *of == config && wanted(target));
+    all.map(|(_, target)| *target).collect()
 }
 
 fn spec(
@@ -148,7 +158,7 @@ fn spec(
 
 /// One rule for each group and version, with the operations of the rule for Pods; of the rest only the namespace selector
 /// is kept.
-fn match_constraints(graft: &mut Graft<'_>, node: Node<'_>, targets: &[Target]) -> NodeId {
+pub(super) fn match_constraints(graft: &mut Graft<'_>, node: Node<'_>, targets: &[Target]) -> NodeId {
     let rule = node
         .get("resourceRules")
         .and_then(Node::as_seq)

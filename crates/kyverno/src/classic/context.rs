@@ -154,6 +154,11 @@ impl<'o> Context<'o> {
         }
     }
 
+    /// Changes who answers for context entries, for the next rule of a policy.
+    pub fn set_outside(&mut self, outside: &'o dyn Outside) {
+        self.outside = outside;
+    }
+
     /// Who looks on, if anybody does.
     pub fn observer(&self) -> Option<&'o Observer> {
         self.outside.host().observer()

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+pub(crate) use super::mutate_rule::{MutateRule, RuleMutator};
+
 use super::{
     condition::Conditions,
     context::{Answers, Context, Entry, Outside},
@@ -30,8 +32,8 @@ use kyvtest_model::{
 /// What comes before the check of any rule that validates.
 #[derive(Debug)]
 pub(crate) struct Prelude {
-    entries: Vec<Entry>,
-    preconditions: Option<Conditions>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) preconditions: Option<Conditions>,
 }
 
 impl Prelude {
@@ -161,6 +163,35 @@ pub(crate) fn outside<'a>(
     }
 }
 
+/// The context of a policy on a request, and the objects as values of a suite may have changed them: the new one and the
+/// old one, null if absent.
+pub(super) fn start<'d>(input: &'d Input<'_>, policy: &str, outside: &'d dyn Outside) -> (Context<'d>, Data, Data) {
+    let mut context = Context::from_data(input.json_context().clone(), outside);
+    context.add_operation(input.request.operation.as_str());
+    let (mut new, mut old) = input.resources().clone();
+    context.add_images(new.clone());
+    if let Some(values) = input.values() {
+        for (key, value) in values.variables(policy) {
+            // A key that cannot be read sets nothing.
+            let _ = context.add_variable(&key, &value);
+        }
+        // Values may change the objects.
+        let part = |name: &str| {
+            context
+                .data()
+                .at(&["request", name])
+                .filter(|part| part.as_map().is_some())
+        };
+        if !new.is_null() {
+            new = part("object").cloned().unwrap_or(new);
+        }
+        if !old.is_null() {
+            old = part("oldObject").cloned().unwrap_or(old);
+        }
+    }
+    (context, new, old)
+}
+
 /// A rule at work.
 pub(crate) struct Driver<'d> {
     input: &'d Input<'d>,
@@ -175,37 +206,14 @@ pub(crate) struct Driver<'d> {
 impl<'d> Driver<'d> {
     /// Sets up the context of a request.
     pub(crate) fn new(input: &'d Input<'_>, asked: Asked<'d>, outside: &'d dyn Outside) -> Self {
-        let request = input.request;
-        let mut context = Context::from_data(input.json_context().clone(), outside);
-        context.add_operation(request.operation.as_str());
-        let (mut new, mut old) = input.resources().clone();
-        context.add_images(new.clone());
-        if let Some(values) = input.values() {
-            for (key, value) in values.variables(asked.policy) {
-                // A key that cannot be read sets nothing.
-                let _ = context.add_variable(&key, &value);
-            }
-            // Values may change the objects.
-            let part = |name: &str| {
-                context
-                    .data()
-                    .at(&["request", name])
-                    .filter(|part| part.as_map().is_some())
-            };
-            if !new.is_null() {
-                new = part("object").cloned().unwrap_or(new);
-            }
-            if !old.is_null() {
-                old = part("oldObject").cloned().unwrap_or(old);
-            }
-        }
+        let (context, new, old) = start(input, asked.policy, outside);
         Self {
             input,
             asked,
             context,
             new,
             old,
-            operation: request.operation,
+            operation: input.request.operation,
         }
     }
 
@@ -229,21 +237,7 @@ impl<'d> Driver<'d> {
         facts: &mut Concrete<'_>,
         asked: Asked<'p>,
     ) -> Vec<&'p CompiledException> {
-        let context = &mut self.context;
-        let named = asked
-            .exceptions
-            .iter()
-            .filter(|exception| exception.names(asked.policy, asked.rule));
-        named
-            .filter(|exception| exempts(exception.matches(), cell, facts))
-            .filter(|exception| {
-                let mut substitute =
-                    |data: &Data| substitute_preconditions(data, context).map_err(|error| error.to_string());
-                // One whose conditions cannot be evaluated is left out.
-                let lifts = |conditions: &Conditions| conditions.lift(&mut substitute) == Ok(true);
-                exception.conditions().is_none_or(lifts)
-            })
-            .collect()
+        granted(&mut self.context, cell, facts, asked)
     }
 
     /// Checks the rule; `None` if there is nothing to say.
@@ -423,6 +417,29 @@ impl<'d> Driver<'d> {
         });
         said.status == Status::Fail
     }
+}
+
+/// The exceptions that lift a rule for the requests of a cell.
+pub(super) fn granted<'p>(
+    context: &mut Context<'_>,
+    cell: &kyvtest_model::kube::Cell<'_>,
+    facts: &mut Concrete<'_>,
+    asked: Asked<'p>,
+) -> Vec<&'p CompiledException> {
+    let named = asked
+        .exceptions
+        .iter()
+        .filter(|exception| exception.names(asked.policy, asked.rule));
+    named
+        .filter(|exception| exempts(exception.matches(), cell, facts))
+        .filter(|exception| {
+            let mut substitute =
+                |data: &Data| substitute_preconditions(data, context).map_err(|error| error.to_string());
+            // One whose conditions cannot be evaluated is left out.
+            let lifts = |conditions: &Conditions| conditions.lift(&mut substitute) == Ok(true);
+            exception.conditions().is_none_or(lifts)
+        })
+        .collect()
 }
 
 /// Whether an answer is one of those that come before the check.

@@ -114,7 +114,7 @@ impl Loop {
 }
 
 /// A block of conditions, if there is one.
-fn conditions(value: Value<'_>) -> Option<Conditions> {
+pub(super) fn conditions(value: Value<'_>) -> Option<Conditions> {
     (!value.is_null()).then(|| Conditions::read(value))
 }
 

@@ -241,7 +241,7 @@ fn substitute_text(
             }
             let replacement = match &resolved {
                 Data::String(text) => text.to_string(),
-                other => match other.to_go_json() {
+                other => match jsoniter(other) {
                     Ok(json) => json,
                     Err(_) => {
                         let problem_text = format_args!("failed to marshal {}: {}", other.go_type(), other.to_go());
@@ -259,4 +259,16 @@ fn substitute_text(
         found = if is_final { Vec::new() } else { find(&value) };
     }
     Ok(Data::from(value.replace("\\{{", "{{")))
+}
+
+/// A value as upstream's JSON library puts it into a text: exponents of small numbers have two digits.
+fn jsoniter(value: &Data) -> Result<String, String> {
+    let json = value.to_go_json()?;
+    match value {
+        Data::Double(number) if number.abs() < 1e-6 && *number != 0.0 => Ok(match json.split_once("e-") {
+            Some((digits, exponent)) if exponent.len() == 1 => format!("{digits}e-0{exponent}"),
+            _ => json,
+        }),
+        _ => Ok(json),
+    }
 }

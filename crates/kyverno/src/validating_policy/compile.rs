@@ -10,7 +10,7 @@ use kyvtest_cel::{
     composite::{Composite, Composition},
     env::Env,
     issue::Source,
-    library,
+    library, mutation,
     plan::plan,
     profile::Profile,
     program::Program,
@@ -19,6 +19,7 @@ use kyvtest_cel::{
 use kyvtest_go_compat::{diagnostic::Span, text::quote::quote};
 use kyvtest_model::policy::{
     self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy, ValidationAction,
+    Variable,
 };
 
 /// An expression that cannot be compiled.
@@ -37,7 +38,7 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    fn new(path: String, expression: &policy::Expression, error: &CompileError) -> Self {
+    pub(crate) fn new(path: String, expression: &policy::Expression, error: &CompileError) -> Self {
         let text = expression.text();
         let mut place = expression.span();
         let mut reason = error.to_string();
@@ -99,10 +100,14 @@ impl std::error::Error for CompileErrors {}
 
 /// What the result of an expression must be.
 #[derive(Clone, Copy)]
-enum Output {
+pub(crate) enum Output {
     Bool,
     String,
     StringOrNull,
+    /// Exactly the type `Object`.
+    Object,
+    /// Exactly a list of `JSONPatch`.
+    JsonPatches,
 }
 
 impl Output {
@@ -110,6 +115,11 @@ impl Output {
         let (fits, wanted) = match self {
             Self::Bool => (*result == Type::Bool, "of type bool"),
             Self::String => (*result == Type::String, "of type string"),
+            Self::Object => (*result == Type::structure(mutation::OBJECT), "of type Object"),
+            Self::JsonPatches => (
+                *result == Type::list(Type::structure(mutation::JSON_PATCH)),
+                "of type list",
+            ),
             Self::StringOrNull => (
                 matches!(result, Type::String | Type::Null),
                 "either of type string or null_type",
@@ -123,7 +133,7 @@ impl Output {
     }
 }
 
-fn compile(path: String, expression: &policy::Expression, env: &Env, output: Output) -> Result<Program, FieldError> {
+pub(crate) fn compile(path: String, expression: &policy::Expression, env: &Env, output: Output) -> Result<Program, FieldError> {
     let text = expression.text();
     let checked = match analyse(text, env) {
         Ok(checked) => checked,
@@ -142,7 +152,7 @@ fn compile(path: String, expression: &policy::Expression, env: &Env, output: Out
 }
 
 /// Compiles a list; all of its errors are reported.
-fn compile_all<'e>(
+pub(crate) fn compile_all<'e>(
     list: impl Iterator<Item = (String, &'e policy::Expression)>,
     env: &Env,
     output: Output,
@@ -159,12 +169,40 @@ fn compile_all<'e>(
 }
 
 fn conditions(list: &[MatchCondition], env: &Env) -> Result<Vec<Program>, Vec<FieldError>> {
+    conditions_at("spec.matchConditions", list, env)
+}
+
+/// Compiles conditions at a path.
+pub(crate) fn conditions_at(
+    path: &str,
+    list: &[MatchCondition],
+    env: &Env,
+) -> Result<Vec<Program>, Vec<FieldError>> {
     let list = list.iter().enumerate();
-    let list = list.map(|(i, condition)| (format!("spec.matchConditions[{i}].expression"), &condition.expression));
+    let list = list.map(|(i, condition)| (format!("{path}[{i}].expression"), &condition.expression));
     compile_all(list, env, Output::Bool)
 }
 
-fn declare(env: &mut Env) -> Slots {
+/// Compiles variables, which expressions behind them see.
+pub(crate) fn variables(list: &[Variable], env: &mut Env) -> Result<Composite, Vec<FieldError>> {
+    let texts = list.iter();
+    let texts = texts.map(|variable| (variable.name.value.as_str(), variable.expression.text()));
+    let composite = Composite::compile(texts, env, Composition::Kyverno);
+    let errors: Vec<FieldError> = list
+        .iter()
+        .enumerate()
+        .filter_map(|(i, variable)| {
+            let compiled = composite.programs().iter();
+            let mut compiled = compiled.filter(|(name, _)| **name == *variable.name.value);
+            let error: &CompileError = compiled.next()?.1.as_ref().err()?;
+            let path = format!("spec.variables[{i}].expression");
+            Some(FieldError::new(path, &variable.expression, error))
+        })
+        .collect();
+    if errors.is_empty() { Ok(composite) } else { Err(errors) }
+}
+
+pub(crate) fn declare(env: &mut Env) -> Slots {
     let object = env.declare("object", Type::Dyn);
     let old_object = env.declare("oldObject", Type::Dyn);
     let namespace = env.declare(
@@ -232,24 +270,7 @@ impl CompiledValidatingPolicy {
         let slots = declare(&mut env);
         // Conditions come before the variables: to them there are none.
         let match_conditions = conditions(&spec.match_conditions, &env)?;
-        let variables = spec.variables.iter();
-        let variables = variables.map(|variable| (variable.name.value.as_str(), variable.expression.text()));
-        let composite = Composite::compile(variables, &mut env, Composition::Kyverno);
-        let errors: Vec<FieldError> = spec
-            .variables
-            .iter()
-            .enumerate()
-            .filter_map(|(i, variable)| {
-                let compiled = composite.programs().iter();
-                let mut compiled = compiled.filter(|(name, _)| **name == *variable.name.value);
-                let error: &CompileError = compiled.next()?.1.as_ref().err()?;
-                let path = format!("spec.variables[{i}].expression");
-                Some(FieldError::new(path, &variable.expression, error))
-            })
-            .collect();
-        if !errors.is_empty() {
-            return Err(errors);
-        }
+        let composite = variables(&spec.variables, &mut env)?;
         let validations = (spec.validations.iter().enumerate())
             .map(|(i, validation)| {
                 let path = |field: &str| format!("spec.validations[{i}].{field}");
@@ -327,7 +348,7 @@ impl CompiledValidatingPolicy {
 }
 
 impl Exception {
-    fn compile(exception: &CelPolicyException, env: &Env) -> Result<Self, Vec<FieldError>> {
+    pub(crate) fn compile(exception: &CelPolicyException, env: &Env) -> Result<Self, Vec<FieldError>> {
         let name = &exception.metadata.name.value;
         let texts = |list: &[policy::Text]| list.iter().map(|text| text.value.clone()).collect();
         let priority = exception.metadata.label("polex.kyverno.io/priority");

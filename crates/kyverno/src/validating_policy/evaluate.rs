@@ -38,13 +38,13 @@ pub(super) fn evaluate(
     }
     let granted = {
         let run = Run {
-            policy,
+            ignores_errors: policy.ignores_errors,
             values: &values,
             variables: None,
             scratch: &scratch,
             host,
         };
-        match run.exceptions() {
+        match run.exceptions(&policy.exceptions) {
             Ok(granted) => granted,
             Err(error) => return not_loaded(Part::ExceptionCondition, &error),
         }
@@ -56,7 +56,7 @@ pub(super) fn evaluate(
     let context = Context::new(&scratch, policy.env.profile(), host);
     values[slots.exceptions as usize] = Some(context.opaque(kyverno::Exception::new(&images, &allowed)));
     let conditions = Run {
-        policy,
+        ignores_errors: policy.ignores_errors,
         values: &values,
         variables: None,
         scratch: &scratch,
@@ -82,7 +82,7 @@ fn validate<'a>(
     values[slots.variables as usize] = Some(Val::Variables);
     let lazy = policy.composite.bind(scratch, &values, host);
     let run = Run {
-        policy,
+        ignores_errors: policy.ignores_errors,
         values: &values,
         variables: Some(&lazy),
         scratch,
@@ -110,7 +110,7 @@ fn validate<'a>(
         if message.is_empty() {
             message = format!("CEL expression validation failed at index {index}");
         }
-        return match run.annotations() {
+        return match run.annotations(&policy.audit_annotations) {
             Err((annotation, error)) => failed(index, Part::AuditAnnotation(annotation), &error),
             Ok(mut properties) => {
                 let trace = Trace::of(Part::Validation(index));
@@ -123,7 +123,7 @@ fn validate<'a>(
             }
         };
     }
-    match run.annotations() {
+    match run.annotations(&policy.audit_annotations) {
         Err((annotation, error)) => not_loaded(Part::AuditAnnotation(annotation), &error),
         Ok(properties) => {
             let mut response = RuleResponse::new("", Status::Pass, "success", Trace::of(Part::All));
@@ -140,7 +140,7 @@ fn not_loaded(part: Part, error: &str) -> RuleResponse {
 }
 
 /// The answer of a policy that exceptions lift.
-fn excepted(exceptions: &[&Exception]) -> RuleResponse {
+pub(crate) fn excepted(exceptions: &[&Exception]) -> RuleResponse {
     let keys: Vec<String> = exceptions.iter().map(|exception| exception.key.clone()).collect();
     // The first of the highest priority decides; priorities below 1 do not count.
     let mut highest = 0;
@@ -164,7 +164,7 @@ fn excepted(exceptions: &[&Exception]) -> RuleResponse {
 }
 
 /// What the exceptions give.
-enum Granted<'p> {
+pub(crate) enum Granted<'p> {
     /// The policy is lifted by these.
     Full(Vec<&'p Exception>),
     /// Expressions see these images and values as allowed.
@@ -173,16 +173,17 @@ enum Granted<'p> {
 
 /// The state of an evaluation.
 #[derive(Clone, Copy)]
-struct Run<'a> {
-    policy: &'a CompiledValidatingPolicy,
-    values: &'a [Option<Val<'a>>],
-    variables: Option<&'a dyn Variables<'a>>,
-    scratch: &'a Scratch,
-    host: &'a dyn Host,
+pub(crate) struct Run<'a> {
+    /// Whether a condition that cannot be evaluated counts as false.
+    pub(crate) ignores_errors: bool,
+    pub(crate) values: &'a [Option<Val<'a>>],
+    pub(crate) variables: Option<&'a dyn Variables<'a>>,
+    pub(crate) scratch: &'a Scratch,
+    pub(crate) host: &'a dyn Host,
 }
 
 impl<'a> Run<'a> {
-    fn value(&self, program: &'a Program) -> Val<'a> {
+    pub(crate) fn value(&self, program: &'a Program) -> Val<'a> {
         let activation = Activation {
             values: self.values,
             variables: self.variables,
@@ -192,7 +193,7 @@ impl<'a> Run<'a> {
 
     /// The first condition that is false; or, if there is none, the errors and the place of the first. With the failure
     /// policy Ignore an error is a condition that is false.
-    fn matches(&self, conditions: &'a [Program]) -> Result<Option<usize>, (usize, String)> {
+    pub(crate) fn matches(&self, conditions: &'a [Program]) -> Result<Option<usize>, (usize, String)> {
         let mut errors: Vec<&str> = Vec::new();
         let mut first = 0;
         for (index, condition) in conditions.iter().enumerate() {
@@ -209,18 +210,18 @@ impl<'a> Run<'a> {
         }
         if errors.is_empty() {
             Ok(None)
-        } else if self.policy.ignores_errors {
+        } else if self.ignores_errors {
             Ok(Some(first))
         } else {
             Err((first, errors.join("; ")))
         }
     }
 
-    fn exceptions(&self) -> Result<Granted<'a>, String> {
+    pub(crate) fn exceptions(&self, exceptions: &'a [Exception]) -> Result<Granted<'a>, String> {
         let mut matched = Vec::new();
         let mut full = false;
         let (mut images, mut values) = (Vec::new(), Vec::new());
-        for exception in &self.policy.exceptions {
+        for exception in exceptions {
             match self.matches(&exception.conditions) {
                 Ok(None) => {}
                 Ok(Some(_)) => continue,
@@ -244,9 +245,9 @@ impl<'a> Run<'a> {
     }
 
     /// The annotations that have a value; or the place of the first that fails.
-    fn annotations(&self) -> Result<Vec<(String, String)>, (usize, String)> {
+    fn annotations(&self, annotations: &'a [(String, Program)]) -> Result<Vec<(String, String)>, (usize, String)> {
         let mut properties = Vec::new();
-        for (index, (key, program)) in self.policy.audit_annotations.iter().enumerate() {
+        for (index, (key, program)) in annotations.iter().enumerate() {
             match self.value(program) {
                 Val::Error(error) => {
                     return Err((index, format!("failed to evaluate auditAnnotation '{key}': {error}")));

@@ -164,7 +164,8 @@ impl<'t> Decoder<'t> {
             self.metadata = true;
         }
         // The schema has no fields below a scalar or a list: upstream calls those unknown.
-        if self.style == Style::Schema && node.as_map().is_some_and(|map| !map.is_empty()) {
+        let is_map = node.as_map().is_some();
+        if self.style == Style::Schema && (is_map || wanted != "a map") && has_fields(node) {
             self.unknown = true;
         }
         let path = self.path();
@@ -599,4 +600,13 @@ fn fold_equal(key: &str, name: &str) -> bool {
         c => c.to_ascii_lowercase(),
     };
     key.chars().map(fold).eq(name.chars().map(fold))
+}
+
+/// Whether a value has fields, in itself or in the items of a list.
+fn has_fields(node: Node<'_>) -> bool {
+    match node.kind() {
+        Kind::Map(map) => !map.is_empty(),
+        Kind::Seq(items) => items.iter().any(has_fields),
+        _ => false,
+    }
 }

@@ -10,6 +10,7 @@ use super::{
     CelPolicyException, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     decode::{Decoder, Style, choice},
+    mutating::MutatingPolicy,
     located::{Origin, Spanned, Text, place},
 };
 use kyvtest_go_compat::{
@@ -25,6 +26,9 @@ pub struct Loaded {
     pub policies: Vec<Arc<Policy>>,
     /// ValidatingPolicies and NamespacedValidatingPolicies.
     pub validating_policies: Vec<Arc<ValidatingPolicy>>,
+    /// MutatingPolicies and NamespacedMutatingPolicies. They are among the unsupported ones as well, for callers that do
+    /// not evaluate them.
+    pub mutating_policies: Vec<Arc<MutatingPolicy>>,
     /// Exceptions to ClusterPolicies and Policies.
     pub exceptions: Vec<Arc<PolicyException>>,
     /// Exceptions to CEL policies.
@@ -112,6 +116,7 @@ pub enum Purpose {
 enum Known {
     Policy(PolicyKind),
     ValidatingPolicy { namespaced: bool },
+    MutatingPolicy { namespaced: bool },
     Exception,
     CelException,
     Vap,
@@ -122,7 +127,7 @@ impl Known {
     fn is_namespaced(self) -> bool {
         match self {
             Self::Policy(kind) => kind == PolicyKind::Policy,
-            Self::ValidatingPolicy { namespaced } => namespaced,
+            Self::ValidatingPolicy { namespaced } | Self::MutatingPolicy { namespaced } => namespaced,
             Self::Exception | Self::CelException => true,
             Self::Vap | Self::Binding => false,
         }
@@ -130,7 +135,7 @@ impl Known {
 }
 
 /// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
-const UNSUPPORTED: [(&str, &str, &[&str]); 15] = [
+const UNSUPPORTED: [(&str, &str, &[&str]); 13] = [
     (
         "policies.kyverno.io",
         "ImageValidatingPolicy",
@@ -141,8 +146,6 @@ const UNSUPPORTED: [(&str, &str, &[&str]); 15] = [
         "NamespacedImageValidatingPolicy",
         &["v1beta1", "v1"],
     ),
-    ("policies.kyverno.io", "MutatingPolicy", &["v1alpha1", "v1beta1", "v1"]),
-    ("policies.kyverno.io", "NamespacedMutatingPolicy", &["v1beta1", "v1"]),
     (
         "policies.kyverno.io",
         "GeneratingPolicy",
@@ -193,6 +196,14 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
         ("policies.kyverno.io", "NamespacedValidatingPolicy") => {
             versions = &["v1beta1", "v1"];
             Known::ValidatingPolicy { namespaced: true }
+        }
+        ("policies.kyverno.io", "MutatingPolicy") => {
+            versions = &["v1alpha1", "v1beta1", "v1"];
+            Known::MutatingPolicy { namespaced: false }
+        }
+        ("policies.kyverno.io", "NamespacedMutatingPolicy") => {
+            versions = &["v1beta1", "v1"];
+            Known::MutatingPolicy { namespaced: true }
         }
         ("kyverno.io", "PolicyException") => {
             versions = &["v2", "v2beta1"];
@@ -399,6 +410,9 @@ impl<'t> Load<'_, 't> {
             Known::ValidatingPolicy { namespaced } => {
                 ValidatingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::ValidatingPolicy)
             }
+            Known::MutatingPolicy { namespaced } => {
+                MutatingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::MutatingPolicy)
+            }
             Known::Exception => PolicyException::decode(api_version, d, node, origin).map(Any::Exception),
             Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
             Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin).map(Any::Vap),
@@ -441,6 +455,7 @@ impl<'t> Load<'_, 't> {
 enum Any {
     Policy(Policy),
     ValidatingPolicy(ValidatingPolicy),
+    MutatingPolicy(MutatingPolicy),
     Exception(PolicyException),
     CelException(CelPolicyException),
     Vap(ValidatingAdmissionPolicy),
@@ -452,6 +467,17 @@ impl Any {
         match self {
             Self::Policy(policy) => loaded.policies.push(Arc::new(policy)),
             Self::ValidatingPolicy(policy) => loaded.validating_policies.push(Arc::new(policy)),
+            Self::MutatingPolicy(policy) => {
+                let namespace = policy.metadata.namespace.as_ref();
+                loaded.unsupported.push(Unsupported {
+                    api_version: policy.api_version.clone(),
+                    kind: policy.kind().to_owned(),
+                    name: policy.metadata.name.value.clone(),
+                    namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+                    origin: policy.origin,
+                });
+                loaded.mutating_policies.push(Arc::new(policy));
+            }
             Self::Exception(exception) => loaded.exceptions.push(Arc::new(exception)),
             Self::CelException(exception) => loaded.cel_exceptions.push(Arc::new(exception)),
             Self::Vap(policy) => loaded.vaps.push(Arc::new(policy)),

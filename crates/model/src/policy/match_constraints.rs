@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::{
-    decode::{Decoder, Style},
+    decode::{Decoder, Fields, Style},
     from_value::from_value,
     located::{Spanned, Text},
     selector::decode_selector,
@@ -91,7 +91,17 @@ impl MatchConstraints {
 
     /// Reads the block; mistakes are the decoder's to keep.
     pub fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        Self::decode_with(decoder, node, |_| {})
+    }
+
+    /// Reads the block together with fields that only the caller knows.
+    pub(super) fn decode_with<'t>(
+        decoder: &mut Decoder<'t>,
+        node: Node<'t>,
+        others: impl FnOnce(&mut Fields<'t, '_>),
+    ) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
+        others(&mut fields);
         let policies = [("Exact", MatchPolicy::Exact), ("Equivalent", MatchPolicy::Equivalent)];
         let constraints = Self {
             namespace_selector: fields.optional("namespaceSelector", decode_selector),

@@ -335,6 +335,9 @@ fn fields(policy: &Policy, warnings: &mut Vec<String>) -> Result<(), String> {
         let namespaced = policy.kind == PolicyKind::Policy;
         block::fields(rule, "match", Some(&rule.matches), &path, namespaced, &mut errors);
         block::fields(rule, "exclude", rule.exclude.as_ref(), &path, namespaced, &mut errors);
+        if namespaced {
+            mutate::target_namespaces(policy, rule, &path, &mut errors);
+        }
         pod_security::check(rule, &path, &mut errors);
         if has(rule, "generate") {
             generate::fields(policy, rule, &path, &mut errors, warnings);

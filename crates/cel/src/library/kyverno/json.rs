@@ -139,7 +139,7 @@ fn write_inner<'a>(context: &Context<'a>, out: &mut String, value: Val<'a>) -> W
             }
             None => return Err(native::mismatch(context, value, "interface {}")),
         },
-        Val::Type(_) | Val::Variables | Val::Optional(None) | Val::Error(_) => {
+        Val::Type(_) | Val::Variables | Val::Optional(None) | Val::Object(_) | Val::Error(_) => {
             return Err(native::mismatch(context, value, "interface {}"));
         }
     }

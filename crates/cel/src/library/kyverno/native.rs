@@ -42,6 +42,7 @@ pub(super) fn mismatch<'a>(context: &Context<'a>, value: Val<'a>, wanted: &str) 
         Val::Map(_) | Val::DocumentMap(_) | Val::Variables => plain(context, "map", wanted),
         Val::Duration(_) => plain(context, "'Duration'", wanted),
         Val::Timestamp(_) => plain(context, "'Timestamp'", wanted),
+        Val::Object(_) => context.error(format_args!("unable to convert to {wanted}")),
         Val::Null | Val::Opaque(_) => {
             let name = match value.downcast::<Image>() {
                 Some(_) => "Image",
@@ -61,7 +62,7 @@ const LARGEST_SAFE: u64 = (1 << 53) - 1;
 
 /// The value as protobuf's JSON value, which is how a body is sent: all numbers are doubles, integers that a double
 /// cannot hold are strings.
-pub(super) fn body<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, Val<'a>> {
+pub(crate) fn body<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, Val<'a>> {
     if !context.spend_walk(value) {
         return Err(context.exhausted());
     }
@@ -99,6 +100,14 @@ fn add<'a>(context: &Context<'a>, builder: &mut Builder, value: Val<'a>, depth: 
             for (key, item) in value.map_iter() {
                 builder.key(string(context, key)?);
                 add(context, builder, item, depth + 1)?;
+            }
+            builder.end();
+        }
+        Val::Object(object) => {
+            builder.begin_map();
+            for (name, item) in object.fields {
+                builder.key(name);
+                add(context, builder, *item, depth + 1)?;
             }
             builder.end();
         }

@@ -3,10 +3,10 @@
 //! Upstream counterpart: `pkg/policy/mutate/validate.go`, `validateJSONPatchPathForForwardSlash` in
 //! `pkg/validation/policy/validate.go`, `github.com/evanphx/json-patch/v5`.
 
-use super::variables::without_variables;
+use super::{Errors, variables::without_variables};
 use crate::policy::{Policy, Rule};
 use kyvtest_go_compat::{
-    text::variable::has_variable,
+    text::{quote::quote, variable::has_variable},
     value::{Data, Document},
     yaml::{self, Items, Node},
 };
@@ -85,6 +85,21 @@ pub(super) fn patches_pods(rule: &Rule) -> bool {
 pub(super) fn existing(rule: &Rule) -> Option<bool> {
     let mutate = rule.mutate.as_ref()?.node();
     mutate.get("mutateExistingOnPolicyUpdate").and_then(Node::as_bool)
+}
+
+/// Checks that the targets of a namespaced policy are in its namespace.
+pub(super) fn target_namespaces(policy: &Policy, rule: &Rule, path: &str, errors: &mut Errors) {
+    let own = policy.metadata.namespace.as_ref();
+    let own = own.map_or("", |namespace| namespace.value.as_str());
+    let targets = rule.mutate.as_ref().and_then(|mutate| mutate.node().get("targets"));
+    let targets = targets.and_then(Node::as_seq).into_iter().flat_map(Items::iter);
+    for (i, target) in targets.enumerate() {
+        let namespace = target.get("namespace").and_then(Node::as_str).unwrap_or_default();
+        if !namespace.is_empty() && namespace != own {
+            let detail = "This field can be ignored or should have value of the namespace where the policy is being created";
+            errors.invalid(&format!("{path}.targets[{i}].namespace"), &quote(namespace), detail);
+        }
+    }
 }
 
 /// What a policy says of existing objects.

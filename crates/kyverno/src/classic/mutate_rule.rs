@@ -1,0 +1,185 @@
+//! A mutate rule on one request: context, preconditions, exceptions, patches.
+//!
+//! Upstream counterpart: `invokeRuleHandler` of `pkg/engine/engine.go` and
+//! `pkg/engine/handlers/mutation/{mutate_resource,mutate_existing}.go` (1.19). One JSON context serves all rules of a policy.
+
+use super::{
+    context::{Context, Outside},
+    mutation::Mutation,
+    mutator::{Mutated, Mutator},
+    rule::{Asked, Prelude, Said, granted, lifted_by, start},
+    target::{Targets, mutate_targets, success},
+    validator::unmet,
+    variables::substitute_all,
+};
+use crate::{input::Input, mutate::MutateResult, response::RuleResponse};
+use kyvtest_go_compat::value::{Data, Document};
+use kyvtest_model::{
+    policy::Rule,
+    verdict::{Part, Status, Trace},
+};
+
+/// A mutate rule, ready for evaluation.
+#[derive(Debug)]
+pub(crate) struct MutateRule {
+    prelude: Prelude,
+    mutation: Mutation,
+}
+
+impl MutateRule {
+    /// Reads a rule; `None` if it does not mutate.
+    pub(crate) fn new(rule: &Rule) -> Option<Self> {
+        Some(Self {
+            mutation: Mutation::new(rule)?,
+            prelude: Prelude::new(rule),
+        })
+    }
+
+    /// Whether the rule changes existing objects.
+    pub(crate) fn has_targets(&self) -> bool {
+        self.mutation.has_targets()
+    }
+}
+
+/// What a rule did.
+pub(crate) struct RuleOutcome {
+    pub(crate) results: Vec<MutateResult>,
+    /// The object of the request after the rule, null if the rule lost it; `None` if it stays as it was.
+    pub(crate) resource: Option<Document>,
+}
+
+/// The rules of a policy at work on one request.
+pub(crate) struct RuleMutator<'d> {
+    input: &'d Input<'d>,
+    context: Context<'d>,
+    new: Data,
+}
+
+impl<'d> RuleMutator<'d> {
+    /// Sets up the context of a policy.
+    pub(crate) fn new(input: &'d Input<'_>, policy: &str, outside: &'d dyn Outside) -> Self {
+        let (mut context, new, _) = start(input, policy, outside);
+        context.checkpoint();
+        Self { input, context, new }
+    }
+
+    /// The object of the request, as values of a suite may have changed it; null if absent.
+    pub(crate) fn resource(&self) -> Document {
+        self.new.to_document()
+    }
+
+    /// Evaluates a rule that matches. `resource` is the object after the rules before.
+    pub(crate) fn run(
+        &mut self,
+        rule: &MutateRule,
+        asked: Asked<'_>,
+        outside: &'d dyn Outside,
+        resource: &Document,
+        targets: Option<&dyn Targets>,
+    ) -> RuleOutcome {
+        self.context.set_outside(outside);
+        self.context.checkpoint();
+        let outcome = self.handle(rule, asked, resource, targets);
+        self.context.restore();
+        let after = outcome.resource.as_ref().unwrap_or(resource);
+        if !after.root().is_null() {
+            self.context.add_resource(Data::from(after.root()));
+        }
+        outcome
+    }
+
+    fn handle(
+        &mut self,
+        rule: &MutateRule,
+        asked: Asked<'_>,
+        resource: &Document,
+        targets: Option<&dyn Targets>,
+    ) -> RuleOutcome {
+        let Prelude { entries, preconditions } = &rule.prelude;
+        let name = asked.rule;
+        if let Err(error) = self.context.load_entries(entries) {
+            let said = (Status::Error, format!("failed to load context: {error}")).into();
+            return unchanged(name, said, Part::Precondition(0), &rule.mutation.properties);
+        }
+        if let Some(said) = unmet(preconditions.as_ref(), &mut self.context) {
+            return unchanged(name, said.into(), Part::Precondition(0), &rule.mutation.properties);
+        }
+        let properties = self.properties(&rule.mutation);
+        let request = self.input.request;
+        let lifted = granted(&mut self.context, &request.cell(), &mut self.input.facts(), asked);
+        if !lifted.is_empty() {
+            return unchanged(name, lifted_by(&lifted), Part::Exception, &properties);
+        }
+        if let (true, Some(targets)) = (rule.has_targets(), targets) {
+            let namespace = asked.selection.policy_namespace;
+            let results = mutate_targets(&rule.mutation, &mut self.context, targets, namespace);
+            let results = results.into_iter().map(|result| MutateResult {
+                response: response(name, result.status, result.message, &properties),
+                target: result.target,
+            });
+            return RuleOutcome {
+                results: results.collect(),
+                resource: None,
+            };
+        }
+        let mut mutator = Mutator {
+            context: &mut self.context,
+            elements: 0,
+        };
+        let (status, message, resource) = match mutator.mutate(&rule.mutation, resource) {
+            Mutated::Pass(patched) => (Status::Pass, success(patched.root()), Some(patched)),
+            Mutated::Skip(message) => (Status::Skip, message, None),
+            // The object is lost with the error: Kyverno goes on with an empty one.
+            Mutated::Error(message) => (Status::Error, message, Some(Document::null())),
+        };
+        RuleOutcome {
+            results: vec![response(name, status, message, &properties).into()],
+            resource,
+        }
+    }
+
+    /// The report properties, with variables where all of them have values.
+    fn properties(&mut self, mutation: &Mutation) -> Vec<(String, String)> {
+        if mutation.properties.is_empty() {
+            return Vec::new();
+        }
+        let written = mutation.properties.iter();
+        let written: Data = written
+            .map(|(key, value)| (key.as_str().into(), Data::from(value.as_str())))
+            .collect();
+        let Ok(Data::Map(entries)) = substitute_all(&written, &mut self.context) else {
+            return mutation.properties.clone();
+        };
+        let texts = entries.iter();
+        let texts: Option<Vec<(String, String)>> = texts
+            .map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())))
+            .collect();
+        texts.unwrap_or_else(|| mutation.properties.clone())
+    }
+}
+
+fn unchanged(rule: &str, said: Said, part: Part, properties: &[(String, String)]) -> RuleOutcome {
+    let trace = if said.status == Status::Error {
+        Trace::error(part)
+    } else {
+        Trace::of(part)
+    };
+    let mut response = RuleResponse::new(rule, said.status, said.message, trace);
+    response.exceptions = said.exceptions;
+    response.properties = properties.to_vec();
+    RuleOutcome {
+        results: vec![response.into()],
+        resource: None,
+    }
+}
+
+fn response(rule: &str, status: Status, message: String, properties: &[(String, String)]) -> RuleResponse {
+    let trace = if status == Status::Error {
+        Trace::error(Part::All)
+    } else {
+        Trace::of(Part::All)
+    };
+    let mut response = RuleResponse::new(rule, status, message, trace);
+    response.properties = properties.to_vec();
+    response
+}

@@ -1,0 +1,144 @@
+//! The mutate rules of a ClusterPolicy or Policy, in order, each on what the one before returned.
+//!
+//! Upstream counterpart: `mutate` of `pkg/engine/mutation.go`, `invokeRuleHandler` of `pkg/engine/engine.go` and
+//! `pkg/engine/handlers/mutation/mutate_resource.go` (1.19).
+
+use std::sync::Arc;
+
+use super::{MutateResponse, Targets};
+use crate::{
+    autogen::all_rules,
+    classic::rule::{Asked, MutateRule, RuleMutator, outside},
+    classic_policy::CompiledPolicy,
+    exception::CompiledException,
+    input::Input,
+    matching::{Selection, applies},
+};
+use kyvtest_cel::host::Host;
+use kyvtest_go_compat::value::{Document, Value};
+use kyvtest_model::{
+    kube::{Concrete, Request},
+    policy::{ApplyRules, MatchResources, Policy},
+};
+
+/// A policy with mutate rules, ready for evaluation.
+#[derive(Debug)]
+pub struct CompiledMutation {
+    policy: CompiledPolicy,
+    key: String,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    name: String,
+    matches: MatchResources,
+    exclude: Option<MatchResources>,
+    body: MutateRule,
+}
+
+impl CompiledMutation {
+    /// Prepares a policy and the rules generated from it; `None` if it has no mutate rule.
+    pub fn new(policy: &Arc<Policy>) -> Option<Self> {
+        let rules = all_rules(policy);
+        let rules: Vec<Rule> = rules
+            .iter()
+            .filter_map(|rule| {
+                Some(Rule {
+                    name: rule.name.value.clone(),
+                    matches: rule.matches.clone(),
+                    exclude: rule.exclude.clone(),
+                    body: MutateRule::new(rule)?,
+                })
+            })
+            .collect();
+        let written = policy.spec.rules.iter().any(|rule| MutateRule::new(rule).is_some());
+        (written || !rules.is_empty()).then(|| Self {
+            policy: CompiledPolicy::new(Arc::clone(policy)),
+            key: policy.key(),
+            rules,
+        })
+    }
+
+    /// The policy as it was read.
+    pub fn policy(&self) -> &Arc<Policy> {
+        self.policy.policy()
+    }
+
+    /// Evaluates the rules on a request. Without `targets`, rules about existing objects are left out, as during
+    /// admission.
+    pub fn evaluate(
+        &self,
+        input: &Input<'_>,
+        exceptions: &[CompiledException],
+        targets: Option<&dyn Targets>,
+        host: &dyn Host,
+    ) -> MutateResponse {
+        let mut response = MutateResponse {
+            rules: Vec::new(),
+            patched: Document::null(),
+        };
+        let namespace = self.policy().metadata.namespace.as_ref();
+        let policy_namespace = namespace.map_or("", |namespace| namespace.value.as_str());
+        let outsides: Vec<_> = self
+            .rules
+            .iter()
+            .map(|rule| outside(input, &self.key, &rule.name, policy_namespace, host))
+            .collect();
+        let Some(first) = outsides.first() else {
+            response.patched = input.resources().0.to_document();
+            return response;
+        };
+        let mut mutator = RuleMutator::new(input, &self.key, &**first);
+        response.patched = mutator.resource();
+        if self.policy.gate(input).is_some() {
+            return response;
+        }
+        let one = self.policy().spec.apply_rules.as_ref();
+        let one = one.is_some_and(|apply| apply.value == ApplyRules::One);
+        let mut request = with_object(input.request, &response.patched);
+        for (rule, outside) in self.rules.iter().zip(&outsides) {
+            let selection = Selection {
+                matches: &rule.matches,
+                exclude: rule.exclude.as_ref(),
+                policy_namespace,
+            };
+            let mut facts = Concrete::new(&request, input.namespace());
+            if !applies(selection, &request.cell(), &mut facts) {
+                continue;
+            }
+            if rule.body.has_targets() && targets.is_none() {
+                continue;
+            }
+            let asked = Asked {
+                policy: &self.key,
+                rule: &rule.name,
+                selection,
+                exceptions,
+            };
+            let before = response.rules.len();
+            let results = mutator.run(&rule.body, asked, &**outside, &response.patched, targets);
+            response.rules.extend(results.results);
+            if let Some(patched) = results.resource {
+                response.patched = patched;
+                request = with_object(input.request, &response.patched);
+            }
+            if one && response.rules[before..].iter().any(|result| result.response.applied()) {
+                break;
+            }
+        }
+        response
+    }
+}
+
+/// The request with another object, for matching: its namespace is that of the object.
+fn with_object(request: &Request, object: &Document) -> Request {
+    let mut request = request.clone();
+    request.object = object.clone();
+    let root = object.root();
+    if !root.is_null() && request.resource.object_kind.kind != "Namespace" {
+        let namespace = root.at(&["metadata", "namespace"]).and_then(Value::as_str);
+        request.namespace = namespace.unwrap_or_default().to_owned();
+    }
+    request
+}

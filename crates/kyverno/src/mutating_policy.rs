@@ -1,0 +1,200 @@
+//! MutatingPolicy and NamespacedMutatingPolicy.
+//!
+//! Upstream counterpart: `pkg/cel/policies/mpol/{compiler,engine}` (Kyverno 1.19). A policy with an expression that cannot
+//! be compiled is refused as a whole.
+//!
+//! Known deviations: the built-in schemas are those of Kubernetes 1.36, upstream's offline ones those of 1.32; what upstream
+//! computes in the order of a Go map (annotations, type mismatches) comes in written order.
+
+mod compile;
+mod evaluate;
+mod patch;
+
+pub use compile::CompileErrors;
+
+use crate::{
+    constraints::applies,
+    input::{Documents, Input},
+    response::RuleResponse,
+    validating_policy::{Exception, Slots, is_in_namespace},
+};
+use kyvtest_cel::{composite::Composite, env::Env, host::{Host, Wrapped}, program::Program};
+use kyvtest_go_compat::value::{Document, Value};
+use kyvtest_model::{
+    kube::{Operation, Request},
+    policy::{MatchConstraints, MutatingPolicy},
+    verdict::{Part, Status, Trace},
+};
+use kyvtest_patch::structured::Atomics;
+
+/// A policy that is ready for evaluation.
+#[derive(Debug)]
+pub struct CompiledMutatingPolicy {
+    name: String,
+    kind: &'static str,
+    /// The policy's namespace; empty for one of the whole cluster.
+    namespace: String,
+    admission: bool,
+    mutate_existing: bool,
+    atomics: Atomics,
+    constraints: Option<MatchConstraints>,
+    target_constraints: Option<MatchConstraints>,
+    env: Env,
+    slots: Slots,
+    composite: Composite,
+    match_conditions: Vec<Program>,
+    target_conditions: Vec<Program>,
+    target_expression: Option<Program>,
+    patchers: Vec<Patcher>,
+    audit_annotations: Vec<(String, Program)>,
+    exceptions: Vec<Exception>,
+}
+
+/// A mutation.
+#[derive(Debug)]
+enum Patcher {
+    ApplyConfiguration(Program),
+    JsonPatch(Program),
+}
+
+/// What a policy makes of an object.
+#[derive(Debug, Clone)]
+pub struct Evaluated {
+    /// Status, message and audit annotations.
+    pub response: RuleResponse,
+    /// The object after the policy, changed or not; `None` after a skip, an exception or an error.
+    pub patched: Option<Document>,
+}
+
+impl From<RuleResponse> for Evaluated {
+    fn from(response: RuleResponse) -> Self {
+        Self { response, patched: None }
+    }
+}
+
+impl CompiledMutatingPolicy {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kind as objects write it.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The policy's namespace; empty for one of the whole cluster.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Whether the policy also changes existing objects.
+    pub fn mutates_existing(&self) -> bool {
+        self.mutate_existing
+    }
+
+    /// The match block, if there is one.
+    pub fn constraints(&self) -> Option<&MatchConstraints> {
+        self.constraints.as_ref()
+    }
+
+    /// Evaluates the policy on a request. `object` is what the policies before made of the request's object, and null for
+    /// DELETE. `None` if the policy does not match.
+    pub fn evaluate(&self, input: &Input<'_>, object: &Document, host: &dyn Host) -> Option<Evaluated> {
+        if input.lens.admission_switch && !self.admission {
+            return None;
+        }
+        let mut request = input.request.clone();
+        if !object.root().is_null() {
+            request.object = object.clone();
+        }
+        let matched = Input::new(&request, input.world, input.discovery, input.lens);
+        let mut facts = matched.facts();
+        let cell = request.cell();
+        if input.lens.namespaced_policies
+            && !self.namespace.is_empty()
+            && !is_in_namespace(&self.namespace, &cell, &mut facts)
+        {
+            return None;
+        }
+        match applies(self.constraints.as_ref()?, &cell, &mut facts) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => {
+                let message = format!("failed to execute matching: {error}");
+                return Some(RuleResponse::new("match", Status::Error, message, Trace::error(Part::Match)).into());
+            }
+        }
+        let Documents {
+            object: _,
+            old_object,
+            request: described,
+            namespace,
+        } = input.policy();
+        let namespace = namespace.root();
+        let empty = Document::from(&serde_json::json!({}));
+        let values = evaluate::Values {
+            object: if object.root().is_null() { &empty } else { object },
+            old_object: old_object.root(),
+            request: described.root(),
+            namespace: if namespace.is_null() { empty.root() } else { namespace },
+            api_version: input.request.resource.object_kind.api_version(),
+        };
+        Some(self.run(values, evaluate::Purpose::Request, host))
+    }
+
+    /// Evaluates the policy on an existing object. `trigger` is the request that led to it.
+    pub fn evaluate_target(&self, trigger: &Input<'_>, target: &Request, host: &dyn Host) -> Evaluated {
+        let Documents { request, .. } = trigger.policy();
+        let empty = Document::from(&serde_json::json!({}));
+        let values = evaluate::Values {
+            object: &target.object,
+            old_object: Value::Null,
+            request: request.root(),
+            namespace: empty.root(),
+            api_version: target.resource.object_kind.api_version(),
+        };
+        self.run(values, evaluate::Purpose::Target, host)
+    }
+
+    /// Whether an existing object is one of those that the policy changes by its constraints. Operations do not count.
+    pub fn selects_target(&self, target: &Input<'_>) -> bool {
+        let own = self.target_constraints.as_ref().filter(|block| !block.resource_rules.is_empty());
+        let Some(constraints) = own.or(self.constraints.as_ref()) else {
+            return false;
+        };
+        let mut constraints = constraints.clone();
+        for rule in &mut constraints.resource_rules {
+            rule.rule.operations = vec!["*".to_owned()];
+        }
+        debug_assert_eq!(target.request.operation, Operation::Create, "targets are given as new objects");
+        applies(&constraints, &target.request.cell(), &mut target.facts()) == Ok(true)
+    }
+
+    /// The keys (`namespace/name`) of the existing objects that the policy's expression selects for a trigger; `None` if it
+    /// has no expression.
+    ///
+    /// # Errors
+    /// The text with which upstream ends the run.
+    pub fn selected_targets(&self, trigger: &Document, host: &dyn Host) -> Option<Result<Vec<String>, String>> {
+        let program = self.target_expression.as_ref()?;
+        Some(self.in_namespace(host, |host| evaluate::targets(self, program, trigger, host)))
+    }
+
+    fn run(&self, values: evaluate::Values<'_>, purpose: evaluate::Purpose, host: &dyn Host) -> Evaluated {
+        self.in_namespace(host, |host| evaluate::evaluate(self, &values, purpose, host))
+    }
+
+    fn in_namespace<T>(&self, host: &dyn Host, evaluate: impl FnOnce(&dyn Host) -> T) -> T {
+        if self.namespace.is_empty() {
+            evaluate(host)
+        } else {
+            evaluate(&Wrapped::in_namespace(host, &self.namespace))
+        }
+    }
+}
+
+/// The kind and namespace of a policy in responses.
+fn identity(policy: &MutatingPolicy) -> (&'static str, String) {
+    let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+    (policy.kind(), namespace.map(|text| text.value.clone()).unwrap_or_default())
+}

@@ -1,0 +1,209 @@
+//! One evaluation of a policy: exceptions, conditions, mutations, annotations.
+
+use super::{CompiledMutatingPolicy, Evaluated, Patcher, patch};
+use crate::{
+    response::RuleResponse,
+    validating_policy::evaluate::{Granted, Run, excepted},
+};
+use kyvtest_cel::{
+    composite::Lazy,
+    context::{Context, Scratch},
+    host::Host,
+    library::kyverno,
+    program::Program,
+    val::Val,
+};
+use kyvtest_go_compat::{
+    text::quote::quote,
+    value::{Document, Value},
+};
+use kyvtest_model::verdict::{Part, Status, Trace};
+
+/// What expressions see.
+pub(super) struct Values<'v> {
+    pub(super) object: &'v Document,
+    pub(super) old_object: Value<'v>,
+    pub(super) request: Value<'v>,
+    pub(super) namespace: Value<'v>,
+    /// Group and version of the request, whose schemas are used.
+    pub(super) api_version: String,
+}
+
+/// Which of its conditions a policy evaluates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// `matchConditions`.
+    Request,
+    /// `targetMatchConditions`.
+    Target,
+}
+
+fn failed(part: Part, error: &str) -> Evaluated {
+    let message = format!("failed to evaluate policy: {error}");
+    RuleResponse::new("evaluation", Status::Error, message, Trace::error(part)).into()
+}
+
+pub(super) fn evaluate(
+    policy: &CompiledMutatingPolicy,
+    given: &Values<'_>,
+    purpose: Purpose,
+    host: &dyn Host,
+) -> Evaluated {
+    let scratch = Scratch::new();
+    let context = Context::new(&scratch, policy.env.profile(), host);
+    let slots = policy.slots;
+    let mut values = policy.env.initial_values();
+    for (slot, value) in [
+        (slots.object, given.object.root()),
+        (slots.old_object, given.old_object),
+        (slots.request, given.request),
+        (slots.namespace, given.namespace),
+    ] {
+        values[slot as usize] = Some(Val::from(value));
+    }
+    // Exceptions see neither variables nor what other exceptions allow.
+    let before = Run {
+        ignores_errors: false,
+        values: context.bump().alloc_slice_copy(&values),
+        variables: None,
+        scratch: &scratch,
+        host,
+    };
+    let (images, allowed) = match before.exceptions(&policy.exceptions) {
+        Ok(Granted::Full(exceptions)) => return excepted(&exceptions).into(),
+        Ok(Granted::Partly { images, values }) => (images, values),
+        Err(error) => return failed(Part::ExceptionCondition, &error),
+    };
+    values[slots.exceptions as usize] = Some(context.opaque(kyverno::Exception::new(&images, &allowed)));
+    values[slots.variables as usize] = Some(Val::Variables);
+    let first = context.bump().alloc_slice_copy(&values);
+    let lazy = policy.composite.bind(&scratch, first, host);
+    let run = Run {
+        ignores_errors: false,
+        values: first,
+        variables: Some(&lazy),
+        scratch: &scratch,
+        host,
+    };
+    let conditions = match purpose {
+        Purpose::Request => &policy.match_conditions,
+        Purpose::Target => &policy.target_conditions,
+    };
+    match run.matches(conditions) {
+        Ok(None) => {}
+        Ok(Some(index)) => {
+            let trace = Trace::of(Part::Precondition(index));
+            return RuleResponse::new("", Status::Skip, "skip", trace).into();
+        }
+        Err((index, error)) => return failed(Part::Precondition(index), &error),
+    }
+    mutate(policy, given, &context, run, &lazy, values)
+}
+
+/// Applies the mutations, each to what the one before returned, and evaluates the annotations on the result.
+fn mutate<'a>(
+    policy: &'a CompiledMutatingPolicy,
+    given: &Values<'_>,
+    context: &Context<'a>,
+    mut run: Run<'a>,
+    lazy: &'a Lazy<'a>,
+    mut values: Vec<Option<Val<'a>>>,
+) -> Evaluated {
+    let mut current = given.object.clone();
+    for patcher in &policy.patchers {
+        let patched = match patcher {
+            Patcher::ApplyConfiguration(program) => {
+                patch::apply(run.value(program), &current, &given.api_version, policy.atomics)
+            }
+            Patcher::JsonPatch(program) => patch::json_patch(run.value(program), &current, context),
+        };
+        match patched {
+            Ok(patched) => current = patched,
+            Err(error) => return failed(Part::All, &error),
+        }
+        values[policy.slots.object as usize] = Some(Val::from(context.document(current.clone())));
+        run.values = context.bump().alloc_slice_copy(&values);
+        lazy.set_values(run.values);
+    }
+    let properties = match annotations(policy, run) {
+        Ok(properties) => properties,
+        Err((index, error)) => return failed(Part::AuditAnnotation(index), &error),
+    };
+    let mut response = RuleResponse::new("", Status::Pass, "success", Trace::of(Part::All));
+    response.properties = properties;
+    Evaluated {
+        response,
+        patched: Some(current),
+    }
+}
+
+/// The annotations that are not empty; or the number of the first that fails.
+fn annotations<'a>(
+    policy: &'a CompiledMutatingPolicy,
+    run: Run<'a>,
+) -> Result<Vec<(String, String)>, (usize, String)> {
+    let mut properties = Vec::new();
+    for (index, (key, program)) in policy.audit_annotations.iter().enumerate() {
+        let key_text = quote(key);
+        match run.value(program) {
+            Val::Error(error) => {
+                return Err((index, format!("failed to evaluate auditAnnotation {key_text}: {error}")));
+            }
+            Val::String("") => {}
+            Val::String(text) => properties.push((key.clone(), text.to_owned())),
+            other => {
+                let error = format!("type conversion error from '{}' to 'string'", other.type_name());
+                return Err((
+                    index,
+                    format!("failed to convert auditAnnotation {key_text} expression: {error}"),
+                ));
+            }
+        }
+    }
+    Ok(properties)
+}
+
+/// The keys of the objects that an expression on the trigger selects.
+pub(super) fn targets(
+    policy: &CompiledMutatingPolicy,
+    program: &Program,
+    trigger: &Document,
+    host: &dyn Host,
+) -> Result<Vec<String>, String> {
+    let scratch = Scratch::new();
+    let mut values = policy.env.initial_values();
+    values[policy.slots.object as usize] = Some(Val::from(trigger.root()));
+    values[policy.slots.variables as usize] = Some(Val::Variables);
+    let lazy = policy.composite.bind(&scratch, &values, host);
+    let run = Run {
+        ignores_errors: false,
+        values: &values,
+        variables: Some(&lazy),
+        scratch: &scratch,
+        host,
+    };
+    let name = policy.name();
+    let key = |object: Val<'_>| {
+        let metadata = object.map_get(&Val::String("metadata"));
+        let text = |field: &str| {
+            let value = metadata.and_then(|metadata| metadata.map_get(&Val::String(field)));
+            value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+        };
+        match text("namespace").as_str() {
+            "" => text("name"),
+            namespace => format!("{namespace}/{}", text("name")),
+        }
+    };
+    match run.value(program) {
+        Val::Error(error) => Err(format!("failed to evaluate CEL expression for policy {name}: {error}")),
+        value if value.is_map() => Ok(match value.map_get(&Val::String("items")) {
+            Some(items) if items.is_list() => items.list_iter().filter(Val::is_map).map(key).collect(),
+            _ => vec![key(value)],
+        }),
+        other => Err(format!(
+            "failed to convert CEL result for policy {name}: type conversion error from '{}' to \
+             'map[string]interface {{}}'",
+            other.type_name()
+        )),
+    }
+}

@@ -1,0 +1,178 @@
+//! The stage of the MutatingPolicies: all of them on the resource, then those that change existing objects on the targets.
+//!
+//! Upstream counterpart: `ApplyPoliciesOnResource` of `cmd/cli/kubectl-kyverno/processor/policy_processor.go`, `Handle` and
+//! `Evaluate` of `pkg/cel/policies/mpol/engine/engine.go` (1.19).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    observed::{Observed, PolicyResponse, RuleType},
+    resource::Resource,
+    run::{Stages, is_plain, same},
+};
+use crate::{
+    input::Input,
+    lens::{Lens, Numbers},
+    mutate::MutateResult,
+    mutating_policy::{CompiledMutatingPolicy, Evaluated},
+};
+use kyvtest_cel::host::{Gvr, Mocks};
+use kyvtest_go_compat::value::Document;
+use kyvtest_model::{
+    kube::{Discovery, GroupVersionKind, Operation, Request, Resource as Served},
+    verdict::Status,
+};
+
+/// The request is decoded again, so that its numbers are those of the API server.
+const LENS: Lens = Lens {
+    numbers: Numbers::Decoded,
+    ..Lens::CLI
+};
+
+impl Stages<'_> {
+    /// Evaluates the MutatingPolicies. Every response carries the object after all of them.
+    ///
+    /// # Errors
+    /// The text with which the run ends.
+    pub(super) fn mutating_policies(&self, resource: &mut Document, observed: &mut Observed) -> Result<(), String> {
+        let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
+        let mut policies = Vec::new();
+        for policy in &self.case.policies.mutating_policies {
+            let compiled = CompiledMutatingPolicy::compile_all(policy, exceptions.clone());
+            let name = &policy.metadata.name.value;
+            policies.extend(compiled.map_err(|error| format!("failed to compile policy {name} ({error})"))?);
+        }
+        if policies.is_empty() || resource.root().is_null() {
+            return Ok(());
+        }
+        let request = self.request(resource);
+        let input = Input::new(&request, &self.world, &self.discovery, LENS);
+        let mut current = request.object.clone();
+        let mut evaluated = Vec::new();
+        for policy in &policies {
+            let result = policy.evaluate(&input, &current, self.host);
+            if let Some(patched) = result.as_ref().and_then(|result| result.patched.clone()) {
+                current = patched;
+            }
+            evaluated.push((policy, result));
+        }
+        let is_unchanged = !current.root().is_null() && same(resource, &current);
+        for (policy, result) in evaluated {
+            if result.is_none() && is_plain(policy.constraints()) {
+                continue;
+            }
+            let rules = result.into_iter().map(|result| MutateResult::from(result.response));
+            observed.responses.push(PolicyResponse {
+                patched: Some(current.clone()),
+                is_unchanged,
+                ..response(policy, rules.collect())
+            });
+        }
+        *resource = current;
+        self.existing(&policies, &input, resource, observed)
+    }
+
+    /// Evaluates the policies that change existing objects on each target.
+    fn existing(
+        &self,
+        policies: &[CompiledMutatingPolicy],
+        trigger: &Input<'_>,
+        resource: &Document,
+        observed: &mut Observed,
+    ) -> Result<(), String> {
+        if self.case.targets.is_empty() {
+            return Ok(());
+        }
+        let mocks = self.target_mocks();
+        let policies: Vec<&CompiledMutatingPolicy> =
+            policies.iter().filter(|policy| policy.mutates_existing()).collect();
+        let mut selected = Vec::new();
+        for policy in &policies {
+            let keys = policy.selected_targets(resource, &mocks).transpose();
+            let keys = keys.map_err(|error| format!("failed to discover CEL targets: {error}"))?;
+            selected.push(keys.map(BTreeSet::from_iter));
+        }
+        for target in &self.case.targets {
+            self.target(&policies, &selected, trigger, target, observed);
+        }
+        Ok(())
+    }
+
+    fn target(
+        &self,
+        policies: &[&CompiledMutatingPolicy],
+        selected: &[Option<BTreeSet<String>>],
+        trigger: &Input<'_>,
+        target: &Resource,
+        observed: &mut Observed,
+    ) {
+        let mut request = Request::about(Operation::Create, self.served_as(target), (*target.object).clone());
+        let key = match target.namespace.as_str() {
+            "" => target.name.clone(),
+            namespace => format!("{namespace}/{}", target.name),
+        };
+        let mut results: Vec<(&CompiledMutatingPolicy, Evaluated)> = Vec::new();
+        let mut patched = None;
+        for (policy, selected) in policies.iter().zip(selected) {
+            let input = Input::new(&request, &self.world, &self.discovery, LENS);
+            let is_selected = match selected {
+                Some(keys) => keys.contains(&key),
+                None => policy.selects_target(&input),
+            };
+            if !is_selected {
+                continue;
+            }
+            let result = policy.evaluate_target(trigger, &request, self.host);
+            if let Some(object) = &result.patched {
+                request.object = object.clone();
+                patched = Some(object.clone());
+            }
+            results.push((policy, result));
+        }
+        let patched = patched.unwrap_or_else(|| request.object.clone());
+        for (policy, result) in results {
+            let passed = result.response.status == Status::Pass;
+            let rule = MutateResult {
+                response: result.response,
+                target: passed.then(|| patched.clone()),
+            };
+            observed.responses.push(response(policy, vec![rule]));
+        }
+    }
+
+    fn served_as(&self, target: &Resource) -> Arc<Served> {
+        let known = self.discovery.by_object(&target.api_version, &target.kind).cloned();
+        known.unwrap_or_else(|| {
+            let kind = GroupVersionKind::from_api_version(&target.api_version, &target.kind);
+            Arc::new(Discovery::guess(&kind, !target.namespace.is_empty()))
+        })
+    }
+
+    /// A host whose `resource` library finds the targets.
+    fn target_mocks(&self) -> Mocks {
+        let mut mocks = Mocks::new();
+        for target in &self.case.targets {
+            let served = self.served_as(target).gvr();
+            let gvr = Gvr {
+                group: served.group,
+                version: served.version,
+                resource: served.resource,
+            };
+            mocks.add_resource(gvr, (*target.object).clone());
+        }
+        mocks
+    }
+}
+
+/// A response without an object.
+fn response(policy: &CompiledMutatingPolicy, rules: Vec<MutateResult>) -> PolicyResponse {
+    PolicyResponse {
+        policy: policy.name().to_owned(),
+        kind: policy.kind(),
+        policy_namespace: policy.namespace().to_owned(),
+        rule_type: RuleType::Mutation,
+        rules,
+        patched: None,
+        is_unchanged: false,
+    }
+}

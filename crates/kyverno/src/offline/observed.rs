@@ -1,0 +1,123 @@
+//! The responses of a test, and their form as JSON.
+//!
+//! Upstream counterpart: `EngineResponse` of `pkg/engine/api/engineresponse.go` (1.19).
+
+use crate::mutate::MutateResult;
+use kyvtest_go_compat::value::Document;
+use serde_json::{Map, Value, json};
+
+/// What a rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleType {
+    /// It changes the object of the request, or existing objects.
+    Mutation,
+    /// It validates the object of the request.
+    Validation,
+}
+
+/// The response of one policy in one stage.
+#[derive(Debug, Clone)]
+pub struct PolicyResponse {
+    /// The policy's name.
+    pub policy: String,
+    /// The policy's kind.
+    pub kind: &'static str,
+    /// The policy's namespace; empty for cluster-wide kinds.
+    pub policy_namespace: String,
+    /// The stage.
+    pub rule_type: RuleType,
+    /// The results of the rules.
+    pub rules: Vec<MutateResult>,
+    /// The object after the policy, null if it is lost; `None` in responses that carry no object.
+    pub patched: Option<Document>,
+    /// Whether [`PolicyResponse::patched`] equals the object that the policy received.
+    pub is_unchanged: bool,
+}
+
+/// What `kyverno test` computes for one resource.
+#[derive(Debug, Clone, Default)]
+pub struct Observed {
+    /// The responses, in order.
+    pub responses: Vec<PolicyResponse>,
+    /// Policies that Kyverno refuses, with the text; they are not evaluated.
+    pub invalid: Vec<(String, String)>,
+    /// What the loader prints about documents that it leaves out.
+    pub printed: Vec<String>,
+    /// The text with which the run ends; there are no responses then.
+    pub error: Option<String>,
+}
+
+impl Observed {
+    /// A run that ends with an error.
+    pub(super) fn failed(error: String) -> Self {
+        Self {
+            error: Some(error),
+            ..Self::default()
+        }
+    }
+
+    /// The responses as JSON: `responses`, and where there are any `invalid` and `printed`; or `error`.
+    pub fn to_json(&self) -> Value {
+        if let Some(error) = &self.error {
+            return json!({ "error": error });
+        }
+        let responses = self.responses.iter().map(PolicyResponse::to_json);
+        let mut observed = Map::new();
+        observed.insert("responses".to_owned(), responses.collect());
+        if !self.invalid.is_empty() {
+            let invalid = self.invalid.iter();
+            let invalid: Map<_, _> = invalid
+                .map(|(policy, text)| (policy.clone(), text.as_str().into()))
+                .collect();
+            observed.insert("invalid".to_owned(), invalid.into());
+        }
+        if !self.printed.is_empty() {
+            observed.insert("printed".to_owned(), self.printed.clone().into());
+        }
+        observed.into()
+    }
+}
+
+impl PolicyResponse {
+    fn to_json(&self) -> Value {
+        let rules = self.rules.iter().map(|result| rule(result, self.rule_type));
+        let mut response = Map::new();
+        response.insert("policy".to_owned(), self.policy.as_str().into());
+        response.insert("kind".to_owned(), self.kind.into());
+        if !self.policy_namespace.is_empty() {
+            response.insert("policyNamespace".to_owned(), self.policy_namespace.as_str().into());
+        }
+        response.insert("rules".to_owned(), rules.collect());
+        if let Some(patched) = &self.patched {
+            let patched = if self.is_unchanged {
+                "unchanged".into()
+            } else {
+                patched.root().to_serde()
+            };
+            response.insert("patched".to_owned(), patched);
+        }
+        response.into()
+    }
+}
+
+fn rule(result: &MutateResult, rule_type: RuleType) -> Value {
+    let response = &result.response;
+    let mut rule = Map::new();
+    rule.insert("rule".to_owned(), response.rule.as_str().into());
+    rule.insert("status".to_owned(), response.status.as_str().into());
+    rule.insert("message".to_owned(), response.message.as_str().into());
+    if rule_type == RuleType::Validation {
+        rule.insert("type".to_owned(), "Validation".into());
+    }
+    if let Some(target) = &result.target {
+        rule.insert("target".to_owned(), target.root().to_serde());
+    }
+    if !response.properties.is_empty() {
+        let properties = response.properties.iter();
+        let properties: Map<_, _> = properties
+            .map(|(key, value)| (key.clone(), value.as_str().into()))
+            .collect();
+        rule.insert("properties".to_owned(), properties.into());
+    }
+    rule.into()
+}

@@ -1,0 +1,6 @@
+//! Gates of mutation against recorded upstream results.
+
+#[path = "gates/mutate.rs"]
+mod mutate;
+#[path = "gates/support.rs"]
+mod support;

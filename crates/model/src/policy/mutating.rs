@@ -1,0 +1,263 @@
+//! MutatingPolicy and NamespacedMutatingPolicy of policies.kyverno.io.
+//!
+//! Upstream counterpart: `api/policies.kyverno.io/v1beta1` of github.com/kyverno/api (Kyverno 1.19); v1 and v1alpha1 have
+//! the same spec.
+
+use std::sync::Arc;
+
+use super::{
+    decode::{Decoder, Style},
+    located::{Expression, Origin, Spanned, Subtree, Text},
+    match_constraints::MatchConstraints,
+    parts::{AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Metadata, Variable, unique},
+};
+use kyvtest_go_compat::{
+    diagnostic::FileId,
+    yaml::{Node, Tree},
+};
+
+/// A MutatingPolicy or NamespacedMutatingPolicy.
+#[derive(Debug, Clone)]
+pub struct MutatingPolicy {
+    /// Whether it is the kind for one namespace.
+    pub namespaced: bool,
+    /// The API version as written.
+    pub api_version: String,
+    pub metadata: Metadata,
+    pub spec: MutatingPolicySpec,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// The spec of a MutatingPolicy.
+#[derive(Debug, Clone)]
+pub struct MutatingPolicySpec {
+    /// Which requests it is about; without it there are none.
+    pub match_constraints: Option<MatchConstraints>,
+    pub match_conditions: Vec<MatchCondition>,
+    pub variables: Vec<Variable>,
+    pub mutations: Vec<Mutation>,
+    pub audit_annotations: Vec<AuditAnnotation>,
+    pub failure_policy: Option<Spanned<FailurePolicy>>,
+    /// `IfNeeded` or another text, as written.
+    pub reinvocation_policy: Option<Text>,
+    /// Which existing objects it changes.
+    pub target_match_constraints: Option<TargetMatchConstraints>,
+    pub target_match_conditions: Vec<MatchCondition>,
+    pub evaluation: MutatingEvaluation,
+    pub autogen: MutatingAutogen,
+    /// The spec as written; of a generated one, as it would be written.
+    pub source: Subtree,
+}
+
+/// One mutation.
+#[derive(Debug, Clone)]
+pub struct Mutation {
+    /// `ApplyConfiguration`, `JSONPatch`, or another text that Kyverno ignores.
+    pub patch_type: Text,
+    /// `applyConfiguration.expression`, empty if the expression is absent.
+    pub apply_configuration: Option<Expression>,
+    /// `jsonPatch.expression`, empty if the expression is absent.
+    pub json_patch: Option<Expression>,
+}
+
+/// Which existing objects a policy changes.
+#[derive(Debug, Clone)]
+pub struct TargetMatchConstraints {
+    pub constraints: MatchConstraints,
+    /// Returns the objects; `None` if absent or empty.
+    pub expression: Option<Expression>,
+}
+
+/// When a policy is evaluated.
+#[derive(Debug, Clone)]
+pub struct MutatingEvaluation {
+    /// Whether it looks at admission requests.
+    pub admission: bool,
+    /// Whether it changes existing objects.
+    pub mutate_existing: bool,
+    /// Whether atomic fields are replaced.
+    pub use_server_side_apply: bool,
+}
+
+/// What is generated from a policy.
+#[derive(Debug, Clone, Default)]
+pub struct MutatingAutogen {
+    /// For which pod controllers; `None` is all of them, an empty list none.
+    pub pod_controllers: Option<Vec<Text>>,
+    /// Whether a MutatingAdmissionPolicy is to be generated; `None` if absent.
+    pub mutating_admission_policy: Option<Spanned<bool>>,
+}
+
+impl MutatingPolicy {
+    /// The kind as objects write it.
+    pub const fn kind(&self) -> &'static str {
+        if self.namespaced {
+            "NamespacedMutatingPolicy"
+        } else {
+            "MutatingPolicy"
+        }
+    }
+
+    pub fn decode<'t>(
+        namespaced: bool,
+        api_version: &str,
+        decoder: &mut Decoder<'t>,
+        node: Node<'t>,
+        origin: Origin,
+    ) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        fields.ignore(&["apiVersion", "kind", "status"]);
+        let metadata = Metadata::decode(&mut fields);
+        let spec = fields.required("spec", MutatingPolicySpec::decode);
+        fields.finish();
+        Some(Self {
+            namespaced,
+            api_version: api_version.to_owned(),
+            metadata,
+            spec: spec?,
+            origin,
+        })
+    }
+}
+
+impl MutatingPolicySpec {
+    /// Reads a spec that was made from another one in the same file.
+    pub fn read(tree: Tree, file: FileId) -> Option<Self> {
+        let tree = Arc::new(tree);
+        Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
+    }
+
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let source = decoder.subtree(node)?;
+        let mut fields = decoder.fields(node)?;
+        let match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
+        let match_conditions = fields.list("matchConditions", MatchCondition::decode);
+        let target_match_conditions = fields.list("targetMatchConditions", MatchCondition::decode);
+        let variables = fields.list("variables", Variable::decode);
+        for (list, conditions) in [
+            ("spec.matchConditions", &match_conditions),
+            ("spec.targetMatchConditions", &target_match_conditions),
+        ] {
+            let names = conditions.iter().map(|condition| &condition.name);
+            unique(fields.decoder(), list, names.map(|name| (name.value.as_str(), name.span)));
+        }
+        let names = variables.iter().map(|variable| &variable.name);
+        let names = names.map(|name| (name.value.as_str(), name.span));
+        unique(fields.decoder(), "spec.variables", names);
+        let spec = Self {
+            match_constraints,
+            match_conditions,
+            variables,
+            mutations: fields.list("mutations", Mutation::decode),
+            audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
+            failure_policy: fields.word("failurePolicy", &FAILURE_POLICIES),
+            reinvocation_policy: fields.string("reinvocationPolicy"),
+            target_match_constraints: fields.optional("targetMatchConstraints", TargetMatchConstraints::decode),
+            target_match_conditions,
+            evaluation: fields
+                .optional("evaluation", MutatingEvaluation::decode)
+                .unwrap_or(MutatingEvaluation {
+                    admission: true,
+                    mutate_existing: false,
+                    use_server_side_apply: false,
+                }),
+            autogen: fields.optional("autogen", MutatingAutogen::decode).unwrap_or_default(),
+            source,
+        };
+        fields.optional("webhookConfiguration", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            fields.int("timeoutSeconds");
+            fields.finish();
+            Some(())
+        });
+        fields.finish();
+        Some(spec)
+    }
+}
+
+impl Mutation {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let patch_type = fields.required_string("patchType");
+        let apply_configuration = fields.optional("applyConfiguration", body);
+        let json_patch = fields.optional("jsonPatch", body);
+        fields.finish();
+        Some(Self {
+            patch_type: patch_type?,
+            apply_configuration,
+            json_patch,
+        })
+    }
+}
+
+/// The expression of a mutation.
+fn body<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Expression> {
+    let at = decoder.subtree(node)?;
+    let mut fields = decoder.fields(node)?;
+    let expression = fields.optional("expression", Decoder::expression);
+    fields.finish();
+    Some(expression.unwrap_or_else(|| Expression::new(String::new(), at)))
+}
+
+impl TargetMatchConstraints {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut expression = None;
+        let constraints = MatchConstraints::decode_with(decoder, node, |fields| {
+            expression = fields.optional("expression", Decoder::expression);
+        })?;
+        Some(Self {
+            constraints,
+            expression: expression.filter(|expression| !expression.text().is_empty()),
+        })
+    }
+}
+
+/// `enabled`, or its default.
+fn enabled<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, default: bool) -> Option<bool> {
+    let mut fields = decoder.fields(node)?;
+    let enabled = fields.bool("enabled");
+    fields.finish();
+    Some(enabled.map_or(default, |value| value.value))
+}
+
+impl MutatingEvaluation {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        fields.string("mode");
+        let admission = fields.optional("admission", |decoder, node| enabled(decoder, node, true));
+        fields.optional("background", |decoder, node| enabled(decoder, node, true));
+        let existing = fields.optional("mutateExisting", |decoder, node| enabled(decoder, node, false));
+        fields.bool("skipBackgroundRequests");
+        let server_side = fields.bool("useServerSideApply");
+        fields.finish();
+        Some(Self {
+            admission: admission.unwrap_or(true),
+            mutate_existing: existing.unwrap_or(false),
+            use_server_side_apply: server_side.is_some_and(|value| value.value),
+        })
+    }
+}
+
+impl MutatingAutogen {
+    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+        let mut fields = decoder.fields(node)?;
+        let pod_controllers = fields.optional("podControllers", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            let controllers = fields.optional("controllers", Decoder::strings);
+            fields.finish();
+            controllers
+        });
+        let generate = fields.optional("mutatingAdmissionPolicy", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            let enabled = fields.bool("enabled");
+            fields.finish();
+            Some(enabled)
+        });
+        fields.finish();
+        Some(Self {
+            pod_controllers,
+            mutating_admission_policy: generate.flatten(),
+        })
+    }
+}
