@@ -266,7 +266,11 @@ pub(super) fn unfitting_kinds(suite: &Suite, responses: &Responses) -> Vec<Diagn
             continue;
         };
         let wanted = kind.value.rsplit('/').next().unwrap_or_default();
-        let keys = responses.keys.iter().filter(|key| question.concerns(key) && !key.kind.is_empty());
+        let listed = question.listed();
+        let keys = responses
+            .keys
+            .iter()
+            .filter(|key| question.concerns(key, &listed) && !key.kind.is_empty());
         let kinds: BTreeSet<&str> = keys.map(|key| key.kind.as_str()).collect();
         if kinds.is_empty() || kinds.contains(wanted) {
             continue;

@@ -521,31 +521,52 @@ fn the_action_takes_lines_and_quotes() {
         .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script])
         .env_clear()
         .envs([("PATH", path.as_str()), ("PATHS", "policies/a\n'with blank'\n\nb c\n")])
-        .envs([("ARGS", "-P ci -E 'policy(=teams) & !tag(slow)'\n--shard \"1/3\""), ("JUNIT", "r.xml"), ("SARIF", "")])
+        .envs([
+            ("ARGS", "-P ci -E 'policy(=teams) & !tag(slow)'\n--shard \"1/3\""),
+            ("JUNIT", "r.xml"),
+            ("SARIF", ""),
+        ])
         .env("GITHUB_OUTPUT", folder.join("output"))
         .output()
         .expect("bash");
     let expected = "<run>|<policies/a>|<with blank>|<b>|<c>|<-P>|<ci>|<-E>|<policy(=teams) & !tag(slow)>|<--shard>|<1/3>|<--report>|<junit=r.xml>|";
     assert_eq!(stdout(&output).replace('\n', "|"), expected, "{}", stderr(&output));
     assert_eq!(code(&output), 3);
-    assert_eq!(fs::read_to_string(folder.join("output")).expect("an output"), "exit-code=3\n");
+    assert_eq!(
+        fs::read_to_string(folder.join("output")).expect("an output"),
+        "exit-code=3\n"
+    );
 }
 
 #[test]
 fn divergences_are_grouped_and_failures_come_first() {
-    let args = ["run", "fixtures/first-hour/many", "fixtures/report", "fixtures/run/unmet", NOW];
+    let args = [
+        "run",
+        "fixtures/first-hour/many",
+        "fixtures/report",
+        "fixtures/run/unmet",
+        NOW,
+    ];
     let many = kyvtest(&["run", "fixtures/first-hour/many", NOW]);
     insta::assert_snapshot!("grouped", stdout(&many));
     let shown = stdout(&kyvtest(&args));
-    let words: Vec<&str> = shown.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    let last_failure = words.iter().rposition(|word| ["FAIL", "ERROR", "UNMATCHED"].contains(word));
+    let words: Vec<&str> = shown
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let last_failure = words
+        .iter()
+        .rposition(|word| ["FAIL", "ERROR", "UNMATCHED"].contains(word));
     let first_group = words.iter().position(|word| *word == "DIVERGE").expect("a group");
     let details = stdout(&kyvtest(&[&args[..], &["--details"]].concat()));
     let count = |text: &str| text.lines().filter(|line| line.starts_with("DIVERGE")).count();
     assert!(count(&shown) < count(&details), "{shown}");
     // Failures come first, and once more in the list at the end.
     let first_failure = words.iter().position(|word| *word == "FAIL").expect("a failure");
-    assert!(first_failure < first_group && last_failure > Some(first_group), "{shown}");
+    assert!(
+        first_failure < first_group && last_failure > Some(first_group),
+        "{shown}"
+    );
     assert!(shown.contains("explain:  kyvtest explain H27"), "{shown}");
     let github = stdout(&kyvtest(&[&args[..], &["-o", "github"]].concat()));
     let errors: Vec<&str> = github.lines().filter(|line| line.starts_with("::error")).collect();
@@ -576,7 +597,11 @@ fn explain_knows_hazards_classes_and_labels() {
     }
     let unknown = kyvtest(&["explain", "weakr"]);
     assert_eq!(code(&unknown), 2);
-    assert!(stderr(&unknown).contains("did you mean `weaker`"), "{}", stderr(&unknown));
+    assert!(
+        stderr(&unknown).contains("did you mean `weaker`"),
+        "{}",
+        stderr(&unknown)
+    );
 }
 
 #[test]
@@ -596,7 +621,11 @@ fn one_engine_is_enough() {
     assert_eq!(native, 1);
     assert_eq!(report["suites"][0]["cases"][0]["kyverno"], Value::Null);
     let config = scratch("engine").join("kyvtest.toml");
-    fs::write(&config, "[profile.default]\nengine = \"kyverno\"\noutput-format = \"json\"\n").expect("a file");
+    fs::write(
+        &config,
+        "[profile.default]\nengine = \"kyverno\"\noutput-format = \"json\"\n",
+    )
+    .expect("a file");
     let output = kyvtest(&["run", suite, "--config", text(&config)]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(json(&output)["summary"]["divergences"], serde_json::json!({}));
@@ -606,9 +635,21 @@ fn one_engine_is_enough() {
 fn directories_of_policies() {
     let folder = "fixtures/first-hour/prove/directory";
     let prove = kyvtest(&["prove", folder]);
-    assert!(stdout(&prove).contains("2 policies\n  NOT-CONVERTIBLE (json-mode)  1  plan-has-tags\n"), "{}", stdout(&prove));
+    assert!(
+        stdout(&prove).contains("2 policies\n  NOT-CONVERTIBLE (json-mode)  1  plan-has-tags\n"),
+        "{}",
+        stdout(&prove)
+    );
     assert_eq!(stderr(&prove), "");
-    let diff = kyvtest(&["diff", "--from", folder, "--to", folder, "--resources", "fixtures/report/divergence/resources.yaml"]);
+    let diff = kyvtest(&[
+        "diff",
+        "--from",
+        folder,
+        "--to",
+        folder,
+        "--resources",
+        "fixtures/report/divergence/resources.yaml",
+    ]);
     assert_eq!(code(&diff), 0, "{}{}", stdout(&diff), stderr(&diff));
     assert!(stdout(&diff).contains("2 pairs: "), "{}", stdout(&diff));
 }
@@ -634,7 +675,11 @@ fn old_names_of_options_still_work() {
         &["cover", "fixtures/run/met", "--format", "json"],
     ] {
         let output = kyvtest(args);
-        assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "{args:?}: {}", stderr(&output));
+        assert!(
+            serde_json::from_slice::<Value>(&output.stdout).is_ok(),
+            "{args:?}: {}",
+            stderr(&output)
+        );
     }
 }
 
@@ -689,7 +734,10 @@ fn a_kind_that_fits_no_resource_is_a_warning() {
     let output = kyvtest(&["run", "fixtures/first-hour/kinds"]);
     assert_eq!(code(&output), 0, "{}", stdout(&output));
     let said = stderr(&output);
-    assert!(said.contains("warning[KT523]: no resource of this row is of kind `Deployment`"), "{said}");
+    assert!(
+        said.contains("warning[KT523]: no resource of this row is of kind `Deployment`"),
+        "{said}"
+    );
     assert!(said.contains("the resources are of kind `Pod`"), "{said}");
 }
 

@@ -34,7 +34,9 @@ pub(super) fn make<'a>(context: &Context<'a>, name: &str, fields: &[(&'a str, Va
         for (field, value) in fields {
             if matches!(*field, "op" | "path" | "from") && !matches!(value, Val::String(_)) {
                 let found = native_type(value);
-                return context.error(format_args!("unexpected type {found} for JSONPatchType '{field}' field"));
+                return context.error(format_args!(
+                    "unexpected type {found} for JSONPatchType '{field}' field"
+                ));
             }
         }
     }

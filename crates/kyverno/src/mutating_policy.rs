@@ -18,7 +18,12 @@ use crate::{
     response::RuleResponse,
     validating_policy::{Exception, Slots, is_in_namespace},
 };
-use kyvtest_cel::{composite::Composite, env::Env, host::{Host, Wrapped}, program::Program};
+use kyvtest_cel::{
+    composite::Composite,
+    env::Env,
+    host::{Host, Wrapped},
+    program::Program,
+};
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Operation, Request},
@@ -68,7 +73,10 @@ pub struct Evaluated {
 
 impl From<RuleResponse> for Evaluated {
     fn from(response: RuleResponse) -> Self {
-        Self { response, patched: None }
+        Self {
+            response,
+            patched: None,
+        }
     }
 }
 
@@ -158,7 +166,10 @@ impl CompiledMutatingPolicy {
 
     /// Whether an existing object is one of those that the policy changes by its constraints. Operations do not count.
     pub fn selects_target(&self, target: &Input<'_>) -> bool {
-        let own = self.target_constraints.as_ref().filter(|block| !block.resource_rules.is_empty());
+        let own = self
+            .target_constraints
+            .as_ref()
+            .filter(|block| !block.resource_rules.is_empty());
         let Some(constraints) = own.or(self.constraints.as_ref()) else {
             return false;
         };
@@ -166,7 +177,11 @@ impl CompiledMutatingPolicy {
         for rule in &mut constraints.resource_rules {
             rule.rule.operations = vec!["*".to_owned()];
         }
-        debug_assert_eq!(target.request.operation, Operation::Create, "targets are given as new objects");
+        debug_assert_eq!(
+            target.request.operation,
+            Operation::Create,
+            "targets are given as new objects"
+        );
         applies(&constraints, &target.request.cell(), &mut target.facts()) == Ok(true)
     }
 
@@ -196,5 +211,8 @@ impl CompiledMutatingPolicy {
 /// The kind and namespace of a policy in responses.
 fn identity(policy: &MutatingPolicy) -> (&'static str, String) {
     let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
-    (policy.kind(), namespace.map(|text| text.value.clone()).unwrap_or_default())
+    (
+        policy.kind(),
+        namespace.map(|text| text.value.clone()).unwrap_or_default(),
+    )
 }

@@ -86,8 +86,8 @@ impl CompiledMutatingPolicy {
         let target_conditions = conditions_at("spec.targetMatchConditions", &spec.target_match_conditions, &env)?;
         let named = exceptions.into_iter().flat_map(|exception| {
             let references = exception.policy_refs.iter();
-            let named = references
-                .filter(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind());
+            let named =
+                references.filter(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind());
             named.map(move |_| exception)
         });
         let exceptions = named
@@ -148,7 +148,8 @@ fn uses_variables(text: &str, env: &Env) -> bool {
     let Ok(ast) = syntax::parse(text, &env.profile().syntax) else {
         return false;
     };
-    ast.iter().any(|expr| matches!(expr, Expr::Ident(name) if **name == *"variables"))
+    ast.iter()
+        .any(|expr| matches!(expr, Expr::Ident(name) if **name == *"variables"))
 }
 
 fn target_expression(spec: &MutatingPolicySpec, env: &Env) -> Result<Option<Program>, CompileErrors> {
@@ -166,7 +167,9 @@ fn target_expression(spec: &MutatingPolicySpec, env: &Env) -> Result<Option<Prog
         return Err(refused(path(), expression, "output type must be a map").into());
     }
     let program = plan(&checked, env);
-    Ok(Some(program.map_err(|error| FieldError::new(path(), expression, &error.into()))?))
+    Ok(Some(
+        program.map_err(|error| FieldError::new(path(), expression, &error.into()))?,
+    ))
 }
 
 fn refused(path: String, expression: &policy::Expression, detail: &str) -> FieldError {

@@ -32,7 +32,11 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
     if let Some(refused) = case.policies.refused {
         let texts = case.policies.diagnostics.iter();
         let texts: Vec<&str> = texts.map(|diagnostic| diagnostic.message.as_str()).collect();
-        let text = format!("error: failed to load policies ({:?}: {})", refused.reason, texts.join("; "));
+        let text = format!(
+            "error: failed to load policies ({:?}: {})",
+            refused.reason,
+            texts.join("; ")
+        );
         return Observed::failed(text);
     }
     let dropped = case.policies.dropped.iter();
@@ -229,8 +233,14 @@ pub(super) fn is_plain(constraints: Option<&MatchConstraints>) -> bool {
     };
     rule.resource_names.is_empty()
         && constraints.exclude_resource_rules.is_empty()
-        && constraints.namespace_selector.as_ref().is_none_or(|selector| selector.is_empty())
-        && constraints.object_selector.as_ref().is_none_or(|selector| selector.is_empty())
+        && constraints
+            .namespace_selector
+            .as_ref()
+            .is_none_or(|selector| selector.is_empty())
+        && constraints
+            .object_selector
+            .as_ref()
+            .is_none_or(|selector| selector.is_empty())
 }
 
 /// The resource that the API serves the object as.
@@ -241,8 +251,7 @@ fn served(case: &Case, discovery: &mut Discovery) -> Arc<Served> {
     {
         let parent = GroupVersionKind::new(group, version, kind);
         let known = discovery.subresource(&parent, &sub).cloned();
-        return known
-            .unwrap_or_else(|| Arc::new(Served::main(&parent, &plural, namespaced).sub(&sub, &resource.kind)));
+        return known.unwrap_or_else(|| Arc::new(Served::main(&parent, &plural, namespaced).sub(&sub, &resource.kind)));
     }
     let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
     discovery.add_guess(&kind, !resource.namespace.is_empty());

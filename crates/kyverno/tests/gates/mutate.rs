@@ -8,7 +8,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::offline::{Case, run};
 use serde_json::{Value, json};
 
-use crate::support::{judge, jsonl, shared};
+use crate::support::{jsonl, judge, shared};
 
 /// What a comparison looks at.
 #[derive(Clone, Copy, PartialEq)]
@@ -44,7 +44,10 @@ fn reduced(observed: &Value, aspect: Aspect, unordered: bool) -> Value {
         };
     }
     let mut responses: Vec<Value> = observed["responses"].as_array().map_or_else(Vec::new, |responses| {
-        responses.iter().map(|response| reduced_response(response, aspect)).collect()
+        responses
+            .iter()
+            .map(|response| reduced_response(response, aspect))
+            .collect()
     });
     if unordered {
         responses.sort_by_key(ToString::to_string);
@@ -64,7 +67,13 @@ fn reduced_response(response: &Value, aspect: Aspect) -> Value {
     let rules: Vec<Value> = rules
         .map(|rule| match aspect {
             Aspect::Result => {
-                json!([rule["rule"], rule["status"], rule["type"], normal(&rule["target"]), rule["properties"]])
+                json!([
+                    rule["rule"],
+                    rule["status"],
+                    rule["type"],
+                    normal(&rule["target"]),
+                    rule["properties"]
+                ])
             }
             Aspect::Message => json!([rule["rule"], rule["message"]]),
         })
@@ -72,7 +81,13 @@ fn reduced_response(response: &Value, aspect: Aspect) -> Value {
     match aspect {
         Aspect::Result => {
             let patched = response.get("patched").map(normal);
-            json!([response["policy"], response["policyNamespace"], rules, patched, response.get("patched").is_some()])
+            json!([
+                response["policy"],
+                response["policyNamespace"],
+                rules,
+                patched,
+                response.get("patched").is_some()
+            ])
         }
         Aspect::Message => json!([response["policy"], rules]),
     }

@@ -10,8 +10,8 @@ use super::{
     CelPolicyException, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     decode::{Decoder, Style, choice},
-    mutating::MutatingPolicy,
     located::{Origin, Spanned, Text, place},
+    mutating::MutatingPolicy,
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
