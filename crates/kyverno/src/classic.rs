@@ -3,11 +3,11 @@
 pub mod condition;
 pub mod context;
 pub mod images;
-pub(super) mod observe;
-pub mod pod_security;
 mod mutate_rule;
 mod mutation;
 mod mutator;
+pub(super) mod observe;
+pub mod pod_security;
 mod request;
 pub(super) mod rule;
 pub mod target;

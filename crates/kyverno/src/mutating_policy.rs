@@ -18,10 +18,15 @@ use crate::{
     response::RuleResponse,
     validating_policy::{Exception, Slots, is_in_namespace},
 };
-use kyvtest_cel::{composite::Composite, env::Env, host::{Host, Wrapped}, program::Program};
+use kyvtest_cel::{
+    composite::Composite,
+    env::Env,
+    host::{Host, Wrapped},
+    program::Program,
+};
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
-    kube::{Operation, Request},
+    kube::{Concrete, Namespace, Operation, Request},
     policy::{MatchConstraints, MutatingPolicy},
     verdict::{Part, Status, Trace},
 };
@@ -68,7 +73,10 @@ pub struct Evaluated {
 
 impl From<RuleResponse> for Evaluated {
     fn from(response: RuleResponse) -> Self {
-        Self { response, patched: None }
+        Self {
+            response,
+            patched: None,
+        }
     }
 }
 
@@ -108,7 +116,7 @@ impl CompiledMutatingPolicy {
             request.object = object.clone();
         }
         let matched = Input::new(&request, input.world, input.discovery, input.lens);
-        let mut facts = matched.facts();
+        let mut facts = matched.cel_facts();
         let cell = request.cell();
         if input.lens.namespaced_policies
             && !self.namespace.is_empty()
@@ -116,7 +124,12 @@ impl CompiledMutatingPolicy {
         {
             return None;
         }
-        match applies(self.constraints.as_ref()?, &cell, &mut facts) {
+        // Without constraints every request matches.
+        let matches = self
+            .constraints
+            .as_ref()
+            .map_or(Ok(true), |block| applies(block, &cell, &mut facts));
+        match matches {
             Ok(true) => {}
             Ok(false) => return None,
             Err(error) => {
@@ -158,7 +171,10 @@ impl CompiledMutatingPolicy {
 
     /// Whether an existing object is one of those that the policy changes by its constraints. Operations do not count.
     pub fn selects_target(&self, target: &Input<'_>) -> bool {
-        let own = self.target_constraints.as_ref().filter(|block| !block.resource_rules.is_empty());
+        let own = self
+            .target_constraints
+            .as_ref()
+            .filter(|block| !block.resource_rules.is_empty());
         let Some(constraints) = own.or(self.constraints.as_ref()) else {
             return false;
         };
@@ -166,8 +182,15 @@ impl CompiledMutatingPolicy {
         for rule in &mut constraints.resource_rules {
             rule.rule.operations = vec!["*".to_owned()];
         }
-        debug_assert_eq!(target.request.operation, Operation::Create, "targets are given as new objects");
-        applies(&constraints, &target.request.cell(), &mut target.facts()) == Ok(true)
+        debug_assert_eq!(
+            target.request.operation,
+            Operation::Create,
+            "targets are given as new objects"
+        );
+        // Upstream knows nothing of the namespaces of targets.
+        let namespace = Namespace::minimal(&target.request.namespace);
+        let mut facts = Concrete::new(target.request, Some(&namespace));
+        applies(&constraints, &target.request.cell(), &mut facts) == Ok(true)
     }
 
     /// The keys (`namespace/name`) of the existing objects that the policy's expression selects for a trigger; `None` if it
@@ -196,5 +219,8 @@ impl CompiledMutatingPolicy {
 /// The kind and namespace of a policy in responses.
 fn identity(policy: &MutatingPolicy) -> (&'static str, String) {
     let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
-    (policy.kind(), namespace.map(|text| text.value.clone()).unwrap_or_default())
+    (
+        policy.kind(),
+        namespace.map(|text| text.value.clone()).unwrap_or_default(),
+    )
 }

@@ -104,12 +104,16 @@ fn expression<'t>(graft: &mut Graft<'t>, node: Node<'t>, config: Config) -> Node
 }
 
 fn conditions<'t>(graft: &mut Graft<'t>, node: Node<'t>, config: Config) -> NodeId {
-    rewrite_items(graft, node, "expression", &mut |graft, node| expression(graft, node, config))
+    rewrite_items(graft, node, "expression", &mut |graft, node| {
+        expression(graft, node, config)
+    })
 }
 
 fn mutations<'t>(graft: &mut Graft<'t>, node: Node<'t>, config: Config) -> NodeId {
     rewrite_items(graft, node, "applyConfiguration", &mut |graft, node| {
-        rewrite_field(graft, node, "expression", &mut |graft, node| expression(graft, node, config))
+        rewrite_field(graft, node, "expression", &mut |graft, node| {
+            expression(graft, node, config)
+        })
     })
 }
 

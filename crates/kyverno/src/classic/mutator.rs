@@ -178,7 +178,11 @@ fn apply(resource: &Document, patches: &Patches) -> Mutated {
 
 /// Why Kubernetes does not decode a value as an object; `None` if it does.
 pub(crate) fn missing_kind(value: Value<'_>, escape_html: bool) -> Option<String> {
-    if value.get("kind").and_then(Value::as_str).is_some_and(|kind| !kind.is_empty()) {
+    if value
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| !kind.is_empty())
+    {
         return None;
     }
     let mut json = String::new();

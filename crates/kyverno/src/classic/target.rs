@@ -102,7 +102,10 @@ fn resolve(i: usize, target: &Target, context: &mut Context<'_>, namespace: &str
     let selector = substitute_all(&target.selector, context)
         .map_err(|error| format!("failed to substitute variables in target[{i}]: {error}"))?;
     for key in ["apiVersion", "kind", "namespace", "name"] {
-        if let Some(value) = selector.get(key).filter(|value| value.as_str().is_none() && !value.is_null()) {
+        if let Some(value) = selector
+            .get(key)
+            .filter(|value| value.as_str().is_none() && !value.is_null())
+        {
             let found = match value {
                 Data::Bool(_) => "bool",
                 Data::List(_) => "array",

@@ -11,8 +11,8 @@ use crate::{
     },
 };
 use kyvtest_cel::{
-    admission::aggregate, ast::Expr, compile::analyse, env::Env, library, plan::plan, profile::Profile,
-    program::Program, syntax, types::Type,
+    admission::aggregate, ast::Expr, compile::analyse, env::Env, plan::plan, profile::Profile, program::Program,
+    syntax, types::Type,
 };
 use kyvtest_model::policy::{self, CelPolicyException, MutatingPolicy, MutatingPolicySpec};
 use kyvtest_patch::structured::Atomics;
@@ -72,11 +72,10 @@ impl CompiledMutatingPolicy {
     ) -> Result<Self, CompileErrors> {
         let spec = &policy.spec;
         let mut env = Env::new(if policy.namespaced {
-            Profile::kyverno_namespaced()
+            Profile::kyverno_mutating_namespaced()
         } else {
-            Profile::kyverno()
-        })
-        .with_functions(library::mutation_functions());
+            Profile::kyverno_mutating()
+        });
         env.declare_mutation_types();
         let slots = declare(&mut env);
         refuse_variables_in_conditions(spec, &env)?;
@@ -86,8 +85,8 @@ impl CompiledMutatingPolicy {
         let target_conditions = conditions_at("spec.targetMatchConditions", &spec.target_match_conditions, &env)?;
         let named = exceptions.into_iter().flat_map(|exception| {
             let references = exception.policy_refs.iter();
-            let named = references
-                .filter(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind());
+            let named =
+                references.filter(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind());
             named.map(move |_| exception)
         });
         let exceptions = named
@@ -148,7 +147,8 @@ fn uses_variables(text: &str, env: &Env) -> bool {
     let Ok(ast) = syntax::parse(text, &env.profile().syntax) else {
         return false;
     };
-    ast.iter().any(|expr| matches!(expr, Expr::Ident(name) if **name == *"variables"))
+    ast.iter()
+        .any(|expr| matches!(expr, Expr::Ident(name) if **name == *"variables"))
 }
 
 fn target_expression(spec: &MutatingPolicySpec, env: &Env) -> Result<Option<Program>, CompileErrors> {
@@ -166,7 +166,9 @@ fn target_expression(spec: &MutatingPolicySpec, env: &Env) -> Result<Option<Prog
         return Err(refused(path(), expression, "output type must be a map").into());
     }
     let program = plan(&checked, env);
-    Ok(Some(program.map_err(|error| FieldError::new(path(), expression, &error.into()))?))
+    Ok(Some(
+        program.map_err(|error| FieldError::new(path(), expression, &error.into()))?,
+    ))
 }
 
 fn refused(path: String, expression: &policy::Expression, detail: &str) -> FieldError {

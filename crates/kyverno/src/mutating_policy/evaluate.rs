@@ -138,10 +138,7 @@ fn mutate<'a>(
 }
 
 /// The annotations that are not empty; or the number of the first that fails.
-fn annotations<'a>(
-    policy: &'a CompiledMutatingPolicy,
-    run: Run<'a>,
-) -> Result<Vec<(String, String)>, (usize, String)> {
+fn annotations<'a>(policy: &'a CompiledMutatingPolicy, run: Run<'a>) -> Result<Vec<(String, String)>, (usize, String)> {
     let mut properties = Vec::new();
     for (index, (key, program)) in policy.audit_annotations.iter().enumerate() {
         let key_text = quote(key);
@@ -187,7 +184,9 @@ pub(super) fn targets(
         let metadata = object.map_get(&Val::String("metadata"));
         let text = |field: &str| {
             let value = metadata.and_then(|metadata| metadata.map_get(&Val::String(field)));
-            value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+            value
+                .and_then(|value| value.as_str().map(str::to_owned))
+                .unwrap_or_default()
         };
         match text("namespace").as_str() {
             "" => text("name"),

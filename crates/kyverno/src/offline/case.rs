@@ -62,7 +62,11 @@ impl Case {
         let user = part("userInfo");
         let texts = |key: &str| {
             let list = user.get(key).and_then(Value::as_list)?;
-            Some(list.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect())
+            Some(
+                list.iter()
+                    .filter_map(|text| text.as_str().map(str::to_owned))
+                    .collect(),
+            )
         };
         let mut values = GivenValues::new(part("values"), &resource.name);
         values.operation = operation.or_else(|| values.operation()).unwrap_or(Operation::Create);
@@ -115,5 +119,10 @@ fn read_resource(object: Value<'_>) -> Option<Resource> {
         document: 0,
         span: place(file, root.span()),
     };
-    resource(root, None, &|group, kind| BuiltInScopes.is_cluster_wide(group, kind), origin)
+    resource(
+        root,
+        None,
+        &|group, kind| BuiltInScopes.is_cluster_wide(group, kind),
+        origin,
+    )
 }

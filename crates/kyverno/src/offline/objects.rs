@@ -81,9 +81,10 @@ impl Targets for Objects {
             let dot = if group.is_empty() { "" } else { "." };
             format!("{plural}{dot}{group} \"{name}\" not found")
         };
-        let of_kind = self.list.iter().filter(|object| {
-            object.plural == plural && object.kind.group == group && object.kind.version == version
-        });
+        let of_kind = self
+            .list
+            .iter()
+            .filter(|object| object.plural == plural && object.kind.group == group && object.kind.version == version);
         let mut of_kind: Vec<&Object> = of_kind.collect();
         if query.is_single() {
             let mut found = of_kind.iter();
@@ -111,7 +112,9 @@ impl Targets for Objects {
             let by_name = |object: &&Object| {
                 let mut same = self.list.iter().filter(|other| other.plural == plural);
                 let found = same.find(|other| other.namespace == object.namespace && other.name == query.name);
-                found.map(|found| found.object.clone()).ok_or_else(|| missing(&query.name))
+                found
+                    .map(|found| found.object.clone())
+                    .ok_or_else(|| missing(&query.name))
             };
             return of_kind.iter().map(by_name).collect();
         }
@@ -141,5 +144,8 @@ fn selector(value: &Data) -> Option<LabelSelector> {
             .filter_map(|value| value.as_str().map(str::to_owned))
             .collect(),
     });
-    Some(LabelSelector::new(labels.collect::<Vec<_>>(), expressions.collect::<Vec<_>>()))
+    Some(LabelSelector::new(
+        labels.collect::<Vec<_>>(),
+        expressions.collect::<Vec<_>>(),
+    ))
 }

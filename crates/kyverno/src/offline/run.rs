@@ -24,16 +24,13 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Operation, Request, Resource as Served, World},
-    policy::{MatchConstraints, Policy, validate},
+    policy::{Loaded, MatchConstraints, Policy, Refusal, validate},
 };
 
 /// Evaluates all policies of a test on its resource.
 pub fn run(case: &Case, host: &dyn Host) -> Observed {
     if let Some(refused) = case.policies.refused {
-        let texts = case.policies.diagnostics.iter();
-        let texts: Vec<&str> = texts.map(|diagnostic| diagnostic.message.as_str()).collect();
-        let text = format!("error: failed to load policies ({:?}: {})", refused.reason, texts.join("; "));
-        return Observed::failed(text);
+        return Observed::failed(refusal(&case.policies, refused.reason));
     }
     let dropped = case.policies.dropped.iter();
     let mut observed = Observed {
@@ -67,6 +64,24 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
             Observed::failed(format!("failed to apply policies on resource {name} ({error})"))
         }
     }
+}
+
+/// The text with which the loader ends a run; upstream's for unknown fields.
+fn refusal(loaded: &Loaded, reason: Refusal) -> String {
+    let problems: Vec<String> = match reason {
+        Refusal::UnknownField => {
+            let paths = loaded.unknown_fields.iter();
+            paths
+                .map(|path| format!("{path}: Invalid value: value provided for unknown field"))
+                .collect()
+        }
+        Refusal::Kind | Refusal::Exception => {
+            let diagnostics = loaded.diagnostics.iter();
+            diagnostics.map(|diagnostic| diagnostic.message.clone()).collect()
+        }
+    };
+    let problems = problems.join("\n");
+    format!("error: failed to load policies (failed to load file policies.yaml: failed to parse document ({problems}))")
 }
 
 fn has_webhook_conditions(policy: &Policy) -> bool {
@@ -229,8 +244,14 @@ pub(super) fn is_plain(constraints: Option<&MatchConstraints>) -> bool {
     };
     rule.resource_names.is_empty()
         && constraints.exclude_resource_rules.is_empty()
-        && constraints.namespace_selector.as_ref().is_none_or(|selector| selector.is_empty())
-        && constraints.object_selector.as_ref().is_none_or(|selector| selector.is_empty())
+        && constraints
+            .namespace_selector
+            .as_ref()
+            .is_none_or(|selector| selector.is_empty())
+        && constraints
+            .object_selector
+            .as_ref()
+            .is_none_or(|selector| selector.is_empty())
 }
 
 /// The resource that the API serves the object as.
@@ -241,8 +262,7 @@ fn served(case: &Case, discovery: &mut Discovery) -> Arc<Served> {
     {
         let parent = GroupVersionKind::new(group, version, kind);
         let known = discovery.subresource(&parent, &sub).cloned();
-        return known
-            .unwrap_or_else(|| Arc::new(Served::main(&parent, &plural, namespaced).sub(&sub, &resource.kind)));
+        return known.unwrap_or_else(|| Arc::new(Served::main(&parent, &plural, namespaced).sub(&sub, &resource.kind)));
     }
     let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
     discovery.add_guess(&kind, !resource.namespace.is_empty());

@@ -18,8 +18,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::{diagnostic::Span, text::quote::quote};
 use kyvtest_model::policy::{
-    self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy, ValidationAction,
-    Variable,
+    self, CelPolicyException, FailurePolicy, MatchCondition, Mode, ValidatingPolicy, ValidationAction, Variable,
 };
 
 /// An expression that cannot be compiled.
@@ -133,7 +132,12 @@ impl Output {
     }
 }
 
-pub(crate) fn compile(path: String, expression: &policy::Expression, env: &Env, output: Output) -> Result<Program, FieldError> {
+pub(crate) fn compile(
+    path: String,
+    expression: &policy::Expression,
+    env: &Env,
+    output: Output,
+) -> Result<Program, FieldError> {
     let text = expression.text();
     let checked = match analyse(text, env) {
         Ok(checked) => checked,
@@ -173,11 +177,7 @@ fn conditions(list: &[MatchCondition], env: &Env) -> Result<Vec<Program>, Vec<Fi
 }
 
 /// Compiles conditions at a path.
-pub(crate) fn conditions_at(
-    path: &str,
-    list: &[MatchCondition],
-    env: &Env,
-) -> Result<Vec<Program>, Vec<FieldError>> {
+pub(crate) fn conditions_at(path: &str, list: &[MatchCondition], env: &Env) -> Result<Vec<Program>, Vec<FieldError>> {
     let list = list.iter().enumerate();
     let list = list.map(|(i, condition)| (format!("{path}[{i}].expression"), &condition.expression));
     compile_all(list, env, Output::Bool)

@@ -8,7 +8,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::offline::{Case, run};
 use serde_json::{Value, json};
 
-use crate::support::{judge, jsonl, shared};
+use crate::support::{fixture, jsonl, judge, shared};
 
 /// What a comparison looks at.
 #[derive(Clone, Copy, PartialEq)]
@@ -22,7 +22,9 @@ enum Aspect {
 fn observe(row: &Value) -> Value {
     let document = Document::from(row);
     let case = Case::read(document.root()).unwrap_or_else(|error| panic!("{}: {error}", row["id"]));
-    run(&case, &Mocks::new()).to_json()
+    let mut mocks = Mocks::new();
+    mocks.set_seed(0);
+    run(&case, &mocks).to_json()
 }
 
 /// The value with numbers as doubles, so that `5` equals `5.0`.
@@ -44,7 +46,10 @@ fn reduced(observed: &Value, aspect: Aspect, unordered: bool) -> Value {
         };
     }
     let mut responses: Vec<Value> = observed["responses"].as_array().map_or_else(Vec::new, |responses| {
-        responses.iter().map(|response| reduced_response(response, aspect)).collect()
+        responses
+            .iter()
+            .map(|response| reduced_response(response, aspect))
+            .collect()
     });
     if unordered {
         responses.sort_by_key(ToString::to_string);
@@ -64,7 +69,13 @@ fn reduced_response(response: &Value, aspect: Aspect) -> Value {
     let rules: Vec<Value> = rules
         .map(|rule| match aspect {
             Aspect::Result => {
-                json!([rule["rule"], rule["status"], rule["type"], normal(&rule["target"]), rule["properties"]])
+                json!([
+                    rule["rule"],
+                    rule["status"],
+                    rule["type"],
+                    normal(&rule["target"]),
+                    rule["properties"]
+                ])
             }
             Aspect::Message => json!([rule["rule"], rule["message"]]),
         })
@@ -72,7 +83,13 @@ fn reduced_response(response: &Value, aspect: Aspect) -> Value {
     match aspect {
         Aspect::Result => {
             let patched = response.get("patched").map(normal);
-            json!([response["policy"], response["policyNamespace"], rules, patched, response.get("patched").is_some()])
+            json!([
+                response["policy"],
+                response["policyNamespace"],
+                rules,
+                patched,
+                response.get("patched").is_some()
+            ])
         }
         Aspect::Message => json!([response["policy"], rules]),
     }
@@ -132,5 +149,12 @@ fn classic_rules() {
 fn mutating_policies() {
     if let Some(path) = shared("golden/mutate/mpol.jsonl") {
         gate("mutate-mpol", &path);
+    }
+}
+
+#[test]
+fn own_rows() {
+    for name in ["rule", "mpol"] {
+        gate(&format!("mutate-{name}-own"), &fixture(&format!("mutate/{name}.jsonl")));
     }
 }

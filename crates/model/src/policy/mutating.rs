@@ -140,7 +140,11 @@ impl MutatingPolicySpec {
             ("spec.targetMatchConditions", &target_match_conditions),
         ] {
             let names = conditions.iter().map(|condition| &condition.name);
-            unique(fields.decoder(), list, names.map(|name| (name.value.as_str(), name.span)));
+            unique(
+                fields.decoder(),
+                list,
+                names.map(|name| (name.value.as_str(), name.span)),
+            );
         }
         let names = variables.iter().map(|variable| &variable.name);
         let names = names.map(|name| (name.value.as_str(), name.span));

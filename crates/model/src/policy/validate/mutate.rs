@@ -96,7 +96,8 @@ pub(super) fn target_namespaces(policy: &Policy, rule: &Rule, path: &str, errors
     for (i, target) in targets.enumerate() {
         let namespace = target.get("namespace").and_then(Node::as_str).unwrap_or_default();
         if !namespace.is_empty() && namespace != own {
-            let detail = "This field can be ignored or should have value of the namespace where the policy is being created";
+            let detail =
+                "This field can be ignored or should have value of the namespace where the policy is being created";
             errors.invalid(&format!("{path}.targets[{i}].namespace"), &quote(namespace), detail);
         }
     }
