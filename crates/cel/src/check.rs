@@ -450,6 +450,9 @@ impl Checker<'_> {
     fn check_struct(&mut self, id: ExprId, type_name: &str, fields: &[StructField]) {
         let structure = match self.env.global(type_name) {
             None => return self.undeclared(id, type_name),
+            Some(Global::Variable(..)) if self.env.profile().behaviour.struct_names_are_types => {
+                return self.undeclared(id, type_name);
+            }
             Some(Global::Type(name, Type::Type(Some(t)))) => match &*t {
                 Type::Struct(_) => {
                     self.references[id.index()] = Reference::Type(name.clone());
@@ -479,6 +482,20 @@ impl Checker<'_> {
         for field in fields {
             self.check(field.value);
             let declared = match &structure {
+                Some(name) if self.env.is_untyped_field(name, &field.name) => {
+                    // Upstream declares any field here, without a type.
+                    let t = self.get(field.value);
+                    if !t.is_dyn_or_error() {
+                        self.issues.push((
+                            field.offset,
+                            format!(
+                                "expected type of field '{}' is '' but provided type is '{t}'",
+                                field.name
+                            ),
+                        ));
+                    }
+                    continue;
+                }
                 Some(name) => self.check_declared_field(field.offset, name, &field.name),
                 None => Type::Error,
             };

@@ -63,8 +63,8 @@ impl Constant {
             Val::String(text) => Constant::Text(text.into()),
             Val::Bytes(bytes) => Constant::Bytes(bytes.into()),
             Val::Type(name) => Constant::Type(name.into()),
-            Val::DocumentList(list) => Constant::Document(Value::List(list).to_document()),
-            Val::DocumentMap(map) => Constant::Document(Value::Map(map).to_document()),
+            Val::DocumentList(list) => Constant::document(Value::List(list), list.is_literal()),
+            Val::DocumentMap(map) => Constant::document(Value::Map(map), map.is_literal()),
             Val::List(items) => Constant::list(
                 items
                     .iter()
@@ -79,6 +79,12 @@ impl Constant {
             ),
             Val::Optional(_) | Val::Opaque(_) | Val::Object(_) | Val::Variables | Val::Error(_) => return None,
         })
+    }
+
+    /// A copy of a list or map; what a literal was folded from stays one.
+    fn document(value: Value<'_>, is_literal: bool) -> Self {
+        let document = value.to_document();
+        Constant::Document(if is_literal { document.into_literal() } else { document })
     }
 
     pub(super) fn list(items: Vec<Constant>) -> Self {

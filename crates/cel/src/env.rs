@@ -121,6 +121,13 @@ impl Env {
         self.has_mutation_types && mutation::is_object_type(name)
     }
 
+    /// Whether a field of `JSONPatch` is none of its own.
+    pub(super) fn is_untyped_field(&self, structure: &str, field: &str) -> bool {
+        self.has_mutation_types
+            && structure == mutation::JSON_PATCH
+            && !matches!(field, "op" | "path" | "from" | "value")
+    }
+
     /// All structures but those that CEL itself has.
     fn structs(&self) -> impl Iterator<Item = &FxHashMap<Name, Vec<(Name, Type)>>> {
         let library = self.has_library_structs.then(|| self.profile.library().fields());

@@ -170,10 +170,3 @@ pub fn bind_authorizer<'a>(context: &Context<'a>, env: &Env, request: Attributes
         context.opaque(kubernetes::authz::ResourceCheck::of_request(request)),
     );
 }
-
-/// The functions that MutatingPolicies have besides those of their profile.
-pub fn mutation_functions() -> Library {
-    let mut library = Library::default();
-    kubernetes::declare_json_patch(&mut library);
-    library
-}

@@ -32,7 +32,10 @@ pub(super) fn is_mutation_type(name: &str) -> bool {
 pub(super) fn make<'a>(context: &Context<'a>, name: &str, fields: &[(&'a str, Val<'a>)]) -> Val<'a> {
     if name == JSON_PATCH {
         for (field, value) in fields {
-            if matches!(*field, "op" | "path" | "from") && !matches!(value, Val::String(_)) {
+            if !matches!(*field, "op" | "path" | "from" | "value") {
+                return context.error(format_args!("unexpected JSONPatchType field: {field}"));
+            }
+            if *field != "value" && !matches!(value, Val::String(_)) {
                 let found = native_type(value);
                 return context.error(format_args!(
                     "unexpected type {found} for JSONPatchType '{field}' field"

@@ -46,6 +46,8 @@ pub struct Behaviour {
     /// `EnableErrorOnBadPresenceTest`, which only the conformance tests ask for), or false. On an optional value it is
     /// false in any case, as cel-spec wants it.
     pub presence_needs_a_container: bool,
+    /// The name of a structure literal means a type, whatever variable has the same name (cel-go ≥ 0.30).
+    pub struct_names_are_types: bool,
 }
 
 /// cel-go 0.26, which Kubernetes 1.34 to 1.36 vendor, and the libraries of Kubernetes 1.35 and 1.36.
@@ -64,6 +66,7 @@ const CEL_GO_0_26: Behaviour = Behaviour {
     timestamps_are_strict: false,
     dyn_optional_elements_panic: true,
     presence_needs_a_container: false,
+    struct_names_are_types: false,
 };
 
 /// cel-go 0.29, which Kubernetes 1.37 vendors, and the libraries of Kubernetes 1.37.
@@ -82,6 +85,7 @@ const CEL_GO_0_29: Behaviour = Behaviour {
     timestamps_are_strict: false,
     dyn_optional_elements_panic: false,
     presence_needs_a_container: false,
+    struct_names_are_types: false,
 };
 
 /// cel-go 0.30, which Kyverno 1.19 links.
@@ -89,6 +93,7 @@ const CEL_GO_0_30: Behaviour = Behaviour {
     nan_compares_false: true,
     encoders_have_cost: true,
     timestamps_are_strict: true,
+    struct_names_are_types: true,
     ..CEL_GO_0_29
 };
 
@@ -223,6 +228,16 @@ profile!(K8S_1_37, "k8s-1.37", Libraries {
     syntax: ParseOptions::cel_go_0_29(Macros::KUBERNETES),
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
+/// The libraries of Kyverno's CEL policies of the whole cluster.
+const KYVERNO_LIBRARIES: Libraries = Libraries {
+    math: Some(3),
+    encoders: true,
+    regex: true,
+    bindings: true,
+    or_value_compat: true,
+    kyverno: Some(PolicyScope::Cluster),
+    ..KUBERNETES_1_34
+};
 profile!(KYVERNO_1_19, "kyverno-1.19", Libraries {
     math: Some(3), encoders: true, regex: true, bindings: true, or_value_compat: true, kyverno: Some(PolicyScope::Cluster), ..KUBERNETES_1_34
 }, Behaviour {
@@ -239,6 +254,29 @@ profile!(KYVERNO_1_19_NAMESPACED, "kyverno-1.19-namespaced", Libraries {
     math: Some(3), encoders: true, regex: true, bindings: true, or_value_compat: true, kyverno: Some(PolicyScope::Namespace), ..KUBERNETES_1_34
 }, Behaviour {
     // Kyverno 1.19 links the libraries of Kubernetes 1.36 with a newer cel-go.
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+// MutatingPolicies have `jsonpatch.escapeKey` besides (Kyverno `pkg/cel/policies/mpol/compiler`).
+profile!(KYVERNO_1_19_MUTATING, "kyverno-1.19-mutating", Libraries {
+    json_patch: true, ..KYVERNO_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+profile!(KYVERNO_1_19_MUTATING_NAMESPACED, "kyverno-1.19-mutating-namespaced", Libraries {
+    json_patch: true, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
+}, Behaviour {
     quantity_sums_are_copies: false, ..CEL_GO_0_30
 }, {
     syntax: ParseOptions::cel_go_0_30(Macros {
@@ -314,6 +352,16 @@ impl Profile {
     /// What Kyverno 1.19 does with its CEL policies of a namespace.
     pub fn kyverno_namespaced() -> &'static Profile {
         &KYVERNO_1_19_NAMESPACED
+    }
+
+    /// What Kyverno 1.19 does with its MutatingPolicies.
+    pub fn kyverno_mutating() -> &'static Profile {
+        &KYVERNO_1_19_MUTATING
+    }
+
+    /// What Kyverno 1.19 does with its MutatingPolicies of a namespace.
+    pub fn kyverno_mutating_namespaced() -> &'static Profile {
+        &KYVERNO_1_19_MUTATING_NAMESPACED
     }
 
     /// What Kyverno 1.19 does with `validate.cel` of its classic policies.

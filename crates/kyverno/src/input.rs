@@ -30,6 +30,7 @@ pub struct Input<'r> {
     /// The resource that was asked for, where the webhook lists another version of it.
     requested: Option<Arc<Resource>>,
     namespace: Option<Namespace>,
+    minimal: OnceCell<Namespace>,
     classic: OnceCell<Documents>,
     policy: OnceCell<Documents>,
     webhook: OnceCell<Documents>,
@@ -64,6 +65,7 @@ impl<'r> Input<'r> {
             lens,
             requested: None,
             namespace,
+            minimal: OnceCell::new(),
             classic: OnceCell::new(),
             policy: OnceCell::new(),
             webhook: OnceCell::new(),
@@ -107,6 +109,15 @@ impl<'r> Input<'r> {
     /// What matching asks.
     pub fn facts(&self) -> Concrete<'_> {
         Concrete::new(self.request, self.namespace.as_ref())
+    }
+
+    /// What the matching of CEL policies asks: a namespace of which nothing is known has its name as a label
+    /// (`pkg/cel/matching/predicates/namespace`).
+    pub(super) fn cel_facts(&self) -> Concrete<'_> {
+        let name = self.request.namespace.as_str();
+        let minimal = || self.minimal.get_or_init(|| Namespace::minimal(name));
+        let namespace = self.namespace.as_ref();
+        Concrete::new(self.request, namespace.or_else(|| (!name.is_empty()).then(minimal)))
     }
 
     /// The namespace that the request is in, if it is known.

@@ -26,7 +26,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
-    kube::{Operation, Request},
+    kube::{Concrete, Namespace, Operation, Request},
     policy::{MatchConstraints, MutatingPolicy},
     verdict::{Part, Status, Trace},
 };
@@ -116,7 +116,7 @@ impl CompiledMutatingPolicy {
             request.object = object.clone();
         }
         let matched = Input::new(&request, input.world, input.discovery, input.lens);
-        let mut facts = matched.facts();
+        let mut facts = matched.cel_facts();
         let cell = request.cell();
         if input.lens.namespaced_policies
             && !self.namespace.is_empty()
@@ -124,7 +124,12 @@ impl CompiledMutatingPolicy {
         {
             return None;
         }
-        match applies(self.constraints.as_ref()?, &cell, &mut facts) {
+        // Without constraints every request matches.
+        let matches = self
+            .constraints
+            .as_ref()
+            .map_or(Ok(true), |block| applies(block, &cell, &mut facts));
+        match matches {
             Ok(true) => {}
             Ok(false) => return None,
             Err(error) => {
@@ -182,7 +187,14 @@ impl CompiledMutatingPolicy {
             Operation::Create,
             "targets are given as new objects"
         );
+<<<<<<< HEAD
         applies(&constraints, &target.request.cell(), &mut target.facts()) == Ok(true)
+=======
+        // Upstream knows nothing of the namespaces of targets.
+        let namespace = Namespace::minimal(&target.request.namespace);
+        let mut facts = Concrete::new(target.request, Some(&namespace));
+        applies(&constraints, &target.request.cell(), &mut facts) == Ok(true)
+>>>>>>> mutate
     }
 
     /// The keys (`namespace/name`) of the existing objects that the policy's expression selects for a trigger; `None` if it

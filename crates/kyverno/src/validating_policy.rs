@@ -144,7 +144,7 @@ impl CompiledValidatingPolicy {
         if input.lens.admission_switch && !self.admission || self.mode == Mode::Json {
             return Answer::NoMatch(Part::Match);
         }
-        let mut facts = input.facts();
+        let mut facts = input.cel_facts();
         let cell = input.request.cell();
         if let Some(namespace) = self.namespace.as_deref()
             && input.lens.namespaced_policies

@@ -43,8 +43,3 @@ pub fn declare(library: &mut Library, libraries: &Libraries) {
 fn downcast<T: Opaque>(value: &dyn Opaque) -> Option<&T> {
     (value as &dyn Any).downcast_ref()
 }
-
-/// Declares `jsonpatch.escapeKey`.
-pub(super) fn declare_json_patch(library: &mut Library) {
-    json_patch::declare(library);
-}

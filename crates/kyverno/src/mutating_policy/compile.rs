@@ -11,8 +11,8 @@ use crate::{
     },
 };
 use kyvtest_cel::{
-    admission::aggregate, ast::Expr, compile::analyse, env::Env, library, plan::plan, profile::Profile,
-    program::Program, syntax, types::Type,
+    admission::aggregate, ast::Expr, compile::analyse, env::Env, plan::plan, profile::Profile, program::Program,
+    syntax, types::Type,
 };
 use kyvtest_model::policy::{self, CelPolicyException, MutatingPolicy, MutatingPolicySpec};
 use kyvtest_patch::structured::Atomics;
@@ -72,11 +72,10 @@ impl CompiledMutatingPolicy {
     ) -> Result<Self, CompileErrors> {
         let spec = &policy.spec;
         let mut env = Env::new(if policy.namespaced {
-            Profile::kyverno_namespaced()
+            Profile::kyverno_mutating_namespaced()
         } else {
-            Profile::kyverno()
-        })
-        .with_functions(library::mutation_functions());
+            Profile::kyverno_mutating()
+        });
         env.declare_mutation_types();
         let slots = declare(&mut env);
         refuse_variables_in_conditions(spec, &env)?;

@@ -119,9 +119,14 @@ fn native_config(value: Val<'_>) -> Result<Config<'_>, String> {
             display: duration::format(nanos),
             debug: nanos.to_string(),
         }),
+        Val::Bytes(bytes) => Config::Opaque(Opaque {
+            go_type: "[]uint8".to_owned(),
+            display: go_display(value),
+            debug: go_bytes(bytes),
+        }),
         Val::Optional(Some(inner)) => native_config(*inner)?,
         other => {
-            let display = go_display(other);
+            let display = native_display(other);
             Config::Opaque(Opaque {
                 go_type: "ref.Val".to_owned(),
                 debug: display.clone(),
@@ -129,6 +134,33 @@ fn native_config(value: Val<'_>) -> Result<Config<'_>, String> {
             })
         }
     })
+}
+
+/// A value as Go's `%v` prints the native value behind it.
+fn native_display(value: Val<'_>) -> String {
+    if value.is_list() {
+        let items: Vec<String> = value.list_iter().map(native_display).collect();
+        return format!("[{}]", items.join(" "));
+    }
+    if value.is_map() {
+        let entries = value.map_iter();
+        let mut entries: Vec<(String, String)> = entries
+            .map(|(key, value)| (native_display(key), native_display(value)))
+            .collect();
+        entries.sort();
+        let entries: Vec<String> = entries
+            .into_iter()
+            .map(|(key, value)| format!("{key}:{value}"))
+            .collect();
+        return format!("map[{}]", entries.join(" "));
+    }
+    go_display(value)
+}
+
+/// Bytes as Go's `%#v` prints them.
+fn go_bytes(bytes: &[u8]) -> String {
+    let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:#x}")).collect();
+    format!("[]uint8{{{}}}", bytes.join(", "))
 }
 
 /// Applies the operations of a JSON patch to an object. A failed `test` leaves the object as it is.

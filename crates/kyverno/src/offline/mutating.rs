@@ -136,7 +136,11 @@ impl Stages<'_> {
                 response: result.response,
                 target: passed.then(|| patched.clone()),
             };
-            observed.responses.push(response(policy, vec![rule]));
+            observed.responses.push(PolicyResponse {
+                // Upstream fills the object in only with a target.
+                patched: (!passed).then(Document::null),
+                ..response(policy, vec![rule])
+            });
         }
     }
 

@@ -24,12 +24,13 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Operation, Request, Resource as Served, World},
-    policy::{MatchConstraints, Policy, validate},
+    policy::{Loaded, MatchConstraints, Policy, Refusal, validate},
 };
 
 /// Evaluates all policies of a test on its resource.
 pub fn run(case: &Case, host: &dyn Host) -> Observed {
     if let Some(refused) = case.policies.refused {
+<<<<<<< HEAD
         let texts = case.policies.diagnostics.iter();
         let texts: Vec<&str> = texts.map(|diagnostic| diagnostic.message.as_str()).collect();
         let text = format!(
@@ -38,6 +39,9 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
             texts.join("; ")
         );
         return Observed::failed(text);
+=======
+        return Observed::failed(refusal(&case.policies, refused.reason));
+>>>>>>> mutate
     }
     let dropped = case.policies.dropped.iter();
     let mut observed = Observed {
@@ -71,6 +75,24 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
             Observed::failed(format!("failed to apply policies on resource {name} ({error})"))
         }
     }
+}
+
+/// The text with which the loader ends a run; upstream's for unknown fields.
+fn refusal(loaded: &Loaded, reason: Refusal) -> String {
+    let problems: Vec<String> = match reason {
+        Refusal::UnknownField => {
+            let paths = loaded.unknown_fields.iter();
+            paths
+                .map(|path| format!("{path}: Invalid value: value provided for unknown field"))
+                .collect()
+        }
+        Refusal::Kind | Refusal::Exception => {
+            let diagnostics = loaded.diagnostics.iter();
+            diagnostics.map(|diagnostic| diagnostic.message.clone()).collect()
+        }
+    };
+    let problems = problems.join("\n");
+    format!("error: failed to load policies (failed to load file policies.yaml: failed to parse document ({problems}))")
 }
 
 fn has_webhook_conditions(policy: &Policy) -> bool {

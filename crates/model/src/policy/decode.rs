@@ -34,6 +34,7 @@ pub struct Decoder<'t> {
     path: Vec<Step<'t>>,
     diagnostics: Vec<Diagnostic>,
     unknown: bool,
+    unknown_paths: Vec<String>,
     invalid: bool,
     metadata: bool,
     unreadable: bool,
@@ -53,6 +54,8 @@ pub struct Findings {
     pub diagnostics: Vec<Diagnostic>,
     /// A field that the schema does not have.
     pub unknown: bool,
+    /// The paths of unknown fields, in the order in which they were found.
+    pub unknown_paths: Vec<String>,
     /// Anything else that makes the document unusable.
     pub invalid: bool,
     /// Metadata of the wrong type, which is found before anything else.
@@ -86,6 +89,7 @@ impl<'t> Decoder<'t> {
             path: Vec::new(),
             diagnostics: Vec::new(),
             unknown: false,
+            unknown_paths: Vec::new(),
             invalid: false,
             metadata: false,
             unreadable: false,
@@ -99,6 +103,7 @@ impl<'t> Decoder<'t> {
         Findings {
             diagnostics,
             unknown: self.unknown,
+            unknown_paths: self.unknown_paths,
             invalid: self.invalid,
             metadata: self.metadata,
             unreadable: self.unreadable,
@@ -167,6 +172,8 @@ impl<'t> Decoder<'t> {
         let is_map = node.as_map().is_some();
         if self.style == Style::Schema && (is_map || wanted != "a map") && has_fields(node) {
             self.unknown = true;
+            let path = self.path();
+            unknown_fields(node, &path, &mut self.unknown_paths);
         }
         let path = self.path();
         let found = name_of(node);
@@ -586,6 +593,8 @@ impl<'t> Fields<'t, '_> {
                 [near, ..] => diagnostic = diagnostic.with_help(format!("did you mean `{near}`?")),
             }
             self.decoder.unknown = true;
+            let dot = if owner.is_empty() { "" } else { "." };
+            self.decoder.unknown_paths.push(format!("{owner}{dot}{key}"));
             self.decoder.diagnostics.push(diagnostic);
         }
     }
@@ -608,5 +617,18 @@ fn has_fields(node: Node<'_>) -> bool {
         Kind::Map(map) => !map.is_empty(),
         Kind::Seq(items) => items.iter().any(has_fields),
         _ => false,
+    }
+}
+
+/// Collects the paths of the fields below a value that should have none.
+fn unknown_fields(node: Node<'_>, path: &str, paths: &mut Vec<String>) {
+    match node.kind() {
+        Kind::Map(map) => paths.extend(map.iter().map(|entry| format!("{path}.{}", entry.key))),
+        Kind::Seq(items) => {
+            for (i, item) in items.iter().enumerate() {
+                unknown_fields(item, &format!("{path}[{i}]"), paths);
+            }
+        }
+        _ => {}
     }
 }

@@ -43,6 +43,8 @@ pub struct Loaded {
     pub dropped: Vec<Dropped>,
     /// The first document that ends a run of `kyverno test`.
     pub refused: Option<Refused>,
+    /// The paths of the fields that end a run of `kyverno test` because the schema does not have them.
+    pub unknown_fields: Vec<String>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -443,6 +445,9 @@ impl<'t> Load<'_, 't> {
         let first = findings.diagnostics.first().and_then(|diagnostic| diagnostic.primary);
         self.loaded.diagnostics.extend(findings.diagnostics);
         if fatal && !self.item {
+            if self.loaded.refused.is_none() {
+                self.loaded.unknown_fields = findings.unknown_paths;
+            }
             refuse(self.loaded, Refusal::UnknownField, first.unwrap_or(origin.span));
         }
         match decoded.filter(|_| !wrong) {
