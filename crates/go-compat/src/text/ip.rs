@@ -312,6 +312,7 @@ impl Prefix {
     }
 
     /// The length of the network part.
+    #[expect(clippy::len_without_is_empty, reason = "the length of a prefix is not a size")]
     pub fn len(self) -> u8 {
         self.len
     }

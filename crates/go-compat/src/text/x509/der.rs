@@ -71,7 +71,6 @@ impl<'a> Der<'a> {
     }
 
     /// The content of the next element if it has this tag; the outer `None` is an error.
-    #[expect(clippy::option_option, reason = "absent and malformed are different answers")]
     pub fn optional(&mut self, tag: u8) -> Option<Option<Der<'a>>> {
         if self.peek(tag) {
             self.take(tag).map(Some)
