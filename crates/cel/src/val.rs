@@ -376,7 +376,6 @@ impl<'a> Val<'a> {
     }
 
     /// The order of two numbers of any kind: outer `None` if one is no number, inner `None` if one is NaN.
-    #[expect(clippy::option_option, reason = "no number and no order are different answers")]
     pub fn compare_numbers(&self, other: &Val<'_>) -> Option<Option<Ordering>> {
         Some(match (self, other) {
             (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),

@@ -187,14 +187,10 @@ impl CompiledMutatingPolicy {
             Operation::Create,
             "targets are given as new objects"
         );
-<<<<<<< HEAD
-        applies(&constraints, &target.request.cell(), &mut target.facts()) == Ok(true)
-=======
         // Upstream knows nothing of the namespaces of targets.
         let namespace = Namespace::minimal(&target.request.namespace);
         let mut facts = Concrete::new(target.request, Some(&namespace));
         applies(&constraints, &target.request.cell(), &mut facts) == Ok(true)
->>>>>>> mutate
     }
 
     /// The keys (`namespace/name`) of the existing objects that the policy's expression selects for a trigger; `None` if it

@@ -40,7 +40,7 @@ struct Object {
     plural: String,
     namespace: String,
     name: String,
-    object: Document,
+    document: Document,
 }
 
 impl Objects {
@@ -50,7 +50,7 @@ impl Objects {
             plural: guess_plural(&resource.kind),
             namespace: resource.namespace.clone(),
             name: resource.name.clone(),
-            object: (*resource.object).clone(),
+            document: (*resource.object).clone(),
         };
         Self {
             list: resources.into_iter().map(object).collect(),
@@ -105,7 +105,7 @@ impl Targets for Objects {
         of_kind.retain(|object| {
             let labels = selector.as_ref();
             query.selects(&object.namespace, &object.name)
-                && labels.is_none_or(|selector| selector.selects(object.object.root()))
+                && labels.is_none_or(|selector| selector.selects(object.document.root()))
         });
         if !subresource.is_empty() && !of_kind.is_empty() {
             // Upstream gets each object by the name of the query, not by its own.

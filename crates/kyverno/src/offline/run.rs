@@ -30,18 +30,7 @@ use kyvtest_model::{
 /// Evaluates all policies of a test on its resource.
 pub fn run(case: &Case, host: &dyn Host) -> Observed {
     if let Some(refused) = case.policies.refused {
-<<<<<<< HEAD
-        let texts = case.policies.diagnostics.iter();
-        let texts: Vec<&str> = texts.map(|diagnostic| diagnostic.message.as_str()).collect();
-        let text = format!(
-            "error: failed to load policies ({:?}: {})",
-            refused.reason,
-            texts.join("; ")
-        );
-        return Observed::failed(text);
-=======
         return Observed::failed(refusal(&case.policies, refused.reason));
->>>>>>> mutate
     }
     let dropped = case.policies.dropped.iter();
     let mut observed = Observed {
@@ -155,7 +144,7 @@ impl<'c> Stages<'c> {
     fn values(&self, object: &Document) -> GivenValues {
         let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
         let mut values = self.case.values.clone();
-        values.resource = name.unwrap_or_default().to_owned();
+        name.unwrap_or_default().clone_into(&mut values.resource);
         values
     }
 

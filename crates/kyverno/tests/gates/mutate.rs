@@ -8,11 +8,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::offline::{Case, run};
 use serde_json::{Value, json};
 
-<<<<<<< HEAD
-use crate::support::{jsonl, judge, shared};
-=======
 use crate::support::{fixture, jsonl, judge, shared};
->>>>>>> mutate
 
 /// What a comparison looks at.
 #[derive(Clone, Copy, PartialEq)]

@@ -8,7 +8,7 @@ use kyvtest_cel::{
     host::{Gvr, Mocks},
     time::Timestamp,
 };
-use kyvtest_go_compat::value::{Document, Value};
+use kyvtest_go_compat::value::{Document, List, Value};
 
 use super::{Discovery, GroupVersionKind, GroupVersionResource, Namespace, World};
 
@@ -56,7 +56,7 @@ impl Cluster {
         let text = |path: &[&str]| definition.at(path).and_then(Value::as_str).unwrap_or_default();
         let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
         let versions = definition.at(&["spec", "versions"]).and_then(Value::as_list);
-        for version in versions.into_iter().flat_map(|list| list.iter()) {
+        for version in versions.into_iter().flat_map(List::iter) {
             let name = version.get("name").and_then(Value::as_str).unwrap_or_default();
             self.mocks.serve(gvr(GroupVersionResource::new(group, name, plural)));
         }

@@ -31,6 +31,7 @@ pub(crate) struct Rejected {
 }
 
 /// A file of the shared reference data, or `None` if there is none.
+#[allow(dead_code, reason = "the fixtures need no shared data")]
 pub(crate) fn shared(path: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let base = std::env::var_os("KYVTEST_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
