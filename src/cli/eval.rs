@@ -255,7 +255,9 @@ fn undecided<'c>(cluster: &'c Cluster, request: &Request, answers: &Answers) -> 
     let unsupported = |policy: &&Arc<Policy>| {
         let compiled = CompiledPolicy::new(Arc::clone(policy));
         let rules = compiled.decide(&input, &[], &NoHost).rules;
-        rules.iter().any(|rule| rule.status == Status::Unsupported && is_enforced(policy, &rule.rule))
+        rules
+            .iter()
+            .any(|rule| rule.status == Status::Unsupported && is_enforced(policy, &rule.rule))
     };
     let policy = cluster.loaded().policies.iter().find(unsupported)?;
     Some(&policy.metadata.name.value)

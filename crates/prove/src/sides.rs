@@ -211,9 +211,8 @@ impl Sides {
             lone.first().cloned()
         };
         if let Some(text) = lone(&ours, &theirs).or_else(|| lone(&theirs, &ours)) {
-            self.inexact.push(format!(
-                "match condition `{text}` is too complex to decide"
-            ));
+            self.inexact
+                .push(format!("match condition `{text}` is too complex to decide"));
         }
     }
 

@@ -198,7 +198,9 @@ impl<'t> Parser<'t> {
                 _ => "result",
             };
             let message = format!("unknown {what} `{text}`");
-            let near = nearest(&text, words.iter().copied()).first().map(|near| format!("did you mean `{near}`?"));
+            let near = nearest(&text, words.iter().copied())
+                .first()
+                .map(|near| format!("did you mean `{near}`?"));
             let help = near.unwrap_or_else(|| format!("expected {}", listed(words.into_iter())));
             return Err(Diagnostic::at(Code::BadFilter, self.span(start, end), message).with_help(help));
         }
