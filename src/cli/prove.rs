@@ -1,6 +1,8 @@
 //! `kyvtest prove`: is the native policy the same policy, for all requests?
 
 mod emit;
+mod summary;
+mod target;
 
 use std::{
     fmt::Write as _,
@@ -235,7 +237,7 @@ impl Args {
             }
         }
         if !self.to.is_empty() {
-            self.check_target(&native, &discovery, &sources, output)?;
+            target::check(&self.to, &native, &discovery, &sources, output)?;
         }
         let target = (!self.to.is_empty()).then_some(Target {
             policies: native.vaps,
@@ -286,7 +288,7 @@ impl Args {
                     output.styled(&format!("{gap}{}", human(row, self.explain)))?;
                 }
                 if rows.len() > 1 {
-                    output.styled(&format!("\n{}", summary(&rows)))?;
+                    output.styled(&format!("\n{}", summary::table(&rows)))?;
                 }
                 if self.explain {
                     output.styled(&format!("\n{TRUST}"))?;
@@ -314,51 +316,6 @@ impl Args {
         }
         let exits = rows.iter().map(|row| exit_of(&row.proof, self.require));
         Ok(exits.fold(exit, Exit::combine))
-    }
-}
-
-impl Args {
-    /// Reports what is wrong with the target: it must have native policies, each of which should have a binding.
-    fn check_target(
-        &self,
-        native: &Loaded,
-        discovery: &Discovery,
-        sources: &Sources,
-        output: &mut Output,
-    ) -> Result<(), Failure> {
-        let others = native.policies.iter().map(|policy| ("ClusterPolicy", &policy.metadata));
-        let validating = native.validating_policies.iter();
-        let mut others = others.chain(validating.map(|policy| ("ValidatingPolicy", &policy.metadata)));
-        if let Some((kind, metadata)) = others.next() {
-            let message = format!(
-                "cannot prove anything about {kind} `{}` as the target",
-                metadata.name.value
-            );
-            let diagnostic = Diagnostic::at(Code::WrongKind, metadata.name.span, message)
-                .with_note("`--to` takes ValidatingAdmissionPolicies and their bindings")
-                .with_help("`kyvtest diff --from A --to B` compares policies of any kind on given resources");
-            return Err(Failure::Input(vec![diagnostic], sources.clone()));
-        }
-        if native.vaps.is_empty() {
-            let paths: Vec<String> = self.to.iter().map(|path| format!("`{}`", path.display())).collect();
-            let message = format!("no ValidatingAdmissionPolicy in {}", paths.join(", "));
-            let diagnostic = Diagnostic::new(Code::NothingToConvert, message);
-            return Err(match native.bindings.first() {
-                Some(binding) => {
-                    let note = format!("there is only a binding for policy `{}`", binding.policy_name.value);
-                    diagnostic.with_note(note).into()
-                }
-                None => diagnostic.into(),
-            });
-        }
-        let policies: Vec<_> = native.vaps.iter().map(|policy| &**policy).collect();
-        let bindings: Vec<_> = native.bindings.iter().map(|binding| &**binding).collect();
-        for found in kyvtest_apiserver::check(&policies, &bindings, discovery) {
-            if matches!(found.code, Code::UnboundPolicy | Code::DanglingBinding) {
-                output.diagnostic(&found.with_severity(Severity::Warning), sources);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -603,38 +560,6 @@ fn human(row: &Row, explain: bool) -> String {
             counted(stats.paths, "path", "paths"),
             counted(stats.requests, "request", "requests"),
         );
-    }
-    text
-}
-
-/// How many policies a line of the summary names.
-const NAMED: usize = 5;
-
-/// The labels of many policies, one line per label.
-fn summary(rows: &[Row]) -> String {
-    let mut labels: Vec<(String, Vec<&str>)> = Vec::new();
-    for row in rows {
-        let label = match &row.proof.label {
-            Label::Refuted(kind) => format!("REFUTED ({})", kind.as_str()),
-            Label::NotConvertible { code } => format!("NOT-CONVERTIBLE ({code})"),
-            other => other.as_str().to_owned(),
-        };
-        match labels.iter_mut().find(|(known, _)| *known == label) {
-            Some((_, names)) => names.push(row.original.name()),
-            None => labels.push((label, vec![row.original.name()])),
-        }
-    }
-    labels.sort();
-    let width = labels.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
-    let digits = rows.len().to_string().len();
-    let mut text = format!("{HEADING}{} policies{HEADING:#}\n", rows.len());
-    for (label, names) in labels {
-        let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        let more = match names.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(", {more} more"),
-        };
-        let _ = writeln!(text, "  {label:<width$}  {:>digits$}  {shown}{more}", names.len());
     }
     text
 }

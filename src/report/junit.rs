@@ -186,7 +186,7 @@ impl File {
                 // The time covers both engines: count it once.
                 test.set_time(case.elapsed.filter(|_| number == 0).unwrap_or_default());
                 self.place(&mut test, case.place, sources);
-                if let Some(code) = missing_native(case) {
+                if let Some(code) = missing_native(case).filter(|_| self.per == Per::Case) {
                     match self.dialect {
                         Dialect::Annotated => {
                             test.add_property(Property::new(NATIVE, line(code)));
@@ -277,7 +277,15 @@ fn per_engine(case: &Case, sources: &Sources) -> Vec<(String, TestCaseStatus)> {
             findings: Vec::new(),
             ..case.clone()
         };
-        tests.push((format!("{title} [vap]"), status(&native, sources)));
+        let status = match missing_native(case) {
+            Some(code) => {
+                let mut status = TestCaseStatus::skipped();
+                status.set_message(line(code));
+                status
+            }
+            None => status(&native, sources),
+        };
+        tests.push((format!("{title} [vap]"), status));
     }
     tests
 }

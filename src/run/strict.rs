@@ -194,9 +194,9 @@ impl Judge<'_> {
 
     fn silent(&self, key: &Key, answers: &[&Response], wanted: &Wanted<'_>) -> Case {
         let silence = if answers.is_empty() {
-            self.no_policy()
+            self.no_policy(key)
         } else {
-            self.no_rule(answers)
+            self.no_rule(answers, key)
         };
         match silence {
             Silence::NoMatch(finding) => {
@@ -218,7 +218,7 @@ impl Judge<'_> {
         }
     }
 
-    fn no_policy(&self) -> Silence {
+    fn no_policy(&self, key: &Key) -> Silence {
         let policy = self.question.policy_name();
         let span = self.question.policy.span;
         if let Some((_, kind)) = self.responses.unsupported.iter().find(|(name, _)| name == policy) {
@@ -232,7 +232,7 @@ impl Judge<'_> {
             return Silence::Other(Outcome::Error, Some(finding), reason);
         }
         if self.responses.policies.iter().any(|name| name == policy) {
-            return no_match("the policy is not asked about the resource", span);
+            return no_match(&format!("policy `{policy}`"), key, span);
         }
         let near = nearest(policy, self.responses.policies.iter().map(String::as_str));
         let finding = Diagnostic::at(Code::NoSuchPolicy, span, format!("policy `{policy}` not found"));
@@ -240,9 +240,10 @@ impl Judge<'_> {
     }
 
     /// Nothing answered: a wrong rule name, or a policy that does not match. `skip` is also met by the latter.
-    fn no_rule(&self, answers: &[&Response]) -> Silence {
+    fn no_rule(&self, answers: &[&Response], key: &Key) -> Silence {
         let (Some(rule), Some(name)) = (self.question.rule_name(), self.question.rule) else {
-            return no_match("the policy does not match the resource", self.question.policy.span);
+            let policy = format!("policy `{}`", self.question.policy_name());
+            return no_match(&policy, key, self.question.policy.span);
         };
         let policy = self.question.policy_name();
         let rules = self.responses.rules.iter().filter(|(of, _)| of == policy);
@@ -254,7 +255,7 @@ impl Judge<'_> {
             let finding = Diagnostic::at(Code::NoSuchRule, name.span, format!("the policy has no rule `{rule}`"));
             return Silence::Other(Outcome::Unmatched, Some(suggest(finding, &near)), String::new());
         }
-        no_match(format!("rule `{rule}` does not match the resource"), name.span)
+        no_match(&format!("rule `{rule}`"), key, name.span)
     }
 }
 
@@ -287,8 +288,16 @@ pub(super) fn unfitting_kinds(suite: &Suite, responses: &Responses) -> Vec<Diagn
     found
 }
 
-fn no_match(message: impl Into<String>, span: Span) -> Silence {
-    Silence::NoMatch(Diagnostic::at(Code::NoMatch, span, message))
+fn no_match(who: &str, key: &Key, span: Span) -> Silence {
+    let mut resource = String::new();
+    if !key.kind.is_empty() {
+        resource.push_str(&key.kind);
+        resource.push(' ');
+    }
+    let slash = if key.namespace.is_empty() { "" } else { "/" };
+    let message = format!("{who} does not match {resource}`{}{slash}{}`", key.namespace, key.name);
+    let finding = Diagnostic::at(Code::NoMatch, span, message);
+    Silence::NoMatch(finding.with_help("expect `skip` if that is intended"))
 }
 
 fn suggest(finding: Diagnostic, near: &[&str]) -> Diagnostic {

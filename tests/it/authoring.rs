@@ -359,20 +359,20 @@ fn watch_runs_again_what_a_change_touches() {
         }
     };
     let first = until_waiting();
-    assert!(first.contains("all 2 test files are well"), "{first}");
+    assert!(first.contains("all 2 test files passed"), "{first}");
     let test = folder.join("two/kyverno-test.yaml");
     let text = read(&test);
     fs::write(&test, text.replacen("result: pass", "result: fail", 1)).expect("a change");
     let second = until_waiting();
-    assert!(second.contains("1 of 2 test files not well"), "{second}");
+    assert!(second.contains("1 of 2 test files failed"), "{second}");
     assert!(!second.contains("one/kyverno-test.yaml"), "{second}");
     fs::write(&test, &text).expect("a change");
     let third = until_waiting();
-    assert!(third.contains("all 2 test files are well"), "{third}");
+    assert!(third.contains("all 2 test files passed"), "{third}");
     // What the cluster serves is everybody's matter.
     fs::write(&crds, "# nothing\n").expect("a change");
     let fourth = until_waiting();
-    assert!(fourth.contains("all 2 test files are well"), "{fourth}");
+    assert!(fourth.contains("all 2 test files passed"), "{fourth}");
     let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(interrupted.expect("kill runs").success());
     let status = child.wait().expect("it ends");

@@ -132,6 +132,8 @@ fn prove() {
         "prove-refuted-json",
         "prove",
         "fixtures/prove/refuted.yaml",
+        "--now",
+        "2026-11-16T00:00:00Z",
         "--format",
         "json"
     );
@@ -416,6 +418,8 @@ fn diff_names_what_two_suites_overlook() {
         "examples/seccomp/before",
         "--to",
         "examples/seccomp/after",
+        "--now",
+        "2026-11-16T00:00:00Z",
         "--format",
         "json"
     );

@@ -207,7 +207,8 @@ fn nobody_reads() {
         let mut stdout = child.stdout.take().expect("a pipe");
         stdout.read_exact(&mut first).expect("something is written");
         drop(stdout);
-        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{args:?}");
+        // Some of the fixtures are broken, whoever reads.
+        assert_eq!(child.wait().expect("it ends").code(), Some(2), "{args:?}");
         if reports {
             check_json(&json);
         }
@@ -284,7 +285,7 @@ fn a_limit_of_time() {
         let output = command()
             .arg("run")
             .arg(&one)
-            .args(["-o", "json", "--timeout", limit])
+            .args(["-o", "json", "--timeout", limit, "--now", "2026-11-16T00:00:00Z"])
             .output();
         let output = output.expect("it starts");
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -215,7 +215,7 @@ fn addresses_and_files_are_told_apart() {
     let refused = |path: &str, options: &Options<'_>| found(path, options).expect_err("it is refused");
     assert_eq!(
         refused("a/kyverno-test.yaml", &strict),
-        "error[KT037]: `a/kyverno-test.yaml` is a file where a folder is due"
+        "error[KT037]: expected a directory, found the file `a/kyverno-test.yaml`"
     );
     assert_eq!(
         refused("https://github.com/a/b", &options),

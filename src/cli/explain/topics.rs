@@ -75,7 +75,7 @@ fn class(class: DivergenceClass) -> (&'static str, &'static str) {
         ),
         DivergenceClass::Error => (
             "the same effect, but one side failed to evaluate its expressions",
-            "The failure policy hides the error for now; another failure policy or object makes it visible. It fails a run (exit code 3).",
+            "The failure policy hides the error; another failure policy or object makes it visible. It fails a run (exit code 3).",
         ),
         DivergenceClass::Scope => (
             "the same effect, but only one side evaluated the request",

@@ -90,7 +90,7 @@ impl Targets for Objects {
             let mut found = of_kind.iter();
             let found = found.find(|object| object.namespace == query.namespace && object.name == query.name);
             return match found {
-                Some(object) => Ok(vec![object.object.clone()]),
+                Some(object) => Ok(vec![object.document.clone()]),
                 None => Err(missing(&query.name)),
             };
         }
@@ -113,12 +113,12 @@ impl Targets for Objects {
                 let mut same = self.list.iter().filter(|other| other.plural == plural);
                 let found = same.find(|other| other.namespace == object.namespace && other.name == query.name);
                 found
-                    .map(|found| found.object.clone())
+                    .map(|found| found.document.clone())
                     .ok_or_else(|| missing(&query.name))
             };
             return of_kind.iter().map(by_name).collect();
         }
-        Ok(of_kind.into_iter().map(|object| object.object.clone()).collect())
+        Ok(of_kind.into_iter().map(|object| object.document.clone()).collect())
     }
 }
 

@@ -1,0 +1,250 @@
+//! Reports, commands over many files, options, the README and the action.
+
+use std::{fs, process::Command};
+
+use serde_json::Value;
+
+use super::{NOW, code, json, kyvtest, scratch, stderr, stdout, text};
+
+/// The script of the action's last step, with a program in the place of `kyvtest` that prints its arguments.
+#[cfg(unix)]
+#[test]
+fn the_action_takes_lines_and_quotes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = scratch("action");
+    let program = folder.join("kyvtest");
+    fs::write(&program, "#!/bin/sh\nprintf '<%s>\\n' \"$@\"\nexit 3\n").expect("a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let action = fs::read_to_string("action.yml").expect("the action");
+    let script = action.rsplit_once("run: |\n").expect("a script").1;
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let output = Command::new("bash")
+        .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script])
+        .env_clear()
+        .envs([("PATH", path.as_str()), ("PATHS", "policies/a\n'with blank'\n\nb c\n")])
+        .envs([
+            ("ARGS", "-P ci -E 'policy(=teams) & !tag(slow)'\n--shard \"1/3\""),
+            ("JUNIT", "r.xml"),
+            ("SARIF", ""),
+        ])
+        .env("GITHUB_OUTPUT", folder.join("output"))
+        .output()
+        .expect("bash");
+    let expected = "<run>|<policies/a>|<with blank>|<b>|<c>|<-P>|<ci>|<-E>|<policy(=teams) & !tag(slow)>|<--shard>|<1/3>|<--report>|<junit=r.xml>|";
+    assert_eq!(stdout(&output).replace('\n', "|"), expected, "{}", stderr(&output));
+    assert_eq!(code(&output), 3);
+    assert_eq!(
+        fs::read_to_string(folder.join("output")).expect("an output"),
+        "exit-code=3\n"
+    );
+}
+
+#[test]
+fn divergences_are_grouped_and_failures_come_first() {
+    let args = [
+        "run",
+        "fixtures/first-hour/many",
+        "fixtures/report",
+        "fixtures/run/unmet",
+        NOW,
+    ];
+    let many = kyvtest(&["run", "fixtures/first-hour/many", NOW]);
+    insta::assert_snapshot!("grouped", stdout(&many));
+    let shown = stdout(&kyvtest(&args));
+    let words: Vec<&str> = shown
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let last_failure = words
+        .iter()
+        .rposition(|word| ["FAIL", "ERROR", "UNMATCHED"].contains(word));
+    let first_group = words.iter().position(|word| *word == "DIVERGE").expect("a group");
+    let details = stdout(&kyvtest(&[&args[..], &["--details"]].concat()));
+    let count = |text: &str| text.lines().filter(|line| line.starts_with("DIVERGE")).count();
+    assert!(count(&shown) < count(&details), "{shown}");
+    // Failures come first, and once more in the list at the end.
+    let first_failure = words.iter().position(|word| *word == "FAIL").expect("a failure");
+    assert!(
+        first_failure < first_group && last_failure > Some(first_group),
+        "{shown}"
+    );
+    assert!(shown.contains("explain:  kyvtest explain H27"), "{shown}");
+    let github = stdout(&kyvtest(&[&args[..], &["-o", "github"]].concat()));
+    let errors: Vec<&str> = github.lines().filter(|line| line.starts_with("::error")).collect();
+    let diverge = errors.iter().position(|line| line.contains("title=Diverge"));
+    let fail = errors.iter().rposition(|line| line.contains("title=Fail"));
+    assert!(diverge.is_none() || fail < diverge, "{github}");
+    assert!(fail.is_some(), "{github}");
+    let markdown = stdout(&kyvtest(&[&args[..], &["-o", "markdown"]].concat()));
+    let html = stdout(&kyvtest(&[&args[..], &["-o", "html"]].concat()));
+    for (text, fail, pass) in [(markdown, "| Fail |", "| Pass |"), (html, "<b>Fail</b>", "<b>Pass</b>")] {
+        assert!(text.find(fail).expect("a failure") < text.find(pass).expect("a pass"));
+    }
+}
+
+#[test]
+fn explain_knows_hazards_classes_and_labels() {
+    for (word, said) in [
+        ("H27", "# H27: "),
+        ("v01", "# V01: "),
+        ("weaker", "# weaker: "),
+        ("UNKNOWN", "# UNKNOWN: "),
+        ("not-convertible", "# not-convertible: "),
+        ("KT001", "# KT001: "),
+    ] {
+        let output = kyvtest(&["explain", word]);
+        assert_eq!(code(&output), 0, "{word}");
+        assert!(stdout(&output).starts_with(said), "{word}: {}", stdout(&output));
+    }
+    let unknown = kyvtest(&["explain", "weakr"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(
+        stderr(&unknown).contains("did you mean `weaker`"),
+        "{}",
+        stderr(&unknown)
+    );
+}
+
+#[test]
+fn one_engine_is_enough() {
+    let suite = "fixtures/report/divergence";
+    let run = |engine: &str| {
+        let output = kyvtest(&["run", suite, "--engine", engine, "-o", "json", NOW]);
+        (code(&output), json(&output))
+    };
+    let (both, report) = run("both");
+    assert_eq!(both, 3);
+    assert_ne!(report["summary"]["divergences"], serde_json::json!({}));
+    let (kyverno, report) = run("kyverno");
+    assert_eq!(kyverno, 0);
+    assert_eq!(report["summary"]["divergences"], serde_json::json!({}));
+    let (native, report) = run("native");
+    assert_eq!(native, 1);
+    assert_eq!(report["suites"][0]["cases"][0]["kyverno"], Value::Null);
+    let config = scratch("engine").join("kyvtest.toml");
+    fs::write(
+        &config,
+        "[profile.default]\nengine = \"kyverno\"\noutput-format = \"json\"\n",
+    )
+    .expect("a file");
+    let output = kyvtest(&["run", suite, "--config", text(&config)]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(json(&output)["summary"]["divergences"], serde_json::json!({}));
+}
+
+#[test]
+fn directories_of_policies() {
+    let folder = "fixtures/first-hour/prove/directory";
+    let prove = kyvtest(&["prove", folder]);
+    assert!(
+        stdout(&prove).contains("2 policies\n  NOT-CONVERTIBLE (json-mode)  1  plan-has-tags\n"),
+        "{}",
+        stdout(&prove)
+    );
+    assert_eq!(stderr(&prove), "");
+    let diff = kyvtest(&[
+        "diff",
+        "--from",
+        folder,
+        "--to",
+        folder,
+        "--resources",
+        "fixtures/report/divergence/resources.yaml",
+    ]);
+    assert_eq!(code(&diff), 0, "{}{}", stdout(&diff), stderr(&diff));
+    assert!(stdout(&diff).contains("2 pairs: "), "{}", stdout(&diff));
+}
+
+#[test]
+fn sarif_rules_are_described() {
+    let report = json(&kyvtest(&["run", "fixtures/report", "suites", "-o", "sarif"]));
+    for rule in report["runs"][0]["tool"]["driver"]["rules"].as_array().expect("rules") {
+        for key in ["shortDescription", "fullDescription", "help"] {
+            let text = rule[key]["text"].as_str().unwrap_or_default();
+            assert!(!text.is_empty(), "{key} of {}", rule["id"]);
+        }
+    }
+}
+
+#[test]
+fn old_names_of_options_still_work() {
+    for args in [
+        &["run", "fixtures/run/met", "--output-format", "json"][..],
+        &["list", "fixtures/run/met", "--output-format", "json"],
+        &["prove", "fixtures/first-hour/prove/policy.yaml", "--format", "json"],
+        &["cel", "1 + 1", "--format", "json"],
+        &["cover", "fixtures/run/met", "--format", "json"],
+    ] {
+        let output = kyvtest(args);
+        assert!(
+            serde_json::from_slice::<Value>(&output.stdout).is_ok(),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+/// The console blocks of a page: each command with the output that follows it.
+fn console(page: &str) -> Vec<(String, String)> {
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for block in page.split("```console\n").skip(1) {
+        for line in block.split("```").next().unwrap_or_default().lines() {
+            match (line.strip_prefix("$ "), commands.last_mut()) {
+                (Some(command), _) => commands.push((command.to_owned(), String::new())),
+                (None, Some((_, output))) => {
+                    output.push_str(line);
+                    output.push('\n');
+                }
+                (None, None) => panic!("output without a command: {line}"),
+            }
+        }
+    }
+    commands
+}
+
+/// Output without the time that a run took.
+fn timeless(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.rsplit_once(" · ") {
+        Some((before, time)) if time.ends_with('s') && time.starts_with(|c: char| c.is_ascii_digit()) => before,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_readme_shows_what_the_program_prints() {
+    let page = fs::read_to_string("README.md").expect("the README");
+    let commands = console(&page);
+    assert!(commands.len() >= 3, "{commands:?}");
+    let mut last = 0;
+    for (command, expected) in commands {
+        if command == "echo $?" {
+            assert_eq!(expected.trim(), last.to_string());
+            continue;
+        }
+        let words: Vec<&str> = command.split_whitespace().collect();
+        assert_eq!(words[0], "kyvtest");
+        let output = kyvtest(&words[1..]);
+        assert_eq!(timeless(&stdout(&output)), timeless(&expected), "{command}");
+        last = code(&output);
+    }
+}
+
+#[test]
+fn a_kind_that_fits_no_resource_is_a_warning() {
+    let output = kyvtest(&["run", "fixtures/first-hour/kinds"]);
+    assert_eq!(code(&output), 0, "{}", stdout(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("warning[KT523]: no resource of this row is of kind `Deployment`"),
+        "{said}"
+    );
+    assert!(said.contains("the resources are of kind `Pod`"), "{said}");
+}
+
+#[test]
+fn numbers_can_be_searched_for() {
+    let output = kyvtest(&["run", "suites", NOW]);
+    let line = stdout(&output).lines().last().expect("a summary").to_owned();
+    assert!(!line.contains(['\u{2009}', '\u{202f}', '\u{a0}']), "{line}");
+}
