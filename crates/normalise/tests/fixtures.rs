@@ -2,6 +2,7 @@
 //! the ServiceAccount plugin.
 
 #[path = "gates/support.rs"]
+#[expect(dead_code, reason = "the fixtures need no shared data")]
 mod support;
 
 #[path = "gates/account.rs"]

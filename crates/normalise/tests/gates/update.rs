@@ -92,7 +92,7 @@ fn check(row: &Row, cluster: &Cluster) -> Result<(), String> {
                     .object
                     .root()
                     .at(&["metadata", "generation"])
-                    .map(|own| own.to_json());
+                    .map(kyvtest_go_compat::value::Value::to_json);
                 if generation != Some(after.to_string()) {
                     return Err(format!("generation {generation:?} instead of {after}"));
                 }
