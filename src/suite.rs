@@ -210,6 +210,9 @@ pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<
     }
 }
 
+/// Test files, and directories that cannot be read with the reason.
+pub type Discovered = (Vec<String>, Vec<(String, Diagnostic)>);
+
 /// The test files below a path, and the folders below it that cannot be read, each with the reason.
 ///
 /// # Errors
@@ -218,7 +221,7 @@ pub fn discover_all(
     files: &dyn Files,
     path: &str,
     options: &Options<'_>,
-) -> Result<(Vec<String>, Vec<(String, Diagnostic)>), Diagnostic> {
+) -> Result<Discovered, Diagnostic> {
     if load::is_address(path) {
         let message = format!("`{path}` is an address; suites are read from folders only");
         return Err(Diagnostic::new(Code::RemotePath, message)

@@ -31,26 +31,31 @@ pub struct Key<'a> {
 
 impl<'a> Key<'a> {
     /// Hashes a key.
+    #[inline]
     pub fn new(text: &'a str) -> Self {
         Self { text, hash: hash(text) }
     }
 
     /// A key whose hash is already known, from [`Key::hash`].
+    #[inline]
     pub fn with_hash(text: &'a str, hash: u32) -> Self {
         Self { text, hash }
     }
 
     /// The key's text.
+    #[inline]
     pub fn text(self) -> &'a str {
         self.text
     }
 
     /// The key's hash; the same for equal keys within one process.
+    #[inline]
     pub fn hash(self) -> u32 {
         self.hash
     }
 }
 
+#[inline]
 fn hash(text: &str) -> u32 {
     let mut hasher = FxHasher::default();
     hasher.write(text.as_bytes());
@@ -113,6 +118,7 @@ impl Document {
         self
     }
 
+    #[inline]
     fn view(&self, node: Node) -> Value<'_> {
         match node {
             Node::Null => Value::Null,
@@ -134,6 +140,7 @@ impl Document {
         }
     }
 
+    #[inline]
     fn slice(&self, start: u32, len: u32) -> &str {
         &self.text[start as usize..start as usize + len as usize]
     }
@@ -291,6 +298,7 @@ impl<'a> List<'a> {
     }
 
     /// The element at a position.
+    #[inline]
     pub fn get(self, index: usize) -> Option<Value<'a>> {
         if index >= self.len as usize {
             return None;
@@ -332,6 +340,7 @@ impl<'a> Map<'a> {
         self.len == 0
     }
 
+    #[inline]
     fn entries(self) -> &'a [Entry] {
         let start = self.start as usize;
         &self.document.entries[start..start + self.len as usize]
@@ -390,6 +399,7 @@ impl<'a> Map<'a> {
     }
 
     /// The entry at a position.
+    #[inline]
     pub fn entry(self, index: usize) -> Option<(Key<'a>, Value<'a>)> {
         let entry = self.entries().get(index)?;
         Some((

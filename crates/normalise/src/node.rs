@@ -104,6 +104,7 @@ impl<'a> Node<'a> {
     }
 
     /// The value of a field; `None` if absent or null.
+    #[inline]
     pub(crate) fn get(&self, name: &str) -> Option<&Node<'a>> {
         self.entries()
             .iter()
@@ -112,6 +113,7 @@ impl<'a> Node<'a> {
             .filter(|value| !matches!(value, Node::Null))
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Node<'a>> {
         self.entries_mut()
             .iter_mut()
@@ -168,6 +170,7 @@ impl<'a> Node<'a> {
         self.get(name).map_or(&[], Node::items)
     }
 
+    #[inline]
     pub(crate) fn list_mut(&mut self, name: &str) -> &mut [Node<'a>] {
         self.get_mut(name).map_or(&mut [], Node::items_mut)
     }

@@ -50,6 +50,7 @@ impl Builder {
         builder
     }
 
+    #[inline]
     fn push(&mut self, node: Node) {
         match self.open.last_mut() {
             Some(Open::Map { key, .. }) => {
@@ -129,6 +130,7 @@ impl Builder {
     ///
     /// # Panics
     /// If no map is open.
+    #[inline]
     pub fn hashed_key(&mut self, key: Key<'_>) {
         let (text, hash) = (key.text(), key.hash());
         let known = self.keys.get(&hash).copied().filter(|&(start, len)| {
