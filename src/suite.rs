@@ -217,11 +217,7 @@ pub type Discovered = (Vec<String>, Vec<(String, Diagnostic)>);
 ///
 /// # Errors
 /// Why there can be none, see [`discover`].
-pub fn discover_all(
-    files: &dyn Files,
-    path: &str,
-    options: &Options<'_>,
-) -> Result<Discovered, Diagnostic> {
+pub fn discover_all(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<Discovered, Diagnostic> {
     if load::is_address(path) {
         let message = format!("`{path}` is an address; suites are read from folders only");
         return Err(Diagnostic::new(Code::RemotePath, message)

@@ -9,12 +9,12 @@ use super::{
 use crate::suite::Resource;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::diagnostic::FileId;
+use kyvtest_kyverno::classic_policy::CompiledPolicy;
 use kyvtest_model::{
     kube::Request,
     policy::{Mode, Origin},
     verdict::Verdict,
 };
-use kyvtest_kyverno::classic_policy::CompiledPolicy;
 use kyvtest_prove::{
     self, Options,
     behaviour::{Behaviours, Tried, behaviours},

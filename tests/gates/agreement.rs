@@ -69,12 +69,15 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
         return left("a suite has no dry run and no options");
     }
     (request.dry_run, request.options) = (false, Document::null());
-    if request.user.uid != "" || request.user.extra.is_some() {
+    if !request.user.uid.is_empty() || request.user.extra.is_some() {
         return left("a suite has users without uid and extra");
     }
     let namespace = cluster.world().namespace(&request.namespace);
     let labels = namespace.and_then(|namespace| namespace.object.root().at(&["metadata", "labels"]));
-    let labels = labels.and_then(Node::as_map).into_iter().flat_map(|map| map.iter());
+    let labels = labels
+        .and_then(Node::as_map)
+        .into_iter()
+        .flat_map(kyvtest::value::Map::iter);
     let mut namespace_labels: Vec<(String, String)> = labels
         .filter_map(|(key, value)| Some((key.text().to_owned(), value.as_str()?.to_owned())))
         .collect();
