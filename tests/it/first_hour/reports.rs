@@ -248,3 +248,84 @@ fn numbers_can_be_searched_for() {
     let line = stdout(&output).lines().last().expect("a summary").to_owned();
     assert!(!line.contains(['\u{2009}', '\u{202f}', '\u{a0}']), "{line}");
 }
+
+/// The relative luminance of a colour such as `#1a7f37` (WCAG 2.1).
+fn luminance(colour: &str) -> f64 {
+    let channel = |at: usize| {
+        let value = u8::from_str_radix(&colour[at..at + 2], 16).expect("two digits");
+        let value = f64::from(value) / 255.0;
+        if value <= 0.03928 {
+            value / 12.92
+        } else {
+            ((value + 0.055) / 1.055).powf(2.4)
+        }
+    };
+    0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+}
+
+#[test]
+fn the_page_is_readable_in_both_themes() {
+    let page = stdout(&kyvtest(&["run", "fixtures/report", "-o", "html", NOW]));
+    let themes: Vec<&str> = page.split(":root {").skip(1).collect();
+    assert_eq!(themes.len(), 2, "a light and a dark theme");
+    for theme in themes {
+        let theme = theme.split('}').next().expect("a block");
+        let colour = |name: &str| {
+            let value = theme.split(&format!("--{name}: ")).nth(1).expect("a colour");
+            value.split(';').next().expect("an end").trim().to_owned()
+        };
+        let back = luminance(&colour("back"));
+        for name in ["text", "good", "bad", "odd"] {
+            let front = luminance(&colour(name));
+            let contrast = (front.max(back) + 0.05) / (front.min(back) + 0.05);
+            assert!(contrast >= 4.5, "{name}: {contrast:.2} in {theme}");
+        }
+    }
+    let header = page
+        .lines()
+        .find(|line| line.starts_with("header {"))
+        .expect("a header");
+    assert!(
+        header.contains("position: sticky") && header.contains("z-index"),
+        "{header}"
+    );
+    // The box and its words stay together on a narrow screen.
+    assert!(
+        page.contains("<label class=\"check\"><input id=\"problems\"")
+            && page.contains(".check { white-space: nowrap; }")
+    );
+    for outcome in ["fail", "diverge", "pass"] {
+        assert!(page.contains(&format!("<option value=\"{outcome}\">")), "{outcome}");
+        assert!(page.contains(&format!("data-outcome=\"{outcome}\"")), "{outcome}");
+    }
+}
+
+#[test]
+fn settled_proposals_and_expired_divergences() {
+    let folder = scratch("settled");
+    for name in ["kyverno-test.yaml", "policy.yaml", "resources.yaml"] {
+        fs::copy(format!("fixtures/first-hour/many/{name}"), folder.join(name)).expect("a file");
+    }
+    let test = folder.join("kyverno-test.yaml");
+    let wrong = fs::read_to_string(&test)
+        .expect("a suite")
+        .replace("result: fail", "result: pass");
+    fs::write(&test, wrong).expect("a suite");
+    kyvtest(&["run", text(&folder), "--update"]);
+    let proposal = folder.join("kyverno-test.yaml.new");
+    assert!(proposal.exists());
+    kyvtest(&["run", text(&folder), "--update", "--accept"]);
+    assert!(!proposal.exists(), "the proposal is settled");
+    let sidecar = "apiVersion: kyvtest.dev/v1\nkind: Sidecar\nrows:\n  - row: 0\n    divergence: {class: weaker, reason: known, \
+                   expires: \"2026-11-01\"}\n";
+    fs::write(folder.join("kyvtest.yaml"), sidecar).expect("a sidecar");
+    let counts = |now: &str| {
+        let output = kyvtest(&["run", text(&folder), "--now", now]);
+        stdout(&output).lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        counts("2026-10-31T00:00:00Z"),
+        "run 5 · pass 5 · 5 accepted differences"
+    );
+    assert_eq!(counts("2026-11-16T00:00:00Z"), "run 5 · pass 0 · fail 5");
+}
