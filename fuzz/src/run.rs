@@ -7,7 +7,7 @@
 use kyvtest::{
     cel::time::Timestamp,
     diagnostic::render,
-    report::{self, Format, Level, Per, Run, Summary, Times, View, human},
+    report::{self, Dialect, Format, Level, Per, Run, Summary, Times, View, human},
     run::{self, Settings, SuiteRun},
     suite::{self, Memory, Options},
 };
