@@ -210,15 +210,14 @@ pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<
     }
 }
 
-/// The test files below a path, and the folders below it that cannot be read, each with the reason.
+/// Test files, and the folders that cannot be read, each with the reason.
+pub type Discovered = (Vec<String>, Vec<(String, Diagnostic)>);
+
+/// The test files below a path, and the folders below it that cannot be read.
 ///
 /// # Errors
 /// Why there can be none, see [`discover`].
-pub fn discover_all(
-    files: &dyn Files,
-    path: &str,
-    options: &Options<'_>,
-) -> Result<(Vec<String>, Vec<(String, Diagnostic)>), Diagnostic> {
+pub fn discover_all(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<Discovered, Diagnostic> {
     if load::is_address(path) {
         let message = format!("`{path}` is an address; suites are read from folders only");
         return Err(Diagnostic::new(Code::RemotePath, message)

@@ -159,7 +159,7 @@ fn reports(runs: &[SuiteRun], pairs: &[Run<'_>], compat: bool) -> Vec<(Format, S
         fail_only: false,
         times: &Times::default(),
         junit_per: Per::Engine,
-        junit_dialect: Default::default(),
+        junit_dialect: report::Dialect::default(),
         shard: None,
         exit: 0,
     };

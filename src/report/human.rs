@@ -321,7 +321,7 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
         if count == 0 {
             continue;
         }
-        let _ = write!(text, " · {name} {}", count);
+        let _ = write!(text, " · {name} {count}");
         if standing == Standing::Diverge {
             let classes = DivergenceClass::ALL.into_iter().filter_map(|class| {
                 let same = |(standing, case): &&(Standing, &Case)| {
@@ -341,12 +341,12 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
         .count();
     if accepted > 0 {
         let plural = if accepted == 1 { "" } else { "s" };
-        let _ = write!(text, " · {} accepted difference{plural}", accepted);
+        let _ = write!(text, " · {accepted} accepted difference{plural}");
     }
     let broken = runs.iter().filter(|run| run.is_broken()).count();
     if broken > 0 {
         let plural = if broken == 1 { "" } else { "s" };
-        let _ = write!(text, " · {} broken suite{plural}", broken);
+        let _ = write!(text, " · {broken} broken suite{plural}");
     }
     if let Some(elapsed) = elapsed {
         let _ = write!(text, " · {:.2}s", elapsed.as_secs_f64());

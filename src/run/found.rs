@@ -9,6 +9,7 @@ use super::{
 use crate::suite::Resource;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::diagnostic::FileId;
+use kyvtest_kyverno::classic_policy::CompiledPolicy;
 use kyvtest_model::{
     kube::Request,
     policy::{Mode, Origin},
@@ -46,7 +47,7 @@ pub struct Found<T> {
 /// The policies of a suite that have a native twin, or could have one, in the order of the files.
 fn originals(asking: Asking<'_>) -> Vec<(Original, Origin)> {
     let loaded = &asking.suite.policies;
-    let classic = asking.policies.classic.iter().map(|compiled| compiled.policy());
+    let classic = asking.policies.classic.iter().map(CompiledPolicy::policy);
     let classic = classic.map(|policy| (Original::Policy(policy.clone()), policy.origin));
     let validating = loaded.validating_policies.iter();
     let validating = validating.map(|policy| (Original::ValidatingPolicy(policy.clone()), policy.origin));
