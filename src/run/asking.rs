@@ -89,7 +89,10 @@ impl Asking<'_> {
         let edited = edited(self.suite, &policy.metadata.name.value, resource, request);
         let request = edited.as_ref().unwrap_or(request);
         let requested = &request.resource;
-        let Some(request) = self.delivered(webhook, request) else {
+        // Mutate rules come by the mutating webhook, which is not registered here.
+        let mutates = policy.spec.rules.iter().any(|rule| rule.mutate.is_some());
+        let delivered = self.delivered(webhook, request);
+        let Some(request) = delivered.or_else(|| mutates.then_some(Cow::Borrowed(request))) else {
             self.tell(|| vec![UNDELIVERED.to_owned()]);
             return Vec::new();
         };

@@ -75,18 +75,22 @@ fn the_page_works_in_a_browser() {
     let (dom, console) = shown(&browser, &page, "");
     assert!(console.is_empty(), "{console:#?}");
     let all = visible(&dom);
-    assert!(all > 12 && dom.contains(&format!("{all} shown</output>")), "{all}");
+    assert!(all > 12 && dom.contains(&format!("{all} cases</output>")), "{all}");
     let count = |fragment: &str| {
         let (dom, console) = shown(&browser, &page, fragment);
         assert!(console.is_empty(), "{console:#?}");
         let count = visible(&dom);
-        assert!(dom.contains(&format!("{count} shown</output>")), "{fragment}");
+        assert!(dom.contains(&format!("{count} cases</output>")), "{fragment}");
         count
     };
     assert_eq!(count("#q=no-host-network"), 3);
     assert_eq!(count("#q=no-host-network%20deployment"), 2);
     assert_eq!(count("#q=no-host-network&problems"), 2);
     assert_eq!(count("#q=there-is-no-such-case"), 0);
+    // An outcome is not a word somewhere in the text.
+    let failing = dom.matches("data-outcome=\"fail\"").count();
+    assert!(failing > 1 && dom.matches("fail").count() > 2 * failing);
+    assert_eq!(count("#outcome=fail"), failing);
     let id = dom
         .split("<details ")
         .nth(1)

@@ -58,7 +58,7 @@ fn emitted_suites_are_green() {
         // What is there is not written over.
         let (code, text) = kyvtest(&args);
         assert_eq!(code, Some(2), "{}: {text}", row[0]);
-        assert!(text.contains("is there already"), "{text}");
+        assert!(text.contains("already exists"), "{text}");
     }
     tell(&format!(
         "  {written} suites are written and green, {left_out} counterexamples no suite can express"
