@@ -210,17 +210,10 @@ pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<
     }
 }
 
-<<<<<<< HEAD
 /// Test files, and directories that cannot be read with the reason.
 pub type Discovered = (Vec<String>, Vec<(String, Diagnostic)>);
 
 /// The test files below a path, and the folders below it that cannot be read, each with the reason.
-=======
-/// Test files, and the folders that cannot be read, each with the reason.
-pub type Discovered = (Vec<String>, Vec<(String, Diagnostic)>);
-
-/// The test files below a path, and the folders below it that cannot be read.
->>>>>>> first-hour
 ///
 /// # Errors
 /// Why there can be none, see [`discover`].

@@ -159,11 +159,7 @@ fn reports(runs: &[SuiteRun], pairs: &[Run<'_>], compat: bool) -> Vec<(Format, S
         fail_only: false,
         times: &Times::default(),
         junit_per: Per::Engine,
-<<<<<<< HEAD
         junit_dialect: Dialect::default(),
-=======
-        junit_dialect: report::Dialect::default(),
->>>>>>> first-hour
         shard: None,
         exit: 0,
     };
