@@ -72,8 +72,7 @@ pub(crate) fn apply(id: TypeId, node: &mut Node<'_>) {
         let (Node::Map(_) | Node::List(_)) = value else {
             continue;
         };
-        let key = kyvtest_go_compat::value::Key::new(name);
-        if let Some(field) = found.field(key) {
+        if let Some(field) = found.own_field(name) {
             below(&field.shape, value);
         }
     }

@@ -3,7 +3,7 @@
 //! Upstream counterpart: Go's `encoding/json` on the versioned types; for stored objects after a round trip through the
 //! storage encoding (protobuf), which does not tell an empty list from none.
 
-use kyvtest_go_compat::value::{Builder, Document, Key};
+use kyvtest_go_compat::value::{Builder, Document};
 
 use crate::{
     node::{Name, Node, is_name},
@@ -54,7 +54,7 @@ impl Writer {
         self.out.begin_map();
         let mut always = found.always.len();
         for (name, value) in node.entries() {
-            let Some(field) = found.field(Key::new(name)) else {
+            let Some(field) = found.own_field(name) else {
                 continue;
             };
             if !is_written(field, value) {

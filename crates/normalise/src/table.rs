@@ -133,6 +133,18 @@ pub(crate) struct Type {
 }
 
 impl Type {
+    /// The field of a name that probably comes from the table itself, where it has the same address.
+    #[inline]
+    pub(crate) fn own_field(&self, name: &str) -> Option<&Field> {
+        // INVARIANT: names are slices of the table's text in the order of the fields, so their addresses ascend.
+        let address = |name: &str| name.as_ptr() as usize;
+        let position = self.fields.partition_point(|field| address(field.name) < address(name));
+        match self.fields.get(position) {
+            Some(field) if address(field.name) == address(name) && field.name.len() == name.len() => Some(field),
+            _ => self.field(Key::new(name)),
+        }
+    }
+
     /// The field of a name.
     #[inline]
     pub(crate) fn field(&self, key: Key<'_>) -> Option<&Field> {

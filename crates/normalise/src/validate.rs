@@ -189,7 +189,7 @@ impl Checker<'_> {
             check(self, node, path);
         }
         for (name, value) in node.entries() {
-            let Some(field) = found.field(Key::new(name)) else {
+            let Some(field) = found.own_field(name) else {
                 continue;
             };
             if matches!(value, Node::Null) {
