@@ -138,7 +138,7 @@ fn with_object(request: &Request, object: &Document) -> Request {
     let root = object.root();
     if !root.is_null() && request.resource.object_kind.kind != "Namespace" {
         let namespace = root.at(&["metadata", "namespace"]).and_then(Value::as_str);
-        request.namespace = namespace.unwrap_or_default().to_owned();
+        namespace.unwrap_or_default().clone_into(&mut request.namespace);
     }
     request
 }

@@ -144,7 +144,7 @@ impl<'c> Stages<'c> {
     fn values(&self, object: &Document) -> GivenValues {
         let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
         let mut values = self.case.values.clone();
-        values.resource = name.unwrap_or_default().to_owned();
+        name.unwrap_or_default().clone_into(&mut values.resource);
         values
     }
 

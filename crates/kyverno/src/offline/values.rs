@@ -60,8 +60,8 @@ impl GivenValues {
         };
         let root = self.block.root();
         let own = items(root, "policies").flat_map(|policy| items(policy, "resources"));
-        let own = own.filter(|entry| text(*entry, "name") == self.resource);
-        let own = own.filter_map(|entry| operation(entry.get("values"))).next();
+        let mut own = own.filter(|entry| text(*entry, "name") == self.resource);
+        let own = own.find_map(|entry| operation(entry.get("values")));
         own.or_else(|| operation(root.get("globalValues")))
     }
 
