@@ -4,6 +4,7 @@
 //! The native policies are those among the given objects; without any, those that Kyverno would generate from the given
 //! policies. Everything is a function of the given objects and the request.
 
+pub mod compat;
 pub mod line;
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use super::{
     input,
     output::Output,
 };
-use crate::eval::{Answers, Evaluator, Settings, line};
+use crate::eval::{Answers, Evaluator, Settings, compat, line};
 use kyvtest_cel::host::NoHost;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
@@ -79,6 +79,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     cases: Option<PathBuf>,
 
+    /// Evaluate the cases as `kyverno test` does: each is a test of one resource
+    #[arg(long, requires = "cases")]
+    compat: bool,
+
     /// The output format
     #[arg(
         short = 'o',
@@ -112,7 +116,8 @@ impl Args {
             now: self.cluster.clock()?,
         };
         match &self.cases {
-            Some(path) => cases(path, &settings, output),
+            Some(path) if self.compat => cases(path, &settings, compat::answer, output),
+            Some(path) => cases(path, &settings, line::answer, output),
             None => self.one(&settings, output),
         }
     }
@@ -293,8 +298,13 @@ fn namespace(request: &Json, labels: &str) -> Result<Document, Diagnostic> {
     Ok(Document::from(&object))
 }
 
-/// Answers a file of cases in order.
-fn cases(path: &Path, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
+/// Evaluates a file of cases in order.
+fn cases(
+    path: &Path,
+    settings: &Settings,
+    answer: fn(&str, &Settings) -> line::Line,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
     let mut sources = Sources::new();
     let file = input::read(path, &mut sources)?;
     let text = sources.text(file).cloned().unwrap_or_default();
@@ -302,7 +312,7 @@ fn cases(path: &Path, settings: &Settings, output: &mut Output) -> Result<Exit, 
     let mut exit = Exit::Success;
     // In portions, so that a long file needs no memory for all of its answers.
     for portion in lines.chunks(1024) {
-        let answers: Vec<line::Line> = portion.par_iter().map(|text| line::answer(text, settings)).collect();
+        let answers: Vec<line::Line> = portion.par_iter().map(|text| answer(text, settings)).collect();
         for answer in answers {
             writeln!(output.artefact(), "{}", answer.answer)?;
             if !answer.readable {

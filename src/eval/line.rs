@@ -36,7 +36,7 @@ pub fn answer(text: &str, settings: &Settings) -> Line {
     }
 }
 
-fn unreadable(id: Json, error: &str) -> Line {
+pub(super) fn unreadable(id: Json, error: &str) -> Line {
     Line {
         answer: json!({"id": id, "error": error}),
         readable: false,

@@ -3,7 +3,7 @@
 //! Upstream counterpart: `pkg/cel/policies/mpol/autogen` (Kyverno 1.19). Only match conditions and apply configurations are
 //! rewritten; variables, JSON patches and annotations stay as they are.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::LazyLock};
 
 use super::validating::{Config, Target, match_constraints, targets};
 use kyvtest_go_compat::{
@@ -11,7 +11,6 @@ use kyvtest_go_compat::{
     yaml::{Edited, Entries, Graft, Items, Node, NodeId},
 };
 use kyvtest_model::policy::{MatchConstraints, MutatingPolicy, MutatingPolicySpec};
-use std::sync::LazyLock;
 
 /// What was generated from a MutatingPolicy.
 #[derive(Debug, Clone)]
@@ -171,6 +170,7 @@ fn wrap(text: &str, config: Config) -> Option<String> {
     for key in config.template_path().split('.') {
         path.push('.');
         path.push_str(key);
+        // Writing into memory cannot fail.
         let _ = write!(opening, "{key}: {path}{{");
     }
     let closing = "}".repeat(config.template_path().split('.').count() + 1);

@@ -40,7 +40,7 @@ struct Object {
     plural: String,
     namespace: String,
     name: String,
-    document: Document,
+    content: Document,
 }
 
 impl Objects {
@@ -50,7 +50,7 @@ impl Objects {
             plural: guess_plural(&resource.kind),
             namespace: resource.namespace.clone(),
             name: resource.name.clone(),
-            document: (*resource.object).clone(),
+            content: (*resource.object).clone(),
         };
         Self {
             list: resources.into_iter().map(object).collect(),
@@ -90,7 +90,7 @@ impl Targets for Objects {
             let mut found = of_kind.iter();
             let found = found.find(|object| object.namespace == query.namespace && object.name == query.name);
             return match found {
-                Some(object) => Ok(vec![object.document.clone()]),
+                Some(object) => Ok(vec![object.content.clone()]),
                 None => Err(missing(&query.name)),
             };
         }
@@ -105,7 +105,7 @@ impl Targets for Objects {
         of_kind.retain(|object| {
             let labels = selector.as_ref();
             query.selects(&object.namespace, &object.name)
-                && labels.is_none_or(|selector| selector.selects(object.document.root()))
+                && labels.is_none_or(|selector| selector.selects(object.content.root()))
         });
         if !subresource.is_empty() && !of_kind.is_empty() {
             // Upstream gets each object by the name of the query, not by its own.
@@ -113,12 +113,12 @@ impl Targets for Objects {
                 let mut same = self.list.iter().filter(|other| other.plural == plural);
                 let found = same.find(|other| other.namespace == object.namespace && other.name == query.name);
                 found
-                    .map(|found| found.document.clone())
+                    .map(|found| found.content.clone())
                     .ok_or_else(|| missing(&query.name))
             };
             return of_kind.iter().map(by_name).collect();
         }
-        Ok(of_kind.into_iter().map(|object| object.document.clone()).collect())
+        Ok(of_kind.into_iter().map(|object| object.content.clone()).collect())
     }
 }
 
