@@ -1,6 +1,6 @@
 //! A suite for policies that have none: one passing and one failing resource for each rule.
 //!
-//! Resources come from the search of [`prove::behaviour::examples`]; whatever is written has been run first, so that a new suite is
+//! Resources come from the search of [`kyvtest_prove::behaviour::examples`]; whatever is written has been run first, so that a new suite is
 //! green. What is not found is said, never invented. No upstream counterpart.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
