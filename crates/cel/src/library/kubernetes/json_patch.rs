@@ -1,7 +1,6 @@
 //! `jsonpatch.escapeKey`.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/cel/library/jsonpatch.go`. The `JSONPatch` type that mutating policies
-//! have beside it is no part of the environments here.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/cel/library/jsonpatch.go`. The `JSONPatch` type is in [`crate::mutation`].
 
 use super::cost;
 use crate::{
