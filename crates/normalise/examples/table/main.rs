@@ -8,7 +8,9 @@ use std::{env, fs, path::Path};
 
 fn main() -> Result<(), String> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let shared = env::var_os("KYVTEST_SHARED").map_or_else(|| manifest.join("../../../shared"), Into::into);
+    let shared = manifest
+        .join("../..")
+        .join(env::var_os("KYVTEST_SHARED").unwrap_or_else(|| "../shared".into()));
     let table = generate::generate(&manifest.join("data"), &shared)?;
     fs::write(manifest.join("src/table.tsv"), table).map_err(|error| error.to_string())
 }
