@@ -1,4 +1,4 @@
-//! What surrounds the requests of a suite: the cluster, the mocks behind CEL's libraries, the user.
+//! The cluster of a suite: what it serves and holds, the mocks behind CEL's libraries, the user.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use kyvtest_model::{
     policy::Spanned,
 };
 
-/// Everything that is the same for all requests of a suite.
-pub(super) struct Surroundings {
+/// The cluster of a suite, and who sends its requests.
+pub(super) struct SuiteCluster {
     pub(super) cluster: Cluster,
     /// Whether the suite's old states count.
     old_states: bool,
@@ -22,7 +22,7 @@ pub(super) struct Surroundings {
     cluster_roles: Option<Vec<String>>,
 }
 
-impl Surroundings {
+impl SuiteCluster {
     pub(super) fn new(suite: &Suite, settings: &Settings) -> Self {
         let (user, roles, cluster_roles) = user(suite, settings);
         Self {
