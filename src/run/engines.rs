@@ -137,7 +137,14 @@ impl<'s> Engines<'s> {
         resource: &Resource,
         host: &dyn Host,
     ) -> Vec<PolicyResponse> {
-        if policy.is_for_payloads() {
+        // `kyverno test` takes resources for payloads; in a cluster no request reaches a policy for payloads, and a suite
+        // that lists resources for one means payloads.
+        let is_payload = if self.settings.compat {
+            policy.is_for_payloads()
+        } else {
+            policy.is_for_payloads_only()
+        };
+        if is_payload {
             let responses = policy.evaluate_payload(resource.object.root(), host).into_iter();
             return responses
                 .map(|response| PolicyResponse {

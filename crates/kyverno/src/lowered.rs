@@ -27,6 +27,8 @@ pub struct Lowered {
     id: PolicyId,
     /// The index of the policy among those of its kind in the registration.
     number: usize,
+    /// Whether a native policy is to be generated from it.
+    marked: bool,
     rules: Rules,
 }
 
@@ -58,6 +60,7 @@ impl Lowered {
         Self {
             id: policy.id(),
             number,
+            marked: false,
             rules: Rules::Classic(Box::new(CompiledPolicy::new(policy))),
         }
     }
@@ -71,6 +74,7 @@ impl Lowered {
         Ok(Self {
             id: policy.id(),
             number,
+            marked: policy.is_marked(),
             rules: Rules::Validating(CompiledValidatingPolicy::compile_all(policy, exceptions)?),
         })
     }
@@ -117,6 +121,11 @@ impl Lowered {
     /// Whether it evaluates JSON payloads instead of admission requests.
     pub fn is_for_payloads(&self) -> bool {
         self.variants().iter().any(|policy| *policy.mode() == Mode::Json)
+    }
+
+    /// Whether it is written for JSON payloads only: it does not ask for a native policy either.
+    pub fn is_for_payloads_only(&self) -> bool {
+        self.is_for_payloads() && !self.marked
     }
 
     /// Whether violations that do not refuse the request warn the client.

@@ -73,10 +73,7 @@ impl Original {
                 let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
                 cel.is_some_and(|cel| cel.generate)
             }),
-            Self::ValidatingPolicy(policy) => {
-                let generate = policy.spec.autogen.validating_admission_policy;
-                generate.is_some_and(|generate| generate.value)
-            }
+            Self::ValidatingPolicy(policy) => policy.is_marked(),
         }
     }
 
