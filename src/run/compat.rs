@@ -219,6 +219,7 @@ fn judge_key(
             kyverno: answers.iter().flat_map(|response| response.told.clone()).collect(),
             vap: Vec::new(),
         },
+        data: None,
         place: Some(row.span),
         findings: Vec::new(),
     };

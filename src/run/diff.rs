@@ -4,13 +4,15 @@
 //! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not: the
 //! resources that nobody wrote a row for are where conversions go wrong.
 
-use super::{Answer, Key, Response, Settings, respond};
+use super::{Answer, Key, Response, Settings, lens, respond};
 use crate::suite::{Resource, Suite};
+use kyvtest_go_compat::diagnostic::{Diagnostic, Severity};
 use kyvtest_model::{
     compare::{self, Divergence},
     kube::Operation,
     verdict::{Effect, Status, Verdict},
 };
+use kyvtest_prove::server::Refused;
 
 /// Two policies that shall decide alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct Diff {
     pub only_from: Vec<String>,
     /// Policies of the other side without a partner.
     pub only_to: Vec<String>,
+    /// Warnings about resources that the API server refuses: both sides see them as written.
+    pub refusals: Vec<Diagnostic>,
 }
 
 /// Compares two sets. `mapping` pairs policies of different names.
@@ -70,10 +74,11 @@ pub fn diff(from: &mut [Suite], to: &mut [Suite], mapping: &[(String, String)], 
         .filter(|name| !paired.iter().any(|(_, to)| to == *name))
         .cloned()
         .collect();
+    let mut refused: Vec<(Key, Refused)> = Vec::new();
     let pairs = paired
         .into_iter()
         .map(|(from_name, to_name)| {
-            let cases = compare_policies(from, &from_name, to, &to_name, settings);
+            let cases = compare_policies(from, &from_name, to, &to_name, settings, &mut refused);
             PolicyPair {
                 audit_warnings: warns_beside_audit(from, &from_name, to, &to_name, &cases),
                 from: from_name,
@@ -86,6 +91,22 @@ pub fn diff(from: &mut [Suite], to: &mut [Suite], mapping: &[(String, String)], 
         pairs,
         only_from,
         only_to,
+        refusals: refused
+            .iter()
+            .map(|(key, refused)| refusal(key, refused, settings))
+            .collect(),
+    }
+}
+
+fn refusal(key: &Key, refused: &Refused, settings: &Settings) -> Diagnostic {
+    let name = [key.namespace.as_str(), key.name.as_str()];
+    let name: Vec<&str> = name.into_iter().filter(|part| !part.is_empty()).collect();
+    let diagnostic = lens::refused_object(&format!("{} `{}`", key.kind, name.join("/")), refused);
+    let diagnostic = diagnostic.with_note("both sides see the object as written (`data=raw`)");
+    if settings.strict_resources {
+        diagnostic.with_severity(Severity::Error)
+    } else {
+        diagnostic
     }
 }
 
@@ -124,6 +145,7 @@ fn compare_policies(
     to: &mut [Suite],
     to_name: &str,
     settings: &Settings,
+    refused: &mut Vec<(Key, Refused)>,
 ) -> Vec<DiffCase> {
     let having = |suites: &[Suite], name: &str| -> Vec<usize> {
         let has = |suite: &Suite| policy_names(suite).iter().any(|known| known == name);
@@ -149,8 +171,8 @@ fn compare_policies(
     };
     let mut cases: Vec<DiffCase> = Vec::new();
     for layer in layers {
-        let ours = answers(left, layer.clone(), &operations, settings);
-        let theirs = answers(right, layer, &operations, settings);
+        let ours = answers(left, layer.clone(), &operations, settings, refused);
+        let theirs = answers(right, layer, &operations, settings, refused);
         for (key, run) in requests(&ours) {
             let (ours, operation) = verdict(&ours, &key, run, from_name);
             let (theirs, _) = verdict(&theirs, &key, run, to_name);
@@ -207,11 +229,17 @@ fn answers(
     resources: Vec<Resource>,
     operations: &[Operation],
     settings: &Settings,
+    refused: &mut Vec<(Key, Refused)>,
 ) -> Vec<Response> {
     let own = std::mem::replace(&mut suite.resources, resources);
-    let responses = respond::respond_about(suite, settings, operations).list;
+    let responses = respond::respond_about(suite, settings, operations);
     suite.resources = own;
-    responses
+    for refusal in responses.refusals {
+        if !refused.contains(&refusal) {
+            refused.push(refusal);
+        }
+    }
+    responses.list
 }
 
 /// The requests that were asked, each once.

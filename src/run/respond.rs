@@ -9,6 +9,7 @@ use super::{
     asking::Asking,
     coverage::{self, Coverage},
     found::{self, Found, Proof},
+    lens::{self, LensNote},
     native::{self, Natives},
     question::{Asker, Question},
     surroundings::Surroundings,
@@ -33,7 +34,7 @@ use kyvtest_model::{
     kube::Operation,
     policy::{Mode, Policy, PolicyId, ValidatingPolicy, validate, validate_exception, validate_in_cluster},
 };
-use kyvtest_prove::behaviour::Behaviours;
+use kyvtest_prove::{behaviour::Behaviours, server::Refused};
 
 /// Which resource an answer is about; of a payload only the name is set, to its path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -109,6 +110,7 @@ pub struct Response {
     pub elapsed: Option<Duration>,
     /// How the rules came to their answers, where that is told.
     pub told: Vec<String>,
+    pub lens: LensNote,
 }
 
 /// All answers of a suite.
@@ -134,6 +136,8 @@ pub struct Responses {
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
+    /// Resources that the API server refuses; policies were evaluated on them as written.
+    pub refusals: Vec<(Key, Refused)>,
     /// What is to be known about the comparison with native twins, by name of the policy.
     pub notes: Vec<(String, Note)>,
     /// What was tried, where somebody asked.
@@ -251,7 +255,15 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         }
         let (run, resource) = (asked.run, asked.resource);
         let operation = run.unwrap_or_else(|| default_operation(suite, resource));
-        let request = surroundings.request(suite, resource, operation, asked.old);
+        let seen = surroundings.seen(surroundings.written(suite, resource, operation, asked.old));
+        let request = &seen.request;
+        if let Some(refused) = &seen.refused {
+            let warning = lens::refusal(suite, resource, refused, settings);
+            if !responses.diagnostics.contains(&warning) {
+                responses.diagnostics.push(warning);
+                responses.refusals.push((Key::of(resource), refused.clone()));
+            }
+        }
         let key = Key::of(resource);
         let before = responses.list.len();
         let mut answer = |policy: PolicyId, scored, has_rules, rules, elapsed, told| {
@@ -267,18 +279,19 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 twin: None,
                 elapsed,
                 told,
+                lens: LensNote::default(),
             });
         };
         for (compiled, webhook) in policies.classic() {
             let policy = compiled.policy();
             let begin = time();
-            let rules = asking.classic(compiled, webhook, &request, resource);
+            let rules = asking.classic(compiled, webhook, request, resource);
             let (elapsed, told) = (since(begin), asking.told(&rules));
             answer(policy.id(), compiled.is_scored(), true, rules, elapsed, told);
         }
         for policy in &policies.validating {
             let begin = time();
-            let rules = asking.validating(policy, &request, resource);
+            let rules = asking.validating(policy, request, resource);
             let compiled = &policy.compiled;
             if let Some(rules) = rules {
                 let (elapsed, told) = (since(begin), asking.told(&rules));
@@ -291,18 +304,19 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         let begin = time();
         for (name, rules) in policies
             .native
-            .answers(suite, resource, &request, &surroundings, asking.host)
+            .answers(suite, resource, request, &surroundings, asking.host)
         {
             let (elapsed, told) = (since(begin), asking.told(&rules));
             answer(native::id(name), true, false, rules, elapsed, told);
         }
         twins.ask(
-            &request,
+            request,
             &surroundings,
             asking.host,
             &mut responses.list[before..],
             settings.watch,
         );
+        lens::note_differences(asking, &twins, &seen, resource, &mut responses.list[before..]);
     }
     for payload in &suite.json_payloads {
         let key = Key {
@@ -328,6 +342,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
                 rules: vec![rule],
                 twin: None,
                 elapsed: since(begin),
+                lens: LensNote::default(),
             });
         }
     }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     Answer, Case, Key, Outcome, Response, Responses, Settings, Told, compat,
     expect::{Wanted, settle},
+    lens,
     question::Question,
 };
 use crate::suite::{Expected, Suite};
@@ -62,6 +63,7 @@ impl Judge<'_> {
             accepted: None,
             elapsed: None,
             told: Told::default(),
+            data: None,
             place: Some(question.span),
             findings: Vec::new(),
         }
@@ -158,6 +160,7 @@ impl Judge<'_> {
             .sum::<Option<Duration>>();
         let twin = answers.iter().find_map(|response| response.twin.as_deref());
         for case in &mut cases[before..] {
+            case.data = lens::describe(case, &answers, self.question.rule_name());
             case.elapsed = elapsed.filter(|_| !answers.is_empty());
             case.told.kyverno = answers.iter().flat_map(|response| response.told.clone()).collect();
             if let Some(twin) = twin {
