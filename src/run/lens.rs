@@ -13,6 +13,7 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::response::RuleResponse;
 use kyvtest_model::{kube::Request, policy::PolicyId, verdict::Status};
 use kyvtest_prove::server::Refused;
+use rustc_hash::FxHashSet;
 
 /// A request as policies see it, and as it is written.
 pub(super) struct Seen {
@@ -34,11 +35,35 @@ pub struct LensNote {
     pub raw_native: Option<Status>,
 }
 
+/// The rows and cases of a suite, ready for the question which policies they name about a resource.
+pub(super) struct Rows<'s>(Vec<(Question<'s>, FxHashSet<&'s str>)>);
+
+impl<'s> Rows<'s> {
+    pub(super) fn of(suite: &'s Suite) -> Self {
+        Self(
+            Question::all(suite)
+                .map(|question| (question, question.listed()))
+                .collect(),
+        )
+    }
+
+    /// Whether a row is judged by an answer.
+    fn read(&self, answer: &Response) -> bool {
+        self.0.iter().any(|(question, listed)| {
+            question.operation == answer.run
+                && answer.asker.is_none_or(|asker| asker == question.asker)
+                && answer.policy.is_named(&question.policy.value)
+                && question.concerns(&answer.key, listed)
+        })
+    }
+}
+
 /// Notes what the policies answer about the object as written, if that differs from their `answers` about the same request
 /// as the API server hands it on.
 pub(super) fn note_differences(
     asking: Asking<'_>,
     twins: &Twins,
+    rows: &Rows<'_>,
     seen: &Seen,
     resource: &Resource,
     answers: &mut [Response],
@@ -55,7 +80,12 @@ pub(super) fn note_differences(
         host: &asking.surroundings.cluster.mocks,
         ..asking
     };
-    let mut raw = raw_answers(quiet, written, resource, answers);
+    let read = answers.iter().filter(|answer| rows.read(answer));
+    let read: Vec<&PolicyId> = read.map(|answer| &answer.policy).collect();
+    if read.is_empty() {
+        return;
+    }
+    let mut raw = raw_answers(quiet, written, resource, &read);
     if asking.settings.engine == Engine::Native {
         note_native(quiet, twins, written, raw, answers);
         return;
@@ -77,19 +107,13 @@ pub(super) fn note_differences(
     }
 }
 
-/// What policies that rows name answer about the request as written, in the order of `answers`.
+/// What the policies answer about the request as written, in the order of all answers.
 fn raw_answers(
     asking: Asking<'_>,
     written: &Request,
     resource: &Resource,
-    answers: &[Response],
+    wanted: &[&PolicyId],
 ) -> Vec<(PolicyId, Vec<RuleResponse>)> {
-    let named = |id: &PolicyId| Question::all(asking.suite).any(|question| id.is_named(&question.policy.value));
-    let wanted: Vec<&PolicyId> = answers
-        .iter()
-        .map(|answer| &answer.policy)
-        .filter(|id| named(id))
-        .collect();
     let mut raw = Vec::new();
     for (compiled, webhook) in asking.policies.classic() {
         let id = compiled.policy().id();
@@ -109,6 +133,9 @@ fn raw_answers(
         }
     }
     let native = &asking.policies.native;
+    if !native.names().any(|name| wanted.iter().any(|id| id.name == name)) {
+        return raw;
+    }
     for (name, rules) in native.answers(asking.suite, resource, written, asking.surroundings, asking.host) {
         let id = super::native::id(name);
         if wanted.contains(&&id) {

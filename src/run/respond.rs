@@ -249,6 +249,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
         told: settings.trace.then_some(&told),
     };
     responses.keys = keys(suite);
+    let rows = lens::Rows::of(suite);
     for asked in requests(suite, settings, operations) {
         if settings.is_stopped() {
             return responses;
@@ -316,7 +317,7 @@ pub(super) fn respond_about(suite: &Suite, settings: &Settings, operations: &[Op
             &mut responses.list[before..],
             settings.watch,
         );
-        lens::note_differences(asking, &twins, &seen, resource, &mut responses.list[before..]);
+        lens::note_differences(asking, &twins, &rows, &seen, resource, &mut responses.list[before..]);
     }
     for payload in &suite.json_payloads {
         let key = Key {

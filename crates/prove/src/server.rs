@@ -14,7 +14,8 @@ use std::sync::Arc;
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::kube::{Discovery, Operation, Request};
 use kyvtest_normalise::{
-    Cluster, Kind, Operation as Writes, Plugin, Raw, Request as Target, is_known, normalise, stored_object,
+    Cluster, Kind, Operation as Writes, Plugin, Raw, Request as Target, decode, finish, is_known, normalise, plugins,
+    stored_object,
 };
 
 pub use kyvtest_normalise::Refused;
@@ -116,10 +117,11 @@ impl Server {
             }
             Operation::Update => {
                 let (new, old) = with_version(&request.object, &request.old_object);
-                let stored = stored_object(kind, Raw::from(&old), of(Writes::Update), &self.cluster)?.object();
-                let old = Some(Raw::from(&old));
-                let seen = normalise(kind, Raw::from(&new), old, of(Writes::Update), &self.cluster, false)?;
-                (Some(seen.object), Some(stored))
+                let mut decoded = decode(kind, Raw::from(&new), &self.cluster)?;
+                let stored = stored_object(kind, Raw::from(&old), of(Writes::Update), &self.cluster)?;
+                plugins(&mut decoded, of(Writes::Update), &self.cluster)?;
+                let seen = finish(decoded, Some(&stored), of(Writes::Update), &self.cluster)?;
+                (Some(seen.object), Some(stored.object()))
             }
             Operation::Delete => {
                 // What is stored was valid when it was created; its version came later.
