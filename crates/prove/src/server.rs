@@ -87,7 +87,7 @@ impl Server {
         }) || self.cluster.definitions.iter().any(defines)
     }
 
-    /// Replaces the objects of a request by those that admission sees, and the namespace if the request has none.
+    /// Replaces the objects of a request by those that admission sees, and a missing name and namespace.
     ///
     /// CREATE: the object, completed and validated. UPDATE: the old object completed as if it had been created, the new one
     /// with what the server keeps of it. DELETE: the stored object. Other requests stay as they are.
@@ -140,10 +140,19 @@ impl Server {
             }
             Operation::Connect => return Ok(()),
         };
-        let seen = object.as_ref().or(old_object.as_ref());
+        let metadata = |field: &str| {
+            let seen = object.as_ref().or(old_object.as_ref())?;
+            seen.root()
+                .at(&["metadata", field])
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
         if resource.namespaced && request.namespace.is_empty() {
-            let namespace = seen.and_then(|seen| seen.root().at(&["metadata", "namespace"]));
-            request.namespace = namespace.and_then(Value::as_str).unwrap_or_default().to_owned();
+            request.namespace = metadata("namespace").unwrap_or_default();
+        }
+        // A generated name is known to admission.
+        if request.operation == Operation::Create && request.name.is_empty() {
+            request.name = metadata("name").unwrap_or_default();
         }
         if let Some(object) = object {
             request.object = object;

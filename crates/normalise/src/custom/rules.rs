@@ -63,10 +63,12 @@ impl Runner {
             Node::Map(entries) => {
                 let more = schema.get("additionalProperties");
                 for (key, value) in entries {
-                    if let Some(own) = schema.get("properties").and_then(|all| all.get(key)).or(more) {
-                        let before = old.and_then(|old| old.get(key));
-                        let separator = if path.is_empty() { "" } else { "." };
+                    let before = old.and_then(|old| old.get(key));
+                    let separator = if path.is_empty() { "" } else { "." };
+                    if let Some(own) = schema.get("properties").and_then(|all| all.get(key)) {
                         self.value(own, value, before, &format!("{path}{separator}{key}"), false);
+                    } else if let Some(own) = more {
+                        self.value(own, value, before, &format!("{path}[{key}]"), false);
                     }
                 }
             }
@@ -117,7 +119,14 @@ impl Runner {
         let name = if fixed.is_empty() { text("rule") } else { fixed };
         let (at, reason, detail) = match (self.check)(seen) {
             Ok(RuleValue::Bool(true)) => return,
-            Err(error) => ("", Reason::Invalid, runtime_error(&error, name)),
+            Err(error) => {
+                let kind = seen.schema.get("type").and_then(Value::as_str).unwrap_or_default();
+                (
+                    "",
+                    Reason::Invalid,
+                    format!("\"{kind}\": {}", runtime_error(&error, name)),
+                )
+            }
             Ok(_) => {
                 let reason = match text("reason") {
                     "FieldValueRequired" => Reason::Required,
@@ -132,7 +141,7 @@ impl Runner {
                         fixed.to_owned()
                     }
                 });
-                (text("fieldPath"), reason, detail)
+                (text("fieldPath"), reason, with_value(reason, seen.value, detail))
             }
         };
         let field = format!("{path}{at}");
@@ -153,6 +162,19 @@ impl Runner {
             Ok(RuleValue::Text(text)) if !text.trim().is_empty() && !text.contains('\n') => Some(text),
             _ => None,
         }
+    }
+}
+
+/// The detail of an error with the value that it is about; maps and lists are left out.
+fn with_value(reason: Reason, value: Value<'_>, detail: String) -> String {
+    let value = match value {
+        Value::Map(_) | Value::List(_) => None,
+        other => Some(other.to_json()),
+    };
+    match (reason, value) {
+        (Reason::Invalid, Some(value)) => format!("{value}: {detail}"),
+        (Reason::Duplicate, value) => value.unwrap_or_default(),
+        _ => detail,
     }
 }
 
