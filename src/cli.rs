@@ -11,6 +11,7 @@ mod config;
 mod convert;
 mod cover;
 mod crash;
+mod data;
 mod diff;
 mod eval;
 mod exit;

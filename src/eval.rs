@@ -29,7 +29,10 @@ use kyvtest_model::{
     policy::{self, Loaded, Purpose, validate_admission, validate_exception, validate_in_cluster},
     verdict::{DivergenceClass, Effect, Status, Verdict},
 };
-use kyvtest_prove::pair::{NativeVerdict, Original, Pair};
+use kyvtest_prove::{
+    pair::{NativeVerdict, Original, Pair},
+    server::{Data, Refused, Server},
+};
 
 /// What surrounds a request.
 #[derive(Debug)]
@@ -61,6 +64,8 @@ pub struct Settings {
     pub config: Config,
     /// The clock.
     pub now: Option<Timestamp>,
+    /// Which objects the policies see of cases that do not say so.
+    pub data: Data,
 }
 
 impl Default for Settings {
@@ -69,6 +74,7 @@ impl Default for Settings {
             discovery: Discovery::kubernetes(),
             config: Config::bare(),
             now: None,
+            data: Data::Raw,
         }
     }
 }
@@ -350,6 +356,14 @@ impl Evaluator {
             (request.roles, request.cluster_roles) = (roles.roles, roles.cluster_roles);
         }
         Ok(request)
+    }
+
+    /// Replaces the objects of a request by those that admission sees.
+    ///
+    /// # Errors
+    /// The refusal of the API server; the request is unchanged then.
+    pub fn admit(&self, request: &mut Request) -> Result<(), Refused> {
+        Server::new(&self.cluster.discovery, self.cluster.world.params.clone()).admit(request)
     }
 
     /// Asks both engines.

@@ -17,6 +17,7 @@ pub mod expect;
 pub mod fill;
 pub mod filter;
 pub mod found;
+pub mod lens;
 pub mod places;
 mod question;
 mod requests;
@@ -49,6 +50,7 @@ pub use engine::Engine;
 pub use found::{Found, Proof};
 pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
 pub use kyvtest_prove::pair::Note;
+pub use kyvtest_prove::server::Data;
 pub use places::Places;
 pub use question::Asker;
 pub use response::{Key, Response, Responses};
@@ -70,6 +72,10 @@ pub struct Settings {
     pub watch: Option<fn() -> Duration>,
     /// Which engines evaluate the policies; `kyverno test` has one only.
     pub engine: Engine,
+    /// Which objects policies see.
+    pub data: Data,
+    /// Treat objects that the API server refuses as errors.
+    pub strict_resources: bool,
     /// Cancels the run of a suite when set, see [`SuiteRun::interrupted`].
     pub stop: Option<&'static AtomicBool>,
     /// What is to be found out besides.
@@ -95,7 +101,8 @@ impl Settings {
         self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// A lens with everything else as a cluster has it: what Kubernetes serves, a bare configuration, no clock.
+    /// A lens with everything else as a cluster has it: what Kubernetes serves, a bare configuration, no clock, objects as
+    /// the API server makes them. `kyverno test` evaluates them as written.
     pub fn new(compat: bool) -> Self {
         Self {
             compat,
@@ -105,6 +112,8 @@ impl Settings {
             trace: false,
             watch: None,
             engine: Engine::Both,
+            data: if compat { Data::Raw } else { Data::Normalised },
+            strict_resources: false,
             stop: None,
             extras: Extras::default(),
         }
@@ -213,6 +222,8 @@ pub struct Case {
     pub elapsed: Option<Duration>,
     /// How the engines came to their verdicts, if the run is traced.
     pub trace: CaseTrace,
+    /// How the data lens matters to the case: a sentence; `None` if it does not.
+    pub data: Option<String>,
     /// Where the expectation stands.
     pub place: Option<Span>,
     /// Which expectations are not met, and why.

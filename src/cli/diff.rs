@@ -5,7 +5,14 @@ use std::{fmt::Write as _, io, io::Write as _};
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 
-use super::{Exit, Failure, cluster::Cluster, input, output::Output, run::Unsupported};
+use super::{
+    Exit, Failure,
+    cluster::Cluster,
+    data::{DataLens, StrictResources},
+    input,
+    output::Output,
+    run::Unsupported,
+};
 use crate::{
     run::{
         Answer, Settings,
@@ -66,6 +73,12 @@ pub(super) struct Args {
     #[command(flatten)]
     cluster: Cluster,
 
+    #[command(flatten)]
+    data: DataLens,
+
+    #[command(flatten)]
+    refused: StrictResources,
+
     /// What to do about cases that are not decided
     #[arg(long, value_name = "WORD", value_enum, default_value_t)]
     unsupported: Unsupported,
@@ -87,6 +100,8 @@ impl Args {
         let settings = Settings {
             discovery: self.cluster.discovery()?,
             now: self.cluster.clock()?,
+            data: self.data.of_run(false),
+            strict_resources: self.refused.strict_resources,
             ..Settings::new(false)
         };
         let mut mapping = Vec::new();
@@ -106,6 +121,12 @@ impl Args {
             suite.resources.extend(resources.iter().cloned());
         }
         let found = diff(&mut from, &mut to, &mapping, &settings);
+        for diagnostic in &found.refusals {
+            output.diagnostic(diagnostic, &Sources::new());
+            if diagnostic.severity == Severity::Error {
+                exit = exit.combine(Exit::Input);
+            }
+        }
         for (side, names) in [("--from", &found.only_from), ("--to", &found.only_to)] {
             for name in names {
                 let message = format!("policy `{name}` of `{side}` has no partner");

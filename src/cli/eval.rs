@@ -14,13 +14,17 @@ use serde_json::{Value as Json, json};
 use super::{
     Exit, Failure,
     cluster::{Cluster as ClusterArgs, KyvernoConfig},
+    data::{DataLens, StrictResources},
     input,
     output::Output,
 };
-use crate::eval::{Answers, Evaluator, Settings, compat, line};
+use crate::{
+    eval::{Answers, Evaluator, Settings, compat, line},
+    run::{Data, lens},
+};
 use kyvtest_cel::host::NoHost;
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Severity, Sources},
+    diagnostic::{Code, Diagnostic, Severity, Sources, Span},
     value::Document,
 };
 use kyvtest_kyverno::{classic_policy::CompiledPolicy, input::Input, lens::Lens};
@@ -30,6 +34,7 @@ use kyvtest_model::{
     policy::Policy,
     verdict::{Effect, Status},
 };
+use kyvtest_prove::server::Refused;
 
 /// Evaluate one request with both engines
 ///
@@ -99,6 +104,12 @@ pub(super) struct Args {
 
     #[command(flatten)]
     kyverno_config: KyvernoConfig,
+
+    #[command(flatten)]
+    data: DataLens,
+
+    #[command(flatten)]
+    resources: StrictResources,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -114,6 +125,7 @@ impl Args {
             discovery: self.cluster.discovery()?,
             config: self.kyverno_config.read("bare")?,
             now: self.cluster.clock()?,
+            data: self.data.or(Data::Raw),
         };
         match &self.cases {
             Some(path) if self.compat => cases(path, &settings, compat::answer, output),
@@ -141,9 +153,17 @@ impl Args {
         for problem in cluster.problems() {
             output.diagnostic(problem, &Sources::new());
         }
-        let request = cluster
+        let mut request = cluster
             .request(Document::from(&request).root())
             .map_err(|problem| Diagnostic::new(Code::BadRequest, format!("the request cannot be used: {problem}")))?;
+        let verbatim = if self.request.is_some() {
+            Data::Raw
+        } else {
+            Data::Normalised
+        };
+        let data = self.data.or(verbatim);
+        let written = (data == Data::Normalised).then(|| request.clone());
+        let refused = written.as_ref().and_then(|_| cluster.admit(&mut request).err());
         let answers = cluster.decide(&request);
         if answers.kyverno.is_none() && answers.vap.is_none() && cluster.invalid().is_empty() {
             return Err(Diagnostic::new(Code::CommandLine, "no policy to evaluate")
@@ -152,10 +172,21 @@ impl Args {
         }
         let undecided = undecided(&cluster, &request, &answers);
         let text = match self.format {
-            Format::Json => format!("{:#}\n", Json::from(line::render(&answers))),
+            Format::Json => {
+                let mut json = line::render(&answers);
+                if data == Data::Normalised {
+                    json.insert("data".to_owned(), line::data(refused.as_ref()));
+                }
+                format!("{:#}\n", Json::from(json))
+            }
             Format::Human => human(&answers, undecided.is_some()),
         };
         output.artefact().write_all(text.as_bytes())?;
+        if let (Some(written), None) = (&written, &refused)
+            && let Some(difference) = difference(&answers, &cluster.decide(written))
+        {
+            output.remark(&format!("note: {difference}\n"));
+        }
         if answers.generated && self.format == Format::Human {
             for pair in cluster.pairs() {
                 for note in pair.notes() {
@@ -174,6 +205,13 @@ impl Args {
             output.diagnostic(&Diagnostic::new(Code::Undecided, message), &Sources::new());
             exit = exit.combine(Exit::BelowThreshold);
         }
+        if let Some(refused) = &refused {
+            let diagnostic = self.refusal(refused, &sources);
+            if diagnostic.severity == Severity::Error {
+                exit = exit.combine(Exit::Input);
+            }
+            output.diagnostic(&diagnostic, &sources);
+        }
         let wrong = |problem: &Diagnostic| problem.severity == Severity::Error;
         Ok(
             if cluster.invalid().is_empty() && !cluster.problems().iter().any(wrong) {
@@ -182,6 +220,23 @@ impl Args {
                 exit.combine(Exit::Input)
             },
         )
+    }
+
+    /// The warning about an object that the API server refuses, at its first error.
+    fn refusal(&self, refused: &Refused, sources: &Sources) -> Diagnostic {
+        let mut diagnostic = lens::refused_object("this object", refused);
+        let path = self.object.as_ref().or(self.old_object.as_ref());
+        let name = path.map(|path| path.display().to_string());
+        let file = sources.files().find(|file| sources.name(*file) == name.as_deref());
+        if let (Some(file), Some(cause)) = (file, refused.errors.first()) {
+            diagnostic.primary = Some(lens::place(sources, Span::point(file, 0), &cause.field));
+        }
+        let diagnostic = diagnostic.with_note("the policies were evaluated on the object as written (`data=raw`)");
+        if self.resources.strict_resources {
+            diagnostic.with_severity(Severity::Error)
+        } else {
+            diagnostic
+        }
     }
 
     /// The request as it is given, or made of the objects.
@@ -249,6 +304,22 @@ fn read_all(path: &Path, sources: &mut Sources) -> Result<Vec<Document>, Failure
 
 fn first(path: &Path, sources: &mut Sources) -> Result<Document, Failure> {
     input::read_value(path, sources).map_err(|problems| Failure::Input(problems, std::mem::take(sources)))
+}
+
+/// How the verdicts on the object as written differ from those on the object as the API server makes it.
+fn difference(answers: &Answers, raw: &Answers) -> Option<String> {
+    let kyverno = |answers: &Answers| answers.kyverno.as_ref().map(|answer| (answer.status, answer.effect));
+    let vap = |answers: &Answers| answers.vap.as_ref().map(|answer| (answer.status, answer.effect));
+    let sides = [
+        ("kyverno", kyverno(answers), kyverno(raw)),
+        ("vap", vap(answers), vap(raw)),
+    ];
+    let texts = sides.into_iter().filter_map(|(name, now, before)| {
+        let (status, effect) = before.filter(|_| before != now)?;
+        Some(format!("{name}: status {status}, effect {effect}"))
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| format!("with `--data raw`: {}", texts.join("; ")))
 }
 
 /// The first policy with a matching rule that is not decided, if no other rule denies the request anyway.

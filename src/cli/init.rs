@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Exit, Failure, cluster::Cluster, input, new_files, output::Output};
+use super::{Exit, Failure, cluster::Cluster, data::DataLens, input, new_files, output::Output};
 use crate::{
     run::{Settings, fill::Frame, skeleton},
     suite::{self, Disk, Memory, Options, Overlay, SIDECAR},
@@ -41,6 +41,9 @@ pub(super) struct Args {
 
     #[command(flatten)]
     cluster: Cluster,
+
+    #[command(flatten)]
+    data: DataLens,
 }
 
 impl Args {
@@ -50,6 +53,7 @@ impl Args {
         let settings = Settings {
             discovery: self.cluster.discovery()?,
             now: self.cluster.clock()?,
+            data: self.data.of_run(false),
             ..Settings::new(false)
         };
         let mut over = Memory::default();

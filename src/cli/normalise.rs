@@ -8,16 +8,19 @@ use std::{
     fmt::Write as _,
     io::Write as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use similar::TextDiff;
 
 use super::{Exit, Failure, input, output::Output};
+use crate::run::lens;
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Sources},
+    diagnostic::{Diagnostic, Sources},
     value::{Document, Value},
 };
 use kyvtest_normalise::{Change, Cluster, Kind, Normalised, Refused, Request, normalise};
+use kyvtest_prove::server::check_rule;
 
 /// Print objects as the API server shows them to admission
 ///
@@ -61,7 +64,10 @@ impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let definitions = read_all(&self.crds)?;
         match (&self.jsonl, &self.file) {
-            (Some(path), _) => lines::run(path, &definitions, output),
+            (Some(path), _) => {
+                let definitions: Vec<_> = definitions.into_iter().map(Arc::new).collect();
+                lines::run(path, &definitions, output)
+            }
             (None, Some(path)) => self.run_file(path, definitions, output),
             (None, None) => Ok(Exit::Input),
         }
@@ -72,7 +78,8 @@ impl Args {
         let documents = input::read_values(path, &mut sources).map_err(|problems| Failure::Input(problems, sources))?;
         let cluster = Cluster {
             objects: read_all(&self.cluster)?,
-            definitions,
+            definitions: definitions.into_iter().map(Arc::new).collect(),
+            rules: Some(check_rule),
             ..Cluster::default()
         };
         let mut exit = Exit::Success;
@@ -154,16 +161,7 @@ fn title(document: &Document) -> String {
 }
 
 fn refusal(document: &Document, refused: &Refused) -> Diagnostic {
-    let title = title(document);
-    let mut errors = refused.errors.iter();
-    let Some(first) = errors.next() else {
-        return Diagnostic::new(
-            Code::RefusedObject,
-            format!("the API server refuses {title}: {}", refused.message),
-        );
-    };
-    let diagnostic = Diagnostic::new(Code::RefusedObject, format!("the API server refuses {title}: {first}"));
-    errors.fold(diagnostic, |diagnostic, error| diagnostic.with_note(error.to_string()))
+    lens::refused_object(&title(document), refused)
 }
 
 fn explain(document: &Document, changes: &[Change]) -> String {

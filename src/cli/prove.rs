@@ -19,11 +19,12 @@ use super::{
     cluster::{Cluster, KyvernoConfig},
     color::{HEADING, LITERAL},
     convert::repair::documents,
+    data::DataLens,
     input, interrupt,
     output::Output,
     progress::Progress,
 };
-use crate::run::{Settings, counterexample};
+use crate::run::{Data, Settings, counterexample};
 use kyvtest_cel::profile::Profile;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
@@ -95,6 +96,9 @@ pub(super) struct Args {
 
     #[command(flatten)]
     kyverno_config: KyvernoConfig,
+
+    #[command(flatten)]
+    data: DataLens,
 
     /// The release of Kubernetes whose CEL the native policies are read with
     #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
@@ -223,6 +227,7 @@ impl Args {
             messages: self.messages,
             warnings: self.warnings,
             kube: self.kube.profile(),
+            data: self.data.or(Data::Normalised),
             stop: Some(interrupt::flag()),
             spoil: None,
         };
@@ -305,6 +310,7 @@ impl Args {
                 } else {
                     Config::bare()
                 },
+                data: options.data,
                 ..Settings::new(false)
             };
             for row in &rows {
@@ -450,7 +456,7 @@ fn verdict_json(verdict: &Verdict) -> Json {
 
 pub(super) fn region_json(region: &Region) -> Json {
     let situation = region.witness.situation();
-    json!({
+    let mut json = json!({
         "class": region.class.as_str(),
         "hazard": region.hazard,
         "text": region.text,
@@ -460,7 +466,11 @@ pub(super) fn region_json(region: &Region) -> Json {
             "kyverno": verdict_json(region.witness.kyverno()),
             "vap": verdict_json(region.witness.native()),
         },
-    })
+    });
+    if let Some(reason) = region.witness.raw_reason() {
+        json["witness"]["data"] = json!({"lens": Data::Raw.name(), "reason": reason});
+    }
+    json
 }
 
 /// The kind of difference, and the code of a refusal.
@@ -596,6 +606,9 @@ pub(super) fn witness(region: &Region) -> String {
         "    Kyverno: {} ({}), native policy: {} ({})",
         kyverno.effect, kyverno.status, native.effect, native.status
     );
+    if let Some(reason) = region.witness.raw_reason() {
+        let _ = writeln!(text, "    data=raw: {}", reason.replace('\n', " "));
+    }
     let params = situation.world.params.iter().map(|document| ("parameter", document));
     for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)]
         .into_iter()

@@ -16,6 +16,7 @@ use super::{
     Failure,
     cluster::{self, Cluster, KyvernoConfig},
     config::Source,
+    data::{DataLens, StrictResources},
     interrupt,
     overrides::{self, Override, Overrides},
     progress::Progress,
@@ -51,6 +52,12 @@ pub(super) struct Suites {
     /// Which engine decides: Kyverno with native comparison, only Kyverno, or only native policies
     #[arg(long, value_name = "ENGINE", default_value = "both", value_parser = engines())]
     engine: Engine,
+
+    #[command(flatten)]
+    data: DataLens,
+
+    #[command(flatten)]
+    resources: StrictResources,
 
     #[command(flatten)]
     pub(super) selection: Selection,
@@ -395,6 +402,7 @@ impl Suites {
         if self.engine != Engine::Both {
             let _ = write!(words, " --engine {}", self.engine.name());
         }
+        self.data.replay(&mut words);
         self.cluster.replay(&mut words);
         self.kyverno_config.replay(&mut words);
         words
@@ -409,6 +417,8 @@ impl Suites {
             extras: self.extras,
             trace: self.trace,
             engine: self.engine,
+            data: self.data.of_run(self.compat),
+            strict_resources: self.resources.strict_resources,
             stop: Some(interrupt::flag()),
             ..Settings::new(self.compat)
         })

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use super::{Answers, Evaluator, Settings};
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::config::Config;
+use kyvtest_prove::server::{Data, Refused};
 
 /// A line that was answered, or why it cannot be.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,10 +48,10 @@ fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Jso
     let fields = row.as_object().ok_or("the line is not an object")?;
     if let Some(unknown) = fields
         .keys()
-        .find(|key| !matches!(key.as_str(), "id" | "objects" | "request" | "config"))
+        .find(|key| !matches!(key.as_str(), "id" | "objects" | "request" | "config" | "data"))
     {
         return Err(format!(
-            "unknown key `{unknown}`; a line has `id`, `objects`, `request` and `config`"
+            "unknown key `{unknown}`; a line has `id`, `objects`, `request`, `config` and `data`"
         ));
     }
     let objects = match row.get("objects") {
@@ -69,10 +70,21 @@ fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Jso
         Some("chart") => settings.config = Config::chart(),
         Some(other) => return Err(format!("`config` is `bare` or `chart`, not `{other}`")),
     }
+    if let Some(data) = row.get("data") {
+        let named = data.as_str().and_then(Data::named);
+        settings.data = named.ok_or_else(|| format!("`data` is `raw` or `normalised`, not `{data}`"))?;
+    }
     let cluster = Evaluator::new(&objects, &settings);
-    let request = cluster.request(Document::from(request).root())?;
+    let mut request = cluster.request(Document::from(request).root())?;
+    let refused = match settings.data {
+        Data::Raw => None,
+        Data::Normalised => cluster.admit(&mut request).err(),
+    };
     let answers = cluster.decide(&request);
     let mut line = render(&answers);
+    if settings.data == Data::Normalised {
+        line.insert("data".to_owned(), data(refused.as_ref()));
+    }
     let invalid: Vec<Json> = cluster
         .invalid()
         .iter()
@@ -80,6 +92,17 @@ fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Jso
         .collect();
     line.insert("invalid".to_owned(), invalid.into());
     Ok(line)
+}
+
+/// The data that the policies saw: `normalised`, or `raw` with the refusal of the API server.
+pub fn data(refused: Option<&Refused>) -> Json {
+    match refused {
+        None => json!({"lens": Data::Normalised.name()}),
+        Some(refused) => json!({
+            "lens": Data::Raw.name(),
+            "refused": {"stage": refused.stage.name(), "code": refused.code(), "message": refused.message},
+        }),
+    }
 }
 
 /// The answers as JSON: the keys `kyverno`, `vap` and `divergence`.

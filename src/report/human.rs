@@ -81,6 +81,9 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &m
     }
     let mut more = String::new();
     answers(case, look.verbose, &mut more);
+    if let Some(data) = &case.data {
+        let _ = writeln!(more, "data:     {data}");
+    }
     for (engine, lines) in [("kyverno", &case.trace.kyverno), ("vap", &case.trace.vap)] {
         if !lines.is_empty() && look.verbose {
             let _ = writeln!(more, "{engine} trace:");

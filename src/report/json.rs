@@ -78,7 +78,7 @@ pub fn resource(key: &Key) -> Value {
 pub(super) fn case(case: &Case, run: &SuiteRun, sources: &Sources, compat: bool) -> Value {
     let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
     let (file, line, column) = place(case.place, sources);
-    json!({
+    let mut json = json!({
         "id": places::id(run, case),
         "file": file,
         "line": line,
@@ -95,7 +95,11 @@ pub(super) fn case(case: &Case, run: &SuiteRun, sources: &Sources, compat: bool)
         "kyverno": case.kyverno.as_ref().map(answer),
         "vap": case.vap.as_ref().map(native),
         "divergence": case.divergence.as_ref().map(divergence),
-    })
+    });
+    if let Some(data) = &case.data {
+        json["data"] = data.as_str().into();
+    }
+    json
 }
 
 fn answer(answer: &Answer) -> Value {

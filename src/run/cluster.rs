@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Settings;
+use super::{Settings, lens::Seen};
 use crate::suite::{GlobalContextEntry, GlobalContextSource, Resource, Subresource, Suite};
 use kyvtest_cel::host::{Gvr, Mocks};
 use kyvtest_go_compat::value::{Builder, Data, Document, Value};
@@ -11,6 +11,7 @@ use kyvtest_model::{
     kube::{Cluster, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo},
     policy::Spanned,
 };
+use kyvtest_prove::server::{self, Server};
 
 /// The cluster of a suite, and who sends its requests.
 pub(super) struct SuiteCluster {
@@ -20,13 +21,20 @@ pub(super) struct SuiteCluster {
     user: UserInfo,
     roles: Option<Vec<String>>,
     cluster_roles: Option<Vec<String>>,
+    /// Completes objects before policies see them; `None` if they see them as written.
+    server: Option<Server>,
 }
 
 impl SuiteCluster {
     pub(super) fn new(suite: &Suite, settings: &Settings) -> Self {
         let (user, roles, cluster_roles) = user(suite, settings);
+        let cluster = cluster(suite, settings);
+        let stored = suite.cluster.iter().flat_map(|cluster| &cluster.resources);
+        let stored = || stored.map(|object| object.value.clone()).collect();
+        let server = (settings.data == server::Data::Normalised).then(|| Server::new(&cluster.discovery, stored()));
         Self {
-            cluster: cluster(suite, settings),
+            cluster,
+            server,
             old_states: !settings.compat,
             user,
             roles,
@@ -34,9 +42,31 @@ impl SuiteCluster {
         }
     }
 
-    /// The request about a resource of the suite. For UPDATE and DELETE `old` is the object before it, else the one among
-    /// the suite's old states, else the resource itself, which is all that `kyverno test` knows.
+    /// The request about a resource of the suite, as policies see it; arguments as of [`Self::written`].
     pub(super) fn request(
+        &self,
+        suite: &Suite,
+        resource: &Resource,
+        operation: Operation,
+        old: Option<Document>,
+    ) -> Request {
+        self.seen(self.written(suite, resource, operation, old)).request
+    }
+
+    /// The request as policies see it: completed by the API server, unless they see objects as written.
+    pub(super) fn seen(&self, written: Request) -> Seen {
+        let mut request = written.clone();
+        let admitted = self.server.as_ref().map(|server| server.admit(&mut request));
+        Seen {
+            request,
+            refused: admitted.clone().and_then(Result::err),
+            written: admitted.is_some_and(|admitted| admitted.is_ok()).then_some(written),
+        }
+    }
+
+    /// The request as written. For UPDATE and DELETE `old` is the object before it, else the one among
+    /// the suite's old states, else the resource itself, which is all that `kyverno test` knows.
+    pub(super) fn written(
         &self,
         suite: &Suite,
         resource: &Resource,

@@ -222,6 +222,7 @@ fn judge_key(
             kyverno: answers.iter().flat_map(|response| response.trace.clone()).collect(),
             vap: Vec::new(),
         },
+        data: None,
         place: Some(row.span),
         findings: Vec::new(),
     };

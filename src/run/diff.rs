@@ -4,14 +4,16 @@
 //! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not: the
 //! resources that nobody wrote a row for are where conversions go wrong.
 
-use super::{Answer, Key, Response, Responses, Settings, evaluate::evaluate_with};
+use super::{Answer, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
 use crate::suite::{Resource, Suite};
+use kyvtest_go_compat::diagnostic::{Diagnostic, Severity};
 use kyvtest_model::{
     compare::{self, Divergence},
     kube::Operation,
     policy::PolicyId,
     verdict::{Effect, Status, Verdict},
 };
+use kyvtest_prove::server::Refused;
 
 /// Two policies that shall decide alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct Diff {
     pub only_to: Vec<String>,
     /// Policies that Kyverno or the API server refuses; their pairs have no cases.
     pub refused: Vec<RefusedPolicy>,
+    /// Warnings about resources that the API server refuses: both sides see them as written.
+    pub refusals: Vec<Diagnostic>,
 }
 
 /// A policy that cannot be stored, so that there is nothing to compare.
@@ -78,7 +82,9 @@ pub fn diff(from: &mut [Suite], to: &mut [Suite], mapping: &[(String, String)], 
         only_from: Vec::new(),
         only_to: Vec::new(),
         refused: Vec::new(),
+        refusals: Vec::new(),
     };
+    let mut objects: Vec<(Key, Refused)> = Vec::new();
     let mut paired = Vec::new();
     for name in &our_names {
         let mapped = mapping.iter().find(|(from, _)| is_named(name, from));
@@ -96,13 +102,27 @@ pub fn diff(from: &mut [Suite], to: &mut [Suite], mapping: &[(String, String)], 
             cases: Vec::new(),
             audit_warnings: false,
         };
-        compare_policies(from, to, &mut pair, &mut found.refused, settings);
+        compare_policies(from, to, &mut pair, (&mut found.refused, &mut objects), settings);
         pair.audit_warnings = warns_beside_audit(from, to, &pair);
         found.pairs.push(pair);
     }
     let unpaired = their_names.iter().filter(|name| !paired.contains(name));
     found.only_to = unpaired.cloned().collect();
+    let refusals = objects.iter();
+    found.refusals = refusals.map(|(key, refused)| refusal(key, refused, settings)).collect();
     found
+}
+
+fn refusal(key: &Key, refused: &Refused, settings: &Settings) -> Diagnostic {
+    let name = [key.namespace.as_str(), key.name.as_str()];
+    let name: Vec<&str> = name.into_iter().filter(|part| !part.is_empty()).collect();
+    let diagnostic = lens::refused_object(&format!("{} `{}`", key.kind, name.join("/")), refused);
+    let diagnostic = diagnostic.with_note("both sides see the object as written (`data=raw`)");
+    if settings.strict_resources {
+        diagnostic.with_severity(Severity::Error)
+    } else {
+        diagnostic
+    }
 }
 
 /// The name of a policy with its namespace, if it has one.
@@ -166,7 +186,7 @@ fn compare_policies(
     from: &mut [Suite],
     to: &mut [Suite],
     pair: &mut PolicyPair,
-    refused: &mut Vec<RefusedPolicy>,
+    (refused, objects): (&mut Vec<RefusedPolicy>, &mut Vec<(Key, Refused)>),
     settings: &Settings,
 ) {
     let having = |suites: &[Suite], name: &str| -> Vec<usize> {
@@ -208,8 +228,14 @@ fn compare_policies(
     }
     let cases = &mut pair.cases;
     for layer in layers {
-        let ours = evaluate(left, layer.clone(), &operations, settings).list;
-        let theirs = evaluate(right, layer, &operations, settings).list;
+        let ours = evaluate(left, layer.clone(), &operations, settings);
+        let theirs = evaluate(right, layer, &operations, settings);
+        for refusal in ours.refusals.iter().chain(&theirs.refusals) {
+            if !objects.contains(refusal) {
+                objects.push(refusal.clone());
+            }
+        }
+        let (ours, theirs) = (ours.list, theirs.list);
         for (key, run) in requests(&ours) {
             let (ours, operation) = verdict(&ours, &key, run, &pair.from);
             let (theirs, _) = verdict(&theirs, &key, run, &pair.to);

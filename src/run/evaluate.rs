@@ -6,6 +6,7 @@ use super::{
     Settings, coverage,
     engines::{Engines, PolicyResponse},
     found,
+    lens::{self, LensNote},
     requests::{default_operation, keys, requests},
     response::{Key, Response, Responses},
 };
@@ -57,14 +58,24 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
 fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, responses: &mut Responses) -> bool {
     let Engines { suite, settings, .. } = *engines;
     let watch = Watch(settings.watch);
+    let rows = lens::Rows::of(suite);
     for mut asked in requests(suite, settings, operations) {
         if settings.is_stopped() {
             return false;
         }
         let resource = asked.resource;
         let operation = asked.run.unwrap_or_else(|| default_operation(suite, resource));
-        let request = engines.cluster.request(suite, resource, operation, asked.old.take());
+        let written = engines.cluster.written(suite, resource, operation, asked.old.take());
+        let seen = engines.cluster.seen(written);
+        let request = &seen.request;
         let key = Key::of(resource);
+        if let Some(refused) = &seen.refused {
+            let warning = lens::refusal(suite, resource, refused, settings);
+            if !responses.diagnostics.contains(&warning) {
+                responses.diagnostics.push(warning);
+                responses.refusals.push((key.clone(), refused.clone()));
+            }
+        }
         let before = responses.list.len();
         let mut add = |policy: &PolicyId, lowered: Option<&Lowered>, response: PolicyResponse, elapsed| {
             responses.list.push(Response {
@@ -79,11 +90,12 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
                 counterpart: None,
                 elapsed,
                 trace: response.trace,
+                lens: LensNote::default(),
             });
         };
         for policy in engines.controller.policies() {
             let begin = watch.time();
-            let evaluated = engines.kyverno(policy, &request, resource, host);
+            let evaluated = engines.kyverno(policy, request, resource, host);
             // Of several responses of a policy, the first has the time.
             let mut elapsed = watch.since(begin);
             for response in evaluated {
@@ -93,7 +105,7 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
         }
         for policy in engines.server.policies() {
             let begin = watch.time();
-            let response = engines.native(policy, &request, resource, host);
+            let response = engines.native(policy, request, resource, host);
             add(
                 &super::engines::native_id(policy.name()),
                 None,
@@ -104,7 +116,8 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
         let environment = engines.environment(host);
         engines
             .counterparts
-            .compare(&request, environment, &mut responses.list[before..], settings.watch);
+            .compare(request, environment, &mut responses.list[before..], settings.watch);
+        lens::note_differences(engines, &rows, &seen, resource, &mut responses.list[before..]);
     }
     true
 }
@@ -133,6 +146,7 @@ fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
                     counterpart: None,
                     elapsed: watch.since(begin),
                     trace: response.trace,
+                    lens: LensNote::default(),
                 });
             }
         }

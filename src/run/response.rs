@@ -9,13 +9,14 @@ use super::{
     counterpart::Counterpart,
     coverage::Coverage,
     found::{Found, Proof},
+    lens::LensNote,
     question::Asker,
 };
 use crate::suite::Resource;
 use kyvtest_go_compat::diagnostic::Diagnostic;
 use kyvtest_kyverno::response::RuleResponse;
 use kyvtest_model::{kube::Operation, policy::PolicyId};
-use kyvtest_prove::behaviour::Behaviours;
+use kyvtest_prove::{behaviour::Behaviours, server::Refused};
 
 /// Which resource an answer is about; of a payload only the name is set, to its path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -91,6 +92,8 @@ pub struct Response {
     pub elapsed: Option<Duration>,
     /// How the rules came to their answers, if the run is traced.
     pub trace: Vec<String>,
+    /// How the data lens matters.
+    pub lens: LensNote,
 }
 
 /// All answers of a suite.
@@ -116,6 +119,8 @@ pub struct Responses {
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
+    /// Resources that the API server refuses; policies were evaluated on them as written.
+    pub refusals: Vec<(Key, Refused)>,
     /// Notes on the comparison with native counterparts, by name of the policy.
     pub notes: Vec<(String, Note)>,
     /// What the suite exercises, if requested.

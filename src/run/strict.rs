@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     Answer, Case, CaseTrace, Key, Outcome, Response, Responses, Settings, compat,
     expect::{Wanted, settle},
+    lens,
     question::Question,
 };
 use crate::suite::{Expected, Suite};
@@ -62,6 +63,7 @@ impl Judge<'_> {
             accepted: None,
             elapsed: None,
             trace: CaseTrace::default(),
+            data: None,
             place: Some(question.span),
             findings: Vec::new(),
         }
@@ -157,6 +159,7 @@ impl Judge<'_> {
             .sum::<Option<Duration>>();
         let counterpart = answers.iter().find_map(|response| response.counterpart.as_deref());
         for case in &mut cases[before..] {
+            case.data = lens::describe(case, &answers, self.question.rule_name());
             case.elapsed = elapsed.filter(|_| !answers.is_empty());
             case.trace.kyverno = answers.iter().flat_map(|response| response.trace.clone()).collect();
             if let Some(counterpart) = counterpart {

@@ -109,6 +109,8 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
     proven(pair, exceptions, &situation, &cluster, eval)?;
     let run_settings = run::Settings {
         discovery: settings.discovery.clone(),
+        // The vectors record what the server made of the objects.
+        data: run::Data::Raw,
         ..run::Settings::new(false)
     };
     let texts = run::counterexample::exceptions(loaded);

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod apiserver;
+mod as_sent;
 mod autogen;
 mod cel;
 mod cel_binary;

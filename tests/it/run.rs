@@ -56,6 +56,33 @@ fn codes(report: &Value) -> Vec<String> {
 }
 
 #[test]
+fn the_data_lens_decides_what_policies_see() {
+    let args = ["fixtures/run/data", "--status-level", "all", "-v"];
+    insta::assert_snapshot!("data-normalised", shown(&kyvtest(&[&["run"], &args[..]].concat())));
+    let raw = kyvtest(&["run", "fixtures/run/data", "--data", "raw"]);
+    insta::assert_snapshot!("data-raw", shown(&raw));
+    let strict = kyvtest(&["run", "fixtures/run/data", "--strict-resources"]);
+    assert_eq!(strict.status.code(), Some(2));
+    // `kyverno test` evaluates objects as written.
+    let (_, compat) = json(&["fixtures/run/data", "--compat"]);
+    let (_, raw) = json(&["fixtures/run/data", "--data", "raw"]);
+    assert_eq!(outcomes(&compat), ["Fail", "Fail", "Pass", "Fail", "Pass", "Pass"]);
+    assert_eq!(outcomes(&raw), ["fail", "fail", "pass", "fail", "pass", "pass"]);
+    let (code, report) = json(&["fixtures/run/data"]);
+    assert_eq!(
+        (code, codes(&report)),
+        (0, vec!["KT044".to_owned(), "KT044".to_owned()])
+    );
+    let notes = report["suites"][0]["cases"].as_array().into_iter().flatten();
+    let notes: Vec<&str> = notes.map(|case| case["data"].as_str().unwrap_or_default()).collect();
+    let (differs, refused) = (
+        "with `--data raw` the status is fail",
+        "judged on the object as written: the API server refuses it",
+    );
+    assert_eq!(notes, [differs, differs, "", differs, refused, refused]);
+}
+
+#[test]
 fn expectations_that_are_met() {
     let (code, report) = json(&["fixtures/run/met"]);
     assert_eq!(codes(&report), Vec::<String>::new(), "{report:#}");

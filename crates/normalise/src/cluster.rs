@@ -2,6 +2,8 @@
 //!
 //! Upstream counterpart: the informers of admission plugins and the registry of custom resources.
 
+use std::sync::Arc;
+
 use kyvtest_go_compat::value::{Document, Value};
 
 use crate::RuleCheck;
@@ -85,7 +87,7 @@ pub struct Cluster {
     /// Existing namespaces; `None` means that every namespace exists.
     pub namespaces: Option<Vec<String>>,
     /// CustomResourceDefinitions.
-    pub definitions: Vec<Document>,
+    pub definitions: Vec<Arc<Document>>,
     /// Evaluates the rules of definitions; `None` skips them.
     pub rules: Option<RuleCheck>,
     /// Range of cluster addresses (CIDR, IPv4); `None` means that any address is accepted.

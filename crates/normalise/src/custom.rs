@@ -3,7 +3,7 @@
 //! Upstream counterpart: `pkg/apiserver/{customresource_handler.go,schema/{pruning,defaulting,objectmeta}}` of
 //! apiextensions-apiserver 0.36.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use kyvtest_go_compat::value::{Document, List, Value};
 
@@ -16,6 +16,7 @@ use crate::{
 };
 
 pub(crate) mod check;
+pub(crate) mod rules;
 
 /// A served version of a custom kind.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +41,10 @@ pub(crate) fn flag(schema: Value<'_>, name: &str) -> bool {
 }
 
 /// Finds the definition of a kind.
-pub(crate) fn find<'a>(definitions: &'a [Document], kind: Kind<'a>) -> Option<Custom<'a>> {
+pub(crate) fn find<'a>(definitions: &'a [Arc<Document>], kind: Kind<'a>) -> Option<Custom<'a>> {
     let (group, version) = kind.api_version.split_once('/')?;
-    definitions.iter().map(Document::root).find_map(|definition| {
+    definitions.iter().find_map(|definition| {
+        let definition = definition.root();
         let spec = definition.get("spec")?;
         if text(spec, &["group"]) != group || text(spec, &["names", "kind"]) != kind.name {
             return None;

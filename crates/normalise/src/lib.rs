@@ -27,7 +27,7 @@ mod validate;
 
 pub use change::{Change, Source};
 pub use cluster::{Cluster, Operation, Plugin, Request};
-pub use custom::check::{Rule, RuleCheck};
+pub use custom::rules::{Rule, RuleCheck, RuleValue};
 pub use input::Text;
 pub use refuse::{Cause, Reason, Refused, Stage};
 pub use step::{

@@ -3,6 +3,8 @@
 //! Upstream counterpart: `PrepareForCreate` and `PrepareForUpdate` below `pkg/registry`, `rest.BeforeCreate` and
 //! `rest.BeforeUpdate`, Kubernetes 1.36.
 
+use std::borrow::Cow;
+
 use crate::{
     Cluster, Refused, Stage,
     node::Node,
@@ -171,8 +173,6 @@ fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
     let metadata = node.child("metadata");
     if GENERATIONS.contains(&served.kind) {
         metadata.set("generation", 1);
-    } else {
-        metadata.remove("generation");
     }
 }
 
@@ -311,11 +311,8 @@ fn data_sources(node: &mut Node<'_>) {
 
 fn stored_versions(node: &mut Node<'_>) {
     let versions = node.child("spec").list("versions");
-    let stored = versions
-        .iter()
-        .find(|version| version.bool("storage"))
-        .and_then(|version| version.get("name"))
-        .cloned();
+    let stored = versions.iter().find(|version| version.bool("storage"));
+    let stored = stored.map(|version| Node::Text(Cow::Owned(version.str("name").to_owned())));
     let status = node.child("status");
     if let Some(stored) = stored {
         status.set("storedVersions", Node::List(vec![stored]));

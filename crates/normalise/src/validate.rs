@@ -276,11 +276,17 @@ pub(crate) fn run(decoded: &Decoded<'_>, old: Option<&Decoded<'_>>, cluster: &Cl
         create: old.is_none(),
     };
     let root = Path::root("");
-    meta::object(&mut checker, served, &decoded.node, &root);
+    let metadata_last = meta::is_validated_last(served.kind) && old.is_none();
+    if !metadata_last {
+        meta::object(&mut checker, served, &decoded.node, &root);
+    }
     if old.is_some() {
         repeat_metadata_errors(&mut checker.errors, served.kind);
     }
     checker.walk(served.type_id, &decoded.node, &root);
+    if metadata_last && checker.errors.is_empty() {
+        meta::object(&mut checker, served, &decoded.node, &root);
+    }
     if let Some(old) = old {
         update::run(&mut checker, served, &decoded.node, &old.node);
     }

@@ -27,6 +27,7 @@ pub mod repair;
 pub mod replay;
 mod search;
 pub mod seeds;
+pub mod server;
 pub mod shrink;
 pub mod sides;
 pub mod solver;
@@ -44,6 +45,7 @@ pub use self::region::{Answer, Region};
 use self::{
     replay::{Engines, Replayed},
     search::Search,
+    server::Data,
     sides::Sides,
     solver::Solver,
     symbolic::{Budget, GaveUp},
@@ -264,6 +266,9 @@ pub struct Options<'a> {
     pub warnings: bool,
     /// The API server's dialect of CEL.
     pub kube: &'static Profile,
+    /// Which objects witnesses have: `normalised` prefers those that an API server accepts and that show the difference as it
+    /// completes them.
+    pub data: Data,
     /// Set by somebody who does not want to wait any longer.
     pub stop: Option<&'a AtomicBool>,
     /// Changes every request before it is asked: tests spoil witnesses with it.
@@ -283,6 +288,7 @@ impl Default for Options<'_> {
             messages: false,
             warnings: false,
             kube: Profile::kubernetes(),
+            data: Data::Normalised,
             stop: None,
             spoil: None,
         }
@@ -386,7 +392,7 @@ pub fn prove(
         options.kube,
     );
     let engines = match engines {
-        Ok(engines) => engines.with_warnings(options.warnings),
+        Ok(engines) => engines.with_warnings(options.warnings).with_data(options.data),
         Err(message) => {
             proof.reason = format!("Kyverno refuses the policy: {message}");
             return proof;

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Layer, Target, admitted::admitted, witness::Situation};
+use super::{
+    Layer, Target,
+    admitted::admitted,
+    server::{Data, Server},
+    witness::Situation,
+};
 use crate::pair::{NativeVerdict, Original};
 use kyvtest_apiserver as vap;
 use kyvtest_cel::{host::Mocks, profile::Profile};
@@ -26,6 +31,8 @@ pub struct Replayed {
     kyverno: Verdict,
     native: Verdict,
     class: DivergenceClass,
+    /// Why an API server never shows the difference on these objects; `None` if it does, or if nobody looked.
+    raw: Option<String>,
 }
 
 impl Replayed {
@@ -48,6 +55,12 @@ impl Replayed {
     pub fn class(&self) -> DivergenceClass {
         self.class
     }
+
+    /// Why the objects are `data=raw`: the refusal of the API server, or that the difference vanishes when it completes
+    /// them. `None` if the difference shows in a cluster.
+    pub fn raw_reason(&self) -> Option<&str> {
+        self.raw.as_deref()
+    }
 }
 
 /// Both engines, ready to be asked.
@@ -58,9 +71,13 @@ pub struct Engines<'d> {
     server: vap::Server,
     layer: Layer,
     discovery: &'d Discovery,
+    /// Completes the objects of witnesses as an API server does.
+    completion: Server,
     mocks: Mocks,
     /// Whether a warning to the client counts beside an audit.
     warnings: bool,
+    /// Which objects witnesses shall have.
+    data: Data,
 }
 
 impl<'d> Engines<'d> {
@@ -120,9 +137,18 @@ impl<'d> Engines<'d> {
             server: vap::Server::of_release(natives, bindings, kube),
             layer,
             discovery,
+            completion: Server::new(discovery, Vec::new()).without_service_accounts(),
             mocks: Mocks::new(),
             warnings: false,
+            data: Data::Normalised,
         })
+    }
+
+    /// The same with another preference for the objects of witnesses.
+    #[must_use]
+    pub fn with_data(mut self, data: Data) -> Self {
+        self.data = data;
+        self
     }
 
     /// The same, with warnings to the client as part of the comparison.
@@ -180,9 +206,22 @@ impl<'d> Engines<'d> {
     }
 
     /// Whether the difference shows in a cluster: an API server accepts the objects, and what admission then sees is decided
-    /// differently in the same way.
+    /// differently in the same way. Always, if witnesses have objects as written.
     pub fn shows_in_cluster(&self, found: &Replayed) -> bool {
-        admitted(&found.situation).is_some_and(|seen| self.class(&seen) == Some(found.class))
+        self.data == Data::Raw || self.hidden_in_cluster(found).is_none()
+    }
+
+    /// Notes why a cluster does not show the difference, see [`Replayed::raw_reason`].
+    pub fn note_data(&self, found: &mut Replayed) {
+        found.raw = self.hidden_in_cluster(found);
+    }
+
+    fn hidden_in_cluster(&self, found: &Replayed) -> Option<String> {
+        match admitted(&found.situation, &self.completion) {
+            Err(refused) => Some(format!("the API server refuses the request: {}", refused.message)),
+            Ok(seen) if self.class(&seen) == Some(found.class) => None,
+            Ok(_) => Some("the difference vanishes when the API server completes the object".to_owned()),
+        }
     }
 
     /// Asks both; `None` if they do not differ, but in their texts.
@@ -205,6 +244,7 @@ impl<'d> Engines<'d> {
             kyverno,
             native,
             class,
+            raw: None,
         })
     }
 }

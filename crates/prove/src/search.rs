@@ -16,6 +16,7 @@ use super::{
     params::{self, Parameters},
     region::{Answer, Region},
     replay::{Engines, Replayed},
+    server::Data,
     shrink::shrink,
     sides::{Both, Sides, ignores},
     solver::{Literal, Solver},
@@ -265,14 +266,16 @@ impl<'p, 'u> Search<'p, 'u> {
                 self.verify(solver);
             }
         }
+        for region in &mut proof.regions {
+            self.engines.note_data(&mut region.witness);
+        }
         if let Some(first) = proof.regions.first() {
             proof.label = Label::Refuted(Kind::of(first.class));
-            proof.world.data = if self.engines.shows_in_cluster(&first.witness) {
-                "normalised"
-            } else {
+            let raw = first.witness.raw_reason().is_some();
+            if raw && self.options.data == Data::Normalised {
                 proof.notes.push(RAW.to_owned());
-                "raw"
-            };
+            }
+            proof.world.data = if raw { Data::Raw } else { Data::Normalised }.name();
         }
         if paranoid {
             for region in &proof.regions {

@@ -3,7 +3,7 @@
 //! Upstream counterpart: none. The cluster of a line is exactly what the line describes, as on a server without other
 //! objects: references to missing objects are refused, and cluster addresses are from 10.0.0.0/24.
 
-use std::{io::Write as _, path::Path};
+use std::{io::Write as _, path::Path, sync::Arc};
 
 use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
@@ -17,6 +17,7 @@ use kyvtest_normalise::{
     Cluster, Kind, Normalised, Operation, Plugin, Raw, Refused, Request, Stage, Text, kind_named, normalise,
     stored_object,
 };
+use kyvtest_prove::server::check_rule;
 
 /// The keys that a line may have.
 const KEYS: [&str; 11] = [
@@ -33,7 +34,7 @@ const KEYS: [&str; 11] = [
     "objects",
 ];
 
-pub(super) fn run(path: &Path, definitions: &[Document], output: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn run(path: &Path, definitions: &[Arc<Document>], output: &mut Output) -> Result<Exit, Failure> {
     let mut sources = Sources::new();
     let file = input::read(path, &mut sources)?;
     let text = sources.text(file).cloned().unwrap_or_default();
@@ -100,7 +101,7 @@ impl Line<'_> {
     }
 }
 
-fn answer(line: &str, definitions: &[Document]) -> Result<Json, String> {
+fn answer(line: &str, definitions: &[Arc<Document>]) -> Result<Json, String> {
     let row: Json = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let Json::Object(row) = row else {
         return Err("a line must be a JSON object".to_owned());
@@ -149,7 +150,7 @@ fn document(value: &Json) -> Result<Document, String> {
     Document::from_json(&value.to_string()).map_err(|error| error.to_string())
 }
 
-fn cluster(row: &Map<String, Json>, definitions: &[Document]) -> Result<Cluster, String> {
+fn cluster(row: &Map<String, Json>, definitions: &[Arc<Document>]) -> Result<Cluster, String> {
     let plugins = match row.get("plugins").and_then(Json::as_array) {
         None => Plugin::DEFAULT
             .into_iter()
@@ -174,7 +175,12 @@ fn cluster(row: &Map<String, Json>, definitions: &[Document]) -> Result<Cluster,
         plugins,
         objects,
         complete: true,
-        definitions: own.into_iter().chain(definitions.iter().cloned()).collect(),
+        definitions: own
+            .into_iter()
+            .map(Arc::new)
+            .chain(definitions.iter().cloned())
+            .collect(),
+        rules: Some(check_rule),
         service_range: Some("10.0.0.0/24".to_owned()),
         ..Cluster::default()
     })

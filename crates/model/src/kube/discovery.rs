@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::{GroupVersionKind, GroupVersionResource, Operation, Operations, guess_plural, parse_api_version};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
-    value::Value,
+    value::{Document, Value},
 };
 
 /// The table of Kubernetes 1.36; its format is described in its head.
@@ -214,6 +214,8 @@ static EMBEDDED: LazyLock<Arc<Table>> = LazyLock::new(|| Arc::new(Table::kuberne
 pub struct Discovery {
     shared: Option<Arc<Table>>,
     own: Table,
+    /// CustomResourceDefinitions, as given.
+    definitions: Vec<Arc<Document>>,
 }
 
 impl Discovery {
@@ -226,8 +228,13 @@ impl Discovery {
     pub fn kubernetes() -> Self {
         Self {
             shared: Some(Arc::clone(&EMBEDDED)),
-            own: Table::default(),
+            ..Self::default()
         }
+    }
+
+    /// The CustomResourceDefinitions among what is served, in the order in which they were added.
+    pub fn definitions(&self) -> &[Arc<Document>] {
+        &self.definitions
     }
 
     /// Whether there is more than what Kubernetes serves by itself.
@@ -375,6 +382,7 @@ impl Discovery {
             }
             self.add(main);
         }
+        self.definitions.push(Arc::new(crd.to_document()));
         Ok(())
     }
 

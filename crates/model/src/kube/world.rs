@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Access, Authorized, Binding, Role, Roles, UserInfo, authorize::authorize, normalise};
+use super::{Access, Authorized, Binding, Role, Roles, UserInfo, authorize::authorize};
 use kyvtest_go_compat::value::{Builder, Document, Map, Value};
 
 /// The label that the API server puts on every namespace: its name.
@@ -150,7 +150,6 @@ impl World {
 
     /// Takes an object in. Namespaces and bindings are known as such from here on.
     pub fn add(&mut self, object: Document) {
-        let object = normalise(object);
         let root = object.root();
         let text = |key: &str| root.get(key).and_then(Value::as_str);
         if text("kind") == Some("Namespace") && text("apiVersion") == Some("v1") {

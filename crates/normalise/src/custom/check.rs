@@ -1,4 +1,4 @@
-//! Validation of custom resources: schema, list types, rules.
+//! Validation of custom resources: schema and list types.
 //!
 //! Upstream counterpart: `pkg/apiserver/{validation,schema/listtype,schema/cel}` of apiextensions-apiserver,
 //! `k8s.io/kube-openapi/pkg/validation/validate`.
@@ -9,28 +9,19 @@
 use kyvtest_go_compat::{
     regex::Regex,
     text::{ip, time::Timestamp},
-    value::{Builder, Value},
+    value::Value,
 };
 
-use super::{flag, texts};
+use super::{
+    flag,
+    rules::{self, RuleCheck},
+    texts,
+};
 use crate::{Cause, Reason, node::Node};
-
-/// A rule of `x-kubernetes-validations` with the values that it sees.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule<'r> {
-    pub expression: &'r str,
-    pub value: Value<'r>,
-    /// The value before an UPDATE; rules that use `oldSelf` are skipped without one.
-    pub old: Option<Value<'r>>,
-}
-
-/// Evaluates a rule; `Err` holds the message of an evaluation error.
-pub type RuleCheck = fn(&Rule<'_>) -> Result<bool, String>;
 
 /// Collects the errors of an object.
 struct Checker {
     errors: Vec<Cause>,
-    rules: Option<RuleCheck>,
 }
 
 /// Checks an object against its schema. `old` is the stored object of an UPDATE.
@@ -40,14 +31,13 @@ pub(crate) fn object(
     old: Option<&Node<'_>>,
     rules: Option<RuleCheck>,
 ) -> Vec<Cause> {
-    let mut checker = Checker {
-        errors: Vec::new(),
-        rules,
-    };
+    let mut checker = Checker { errors: Vec::new() };
     checker.value(schema, node, "", true);
     if checker.errors.is_empty() {
         checker.list_types(schema, node, "");
-        checker.run_rules(schema, node, old, "");
+        if let Some(check) = rules {
+            checker.errors.extend(rules::run(schema, node, old, check));
+        }
     }
     checker.errors
 }
@@ -295,10 +285,7 @@ impl Checker {
     /// `allOf`, `anyOf`, `oneOf` and `not`, each as a whole.
     fn combinations(&mut self, schema: Value<'_>, node: &Node<'_>, path: &str) {
         let fits = |own: Value<'_>| {
-            let mut probe = Checker {
-                errors: Vec::new(),
-                rules: None,
-            };
+            let mut probe = Checker { errors: Vec::new() };
             probe.value(own, node, path, false);
             probe.errors.is_empty()
         };
@@ -372,69 +359,6 @@ impl Checker {
             _ => {}
         }
     }
-
-    fn run_rules(&mut self, schema: Value<'_>, node: &Node<'_>, old: Option<&Node<'_>>, path: &str) {
-        let Some(evaluate) = self.rules else { return };
-        if let Some(rules) = schema.get("x-kubernetes-validations").and_then(Value::as_list) {
-            let (own, before) = (document(node), old.map(document));
-            for rule in rules.iter() {
-                self.rule(rule, evaluate, own.root(), before.as_ref().map(|old| old.root()), path);
-            }
-        }
-        match node {
-            Node::Map(entries) => {
-                let more = schema.get("additionalProperties");
-                for (key, value) in entries {
-                    if let Some(own) = schema.get("properties").and_then(|all| all.get(key)).or(more) {
-                        let before = old.and_then(|old| old.get(key));
-                        self.run_rules(own, value, before, &join(path, key));
-                    }
-                }
-            }
-            Node::List(items) => {
-                if let Some(own) = schema.get("items") {
-                    for (index, item) in items.iter().enumerate() {
-                        self.run_rules(own, item, None, &format!("{path}[{index}]"));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn rule(&mut self, rule: Value<'_>, evaluate: RuleCheck, own: Value<'_>, old: Option<Value<'_>>, path: &str) {
-        let text = |field: &str| rule.get(field).and_then(Value::as_str).unwrap_or("");
-        let expression = text("rule");
-        let optional = flag(rule, "optionalOldSelf");
-        if expression.contains("oldSelf") && old.is_none() && !optional {
-            return;
-        }
-        let outcome = evaluate(&Rule {
-            expression,
-            value: own,
-            old,
-        });
-        let message = match (&outcome, text("message")) {
-            (Ok(true), _) => return,
-            (Err(error), _) => error.clone(),
-            (Ok(false), "") => format!("failed rule: {}", expression.trim()),
-            (Ok(false), message) => message.to_owned(),
-        };
-        let reason = match text("reason") {
-            "FieldValueRequired" => Reason::Required,
-            "FieldValueForbidden" => Reason::Forbidden,
-            "FieldValueDuplicate" => Reason::Duplicate,
-            _ => Reason::Invalid,
-        };
-        let at = text("fieldPath");
-        self.fail(format!("{path}{at}").trim_start_matches('.'), reason, message);
-    }
-}
-
-fn document(node: &Node<'_>) -> kyvtest_go_compat::value::Document {
-    let mut out = Builder::new();
-    node.write(&mut out);
-    out.finish()
 }
 
 /// Whether a text has a format; unknown formats are not checked.

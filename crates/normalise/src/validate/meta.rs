@@ -16,8 +16,6 @@ enum NameRule {
     Label,
     PathSegment,
     Address,
-    /// The kind's own code checks the name.
-    Own,
 }
 
 fn name_rule(kind: &str) -> NameRule {
@@ -28,17 +26,46 @@ fn name_rule(kind: &str) -> NameRule {
         | "RoleBinding"
         | "ClusterRoleBinding"
         | "PodDisruptionBudget"
+        | "Event"
         | "APIService"
         | "CertificateSigningRequest" => NameRule::PathSegment,
         "IPAddress" => NameRule::Address,
-        "CSIDriver" => NameRule::Own,
         _ => NameRule::Subdomain,
     }
+}
+
+/// Kinds that are validated by apimachinery alone, which accepts finalizers without a domain. Other kinds have the
+/// validation of `pkg/apis/core`.
+const PLAIN: [&str; 12] = [
+    "APIService",
+    "CustomResourceDefinition",
+    "Event",
+    "Lease",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "PodDisruptionBudget",
+    "RuntimeClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+];
+
+/// Kinds whose metadata is only validated if nothing else is wrong.
+pub(super) fn is_validated_last(kind: &str) -> bool {
+    matches!(kind, "PodDisruptionBudget" | "Event")
 }
 
 /// Checks the metadata of an object.
 pub(super) fn object(checker: &mut Checker<'_>, served: Served, node: &Node<'_>, path: &Path<'_>) {
     metadata(checker, &name_rule(served.kind), served.namespaced, node, path);
+    if let (false, Some(metadata)) = (PLAIN.contains(&served.kind), node.get("metadata")) {
+        let path = path.field("metadata");
+        let path = path.field("finalizers");
+        for (index, finalizer) in metadata.list("finalizers").iter().enumerate() {
+            kube_finalizer(checker, finalizer.as_str(), &path.index(index));
+        }
+    }
 }
 
 /// Checks the metadata of a custom resource.
@@ -88,7 +115,7 @@ fn name_problems(rule: &NameRule, name: &str) -> Vec<String> {
         NameRule::Label => format::label(name),
         NameRule::PathSegment => format::path_segment(name),
         NameRule::Address if !format::is_ip(name) => vec!["must be a valid IP address".to_owned()],
-        NameRule::Address | NameRule::Own => Vec::new(),
+        NameRule::Address => Vec::new(),
     }
 }
 
@@ -141,10 +168,9 @@ fn owners(checker: &mut Checker<'_>, owners: &[Node<'_>], path: &Path<'_>) {
 
 fn finalizers(checker: &mut Checker<'_>, finalizers: &[Node<'_>], path: &Path<'_>) {
     let has = |name: &str| finalizers.iter().any(|finalizer| finalizer.as_str() == name);
-    for (index, finalizer) in finalizers.iter().enumerate() {
+    for finalizer in finalizers {
         let name = finalizer.as_str();
         checker.problems(path, name, &format::qualified(name));
-        kube_finalizer(checker, name, &path.index(index));
     }
     if has("orphan") && has("foregroundDeletion") {
         checker.invalid(path, "", "finalizer orphan and foregroundDeletion cannot be both set");
@@ -198,6 +224,12 @@ pub(super) fn selector(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'
 /// Whether the selector of a workload matches labels; `None` if it is not a valid selector.
 pub(super) fn matches(selector: &Node<'_>, labels: &Node<'_>) -> Option<bool> {
     let value = |key: &str| labels.get(key).map(Node::as_str);
+    let is_label = |(key, value): &(Name<'_>, Node<'_>)| {
+        format::qualified(key).is_empty() && format::label_value(value.as_str()).is_empty()
+    };
+    if !selector.map("matchLabels").iter().all(is_label) {
+        return None;
+    }
     let mut all = selector
         .map("matchLabels")
         .iter()

@@ -3,7 +3,7 @@
 //! Upstream counterpart: `validation.go` below `pkg/apis/{rbac,scheduling,flowcontrol,resource,node,coordination}` and of
 //! kube-aggregator.
 
-use super::{Checker, Path, TypeCheck, format, meta, pod_resources, pod_scheduling, volume};
+use super::{Checker, Path, TypeCheck, core, format, meta, pod_resources, pod_scheduling, volume};
 use crate::node::Node;
 
 pub(super) fn check(name: &str) -> Option<TypeCheck> {
@@ -22,6 +22,7 @@ pub(super) fn check(name: &str) -> Option<TypeCheck> {
         "flowcontrol.v1.LimitResponse" => limit_response,
         "flowcontrol.v1.QueuingConfiguration" => queuing,
         "resource.v1.DeviceClaim" => device_claim,
+        "resource.v1.DeviceClassSpec" => device_class,
         "resource.v1.DeviceRequest" => device_request,
         "resource.v1.ExactDeviceRequest" | "resource.v1.DeviceSubRequest" => exact_request,
         "resource.v1.DeviceToleration" => device_toleration,
@@ -30,6 +31,15 @@ pub(super) fn check(name: &str) -> Option<TypeCheck> {
         "apiregistration.v1.APIService" => api_service,
         _ => return None,
     })
+}
+
+fn device_class(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
+    if let Some(name) = node.get("extendedResourceName").map(Node::as_str)
+        && !core::is_extended(name)
+    {
+        let path = path.field("extendedResourceName");
+        checker.invalid(&path, name, "must be a valid extended resource name");
+    }
 }
 
 fn policy_rule(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {

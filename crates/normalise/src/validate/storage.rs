@@ -17,7 +17,6 @@ pub(super) fn check(name: &str) -> Option<TypeCheck> {
         "core.v1.LocalVolumeSource" => local,
         "core.v1.GlusterfsPersistentVolumeSource" => glusterfs,
         "storage.v1.StorageClass" => storage_class,
-        "storage.v1.CSIDriver" => csi_driver,
         "storage.v1.CSIDriverSpec" => csi_driver_spec,
         "storage.v1.CSINodeSpec" => csi_node,
         "storage.v1.CSIStorageCapacity" => capacity,
@@ -365,13 +364,6 @@ fn same_topology(a: &Node<'_>, b: &Node<'_>) -> bool {
         keys
     };
     set(a) == set(b)
-}
-
-fn csi_driver(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
-    let name = node.at(&["metadata", "name"]).map_or("", Node::as_str);
-    if !name.is_empty() {
-        volume::csi_driver(checker, name, &path.field("metadata").field("name"));
-    }
 }
 
 fn csi_driver_spec(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {

@@ -3,6 +3,8 @@
 //! `normalise-admission`, `normalise-live`: the object of validating policies. `normalise-mutating`: the object of mutating
 //! policies, before the strategy of the kind.
 
+use std::sync::Arc;
+
 use kyvtest_go_compat::value::Document;
 use kyvtest_normalise::{Cluster, Kind, Operation, Refused, Request, decode, normalise, plugins};
 use serde::Deserialize;
@@ -160,7 +162,7 @@ fn gate(name: &str, file: &str, definitions: Vec<Document>, see: See, least: usi
     let cluster = Cluster {
         plugins: create::plugins(),
         complete: true,
-        definitions,
+        definitions: definitions.into_iter().map(Arc::new).collect(),
         ..Cluster::default()
     };
     let rows: Vec<Row> = support::rows::<Row>(&path).into_iter().filter(is_compared).collect();

@@ -1,0 +1,197 @@
+//! Requests as an API server hands them to admission: the data that policies see.
+//!
+//! Between the body of a request and any policy the server decodes the object, fills in defaults and runs its own plugins
+//! (crate `normalise`). `run`, `eval`, `diff` and the witnesses of proofs all pass through [`Server::admit`].
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/endpoints/handlers/{create,update,delete}.go`, version 0.36.
+//!
+//! Known deviations: objects of subresources are taken as they are, and so are objects of kinds without a schema.
+
+mod rules;
+
+use std::sync::Arc;
+
+use kyvtest_go_compat::value::{Document, Value};
+use kyvtest_model::kube::{Discovery, Operation, Request};
+use kyvtest_normalise::{
+    Cluster, Kind, Operation as Writes, Plugin, Raw, Request as Target, decode, finish, is_known, normalise, plugins,
+    stored_object,
+};
+
+pub use kyvtest_normalise::Refused;
+pub use rules::check as check_rule;
+
+/// Which object policies see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Data {
+    /// The object as it is written.
+    Raw,
+    /// The object as the API server makes it.
+    #[default]
+    Normalised,
+}
+
+impl Data {
+    pub const ALL: [Self; 2] = [Self::Raw, Self::Normalised];
+
+    /// The word on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Normalised => "normalised",
+        }
+    }
+
+    /// The lens of a word.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|data| data.name() == name)
+    }
+}
+
+/// What an API server knows when it completes objects.
+#[derive(Debug)]
+pub struct Server {
+    cluster: Cluster,
+}
+
+impl Server {
+    /// A server with kube-apiserver's default plugins and the definitions of custom kinds. Plugins find `objects`.
+    pub fn new(discovery: &Discovery, objects: Vec<Document>) -> Self {
+        Self {
+            cluster: Cluster {
+                objects,
+                definitions: discovery.definitions().to_vec(),
+                rules: Some(check_rule),
+                ..Cluster::default()
+            },
+        }
+    }
+
+    /// Switches off the plugin that names service accounts and mounts their tokens.
+    #[must_use]
+    pub fn without_service_accounts(mut self) -> Self {
+        self.cluster.plugins.retain(|plugin| *plugin != Plugin::ServiceAccount);
+        self
+    }
+
+    /// Whether the server has a schema for a kind; objects of other kinds stay as they are.
+    pub fn knows(&self, api_version: &str, kind: &str) -> bool {
+        let defines = |definition: &Arc<Document>| {
+            let text = |path: &[&str]| definition.root().at(path).and_then(Value::as_str);
+            text(&["spec", "names", "kind"]) == Some(kind)
+                && text(&["spec", "group"]) == api_version.split_once('/').map(|(group, _)| group)
+        };
+        is_known(Kind {
+            api_version,
+            name: kind,
+        }) || self.cluster.definitions.iter().any(defines)
+    }
+
+    /// Replaces the objects of a request by those that admission sees, and a missing name and namespace.
+    ///
+    /// CREATE: the object, completed and validated. UPDATE: the old object completed as if it had been created, the new one
+    /// with what the server keeps of it. DELETE: the stored object. Other requests stay as they are.
+    ///
+    /// # Errors
+    /// The refusal of the server; the request is unchanged then.
+    pub fn admit(&self, request: &mut Request) -> Result<(), Refused> {
+        let resource = Arc::clone(&request.resource);
+        let api_version = resource.object_kind.api_version();
+        let kind = Kind {
+            api_version: &api_version,
+            name: &resource.object_kind.kind,
+        };
+        if !resource.subresource.is_empty() || !self.knows(kind.api_version, kind.name) {
+            return Ok(());
+        }
+        let of = |operation| Target {
+            operation,
+            namespace: if resource.namespaced { &request.namespace } else { "" },
+            name: "",
+        };
+        let (object, old_object) = match request.operation {
+            Operation::Create => {
+                let raw = Raw::from(&request.object);
+                let seen = normalise(kind, raw, None, of(Writes::Create), &self.cluster, false)?;
+                (Some(seen.object), None)
+            }
+            Operation::Update => {
+                let (new, old) = with_version(&request.object, &request.old_object);
+                let mut decoded = decode(kind, Raw::from(&new), &self.cluster)?;
+                let stored = stored_object(kind, Raw::from(&old), of(Writes::Update), &self.cluster)?;
+                plugins(&mut decoded, of(Writes::Update), &self.cluster)?;
+                let seen = finish(decoded, Some(&stored), of(Writes::Update), &self.cluster)?;
+                (Some(seen.object), Some(stored.object()))
+            }
+            Operation::Delete => {
+                // What is stored was valid when it was created; its version came later.
+                let created = without_version(&request.old_object);
+                normalise(
+                    kind,
+                    Raw::from(&created),
+                    None,
+                    of(Writes::Create),
+                    &self.cluster,
+                    false,
+                )?;
+                let raw = Raw::from(&request.old_object);
+                let stored = stored_object(kind, raw, of(Writes::Create), &self.cluster)?;
+                (None, Some(stored.object()))
+            }
+            Operation::Connect => return Ok(()),
+        };
+        let metadata = |field: &str| {
+            let seen = object.as_ref().or(old_object.as_ref())?;
+            seen.root()
+                .at(&["metadata", field])
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
+        if resource.namespaced && request.namespace.is_empty() {
+            request.namespace = metadata("namespace").unwrap_or_default();
+        }
+        // A generated name is known to admission.
+        if request.operation == Operation::Create && request.name.is_empty() {
+            request.name = metadata("name").unwrap_or_default();
+        }
+        if let Some(object) = object {
+            request.object = object;
+        }
+        if let Some(old_object) = old_object {
+            request.old_object = old_object;
+        }
+        Ok(())
+    }
+}
+
+fn version(object: &Document) -> Option<&str> {
+    let version = object.root().at(&["metadata", "resourceVersion"]);
+    version.and_then(Value::as_str).filter(|version| !version.is_empty())
+}
+
+/// Both objects of an UPDATE with the version that a stored object has, and that some kinds demand of an update.
+fn with_version(new: &Document, old: &Document) -> (Document, Document) {
+    let wanted = version(old).or_else(|| version(new)).unwrap_or("1");
+    let complete = |object: &Document| {
+        if version(object).is_some() {
+            return object.clone();
+        }
+        let mut json = object.root().to_serde();
+        if let Some(metadata) = json.get_mut("metadata").and_then(|metadata| metadata.as_object_mut()) {
+            metadata.insert("resourceVersion".to_owned(), wanted.into());
+        }
+        Document::from(&json)
+    };
+    (complete(new), complete(old))
+}
+
+fn without_version(object: &Document) -> Document {
+    if version(object).is_none() {
+        return object.clone();
+    }
+    let mut json = object.root().to_serde();
+    if let Some(metadata) = json.get_mut("metadata").and_then(|metadata| metadata.as_object_mut()) {
+        metadata.remove("resourceVersion");
+    }
+    Document::from(&json)
+}

@@ -1,0 +1,284 @@
+//! The data lens of a run: which objects policies see, and how that matters to the rows.
+//!
+//! A request is built from the object as written; in the lens `normalised` the API server's part is done before any policy
+//! sees it. An object that the server refuses is evaluated as written, with a warning. No upstream counterpart:
+//! `kyverno test` evaluates objects as written.
+
+use super::{
+    Case, Engine, Response, Settings, compat,
+    engines::{Engines, native_id},
+    question::Question,
+};
+use crate::suite::{Resource, Suite};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Severity, Sources, Span},
+    yaml::{self, Limits, Mode, Node},
+};
+use kyvtest_kyverno::response::RuleResponse;
+use kyvtest_model::{kube::Request, policy::PolicyId, verdict::Status};
+use kyvtest_prove::server::Refused;
+
+/// A request as policies see it, and as it is written.
+pub(super) struct Seen {
+    pub(super) request: Request,
+    /// The request as written; `None` if policies see that.
+    pub(super) written: Option<Request>,
+    /// Why the API server refuses the object; policies see it as written then.
+    pub(super) refused: Option<Refused>,
+}
+
+/// How the data lens matters to the answer of a policy.
+#[derive(Debug, Clone, Default)]
+pub struct LensNote {
+    /// The API server refuses the object, so that the policy was evaluated on the object as written.
+    pub refused: bool,
+    /// The statuses of the rules on the object as written, if they differ.
+    pub raw: Option<Vec<(String, Status)>>,
+    /// The status of the native policy on the object as written, if it differs and decides the rows.
+    pub raw_native: Option<Status>,
+}
+
+/// The rows and cases of a suite, ready for the question which policies they name about a resource.
+pub(super) struct Rows<'s>(Vec<Question<'s>>);
+
+impl<'s> Rows<'s> {
+    pub(super) fn of(suite: &'s Suite) -> Self {
+        Self(Question::all(suite).collect())
+    }
+
+    /// Whether a row is judged by a response.
+    fn read(&self, response: &Response) -> bool {
+        self.0.iter().any(|question| {
+            question.operation == response.run
+                && response.asker.is_none_or(|asker| asker == question.asker)
+                && response.policy.is_named(&question.policy.value)
+                && question.concerns(&response.key)
+        })
+    }
+}
+
+/// Notes what the policies say about the object as written, if that differs from their responses about the same request as the
+/// API server hands it on.
+pub(super) fn note_differences(
+    engines: &Engines<'_>,
+    rows: &Rows<'_>,
+    seen: &Seen,
+    resource: &Resource,
+    responses: &mut [Response],
+) {
+    for response in &mut *responses {
+        response.lens.refused = seen.refused.is_some();
+    }
+    let Some(written) = &seen.written else { return };
+    if written.object == seen.request.object && written.old_object == seen.request.old_object {
+        return;
+    }
+    let read = responses.iter().filter(|response| rows.read(response));
+    let read: Vec<&PolicyId> = read.map(|response| &response.policy).collect();
+    if read.is_empty() {
+        return;
+    }
+    let raw = raw_responses(engines, written, resource, &read);
+    if engines.settings.engine == Engine::Native {
+        note_native(engines, written, raw, responses);
+        return;
+    }
+    for (id, rules) in &raw {
+        let statuses = |rules: &[RuleResponse]| -> Vec<(String, Status)> {
+            rules.iter().map(|rule| (rule.rule.clone(), rule.status)).collect()
+        };
+        let own = responses.iter().filter(|response| response.policy == *id);
+        let now: Vec<_> = own.flat_map(|response| statuses(&response.rules)).collect();
+        let before = statuses(rules);
+        if now != before
+            && let Some(first) = responses.iter_mut().find(|response| response.policy == *id)
+        {
+            first.lens.raw = Some(before);
+        }
+    }
+}
+
+/// What the policies say about the request as written, in the order of all responses.
+fn raw_responses(
+    engines: &Engines<'_>,
+    written: &Request,
+    resource: &Resource,
+    wanted: &[&PolicyId],
+) -> Vec<(PolicyId, Vec<RuleResponse>)> {
+    let host = &engines.cluster.cluster.mocks;
+    let kyverno = engines.controller.policies().iter();
+    let kyverno = kyverno.filter(|policy| wanted.contains(&policy.id())).map(|policy| {
+        let responses = engines.kyverno(policy, written, resource, host).into_iter();
+        (
+            policy.id().clone(),
+            responses.flat_map(|response| response.rules).collect(),
+        )
+    });
+    let native = engines.server.policies().iter();
+    let native = native.map(|policy| (native_id(policy.name()), policy));
+    let native = native.filter(|(id, _)| wanted.contains(&id)).map(|(id, policy)| {
+        let response = engines.native(policy, written, resource, host);
+        (id, response.rules)
+    });
+    kyverno.chain(native).collect()
+}
+
+/// The same for runs in which the generated native policies decide the rows.
+fn note_native(
+    engines: &Engines<'_>,
+    written: &Request,
+    raw: Vec<(PolicyId, Vec<RuleResponse>)>,
+    responses: &mut [Response],
+) {
+    let mut before: Vec<Response> = Vec::new();
+    for (id, rules) in raw {
+        if let Some(response) = responses.iter().find(|response| response.policy == id) {
+            before.push(Response {
+                rules,
+                ..response.clone()
+            });
+        }
+    }
+    let environment = engines.environment(&engines.cluster.cluster.mocks);
+    engines.counterparts.compare(written, environment, &mut before, None);
+    for response in responses {
+        let status = |response: &Response| {
+            let counterpart = response.counterpart.as_ref()?;
+            Some(counterpart.native.as_ref()?.answer.status)
+        };
+        let raw = before.iter().find(|raw| raw.policy == response.policy).and_then(status);
+        response.lens.raw_native = raw.filter(|raw| Some(*raw) != status(response));
+    }
+}
+
+/// How the data lens matters to a case, as a sentence; `None` if it does not.
+pub(super) fn describe(case: &Case, answers: &[&Response], rule: Option<&str>) -> Option<String> {
+    if answers.iter().any(|answer| answer.lens.refused) {
+        return Some("judged on the object as written: the API server refuses it".to_owned());
+    }
+    let with_raw = |status: Status| Some(format!("with `--data raw` the status is {status}"));
+    if let Some(status) = answers.iter().find_map(|answer| answer.lens.raw_native) {
+        return with_raw(status);
+    }
+    let (answer, raw) = answers
+        .iter()
+        .find_map(|answer| Some((answer, answer.lens.raw.as_ref()?)))?;
+    let mut of_row = raw.iter().filter(|(name, _)| compat::answers_for(rule, answer, name));
+    let before = match &case.kyverno {
+        Some(_) => of_row.find(|(name, _)| Some(name) == case.rule.as_ref()),
+        None => of_row.next(),
+    };
+    let status = |found: Option<Status>| found.unwrap_or(Status::NoMatch);
+    let now = status(case.kyverno.as_ref().map(|answer| answer.status));
+    let before = status(before.map(|(_, status)| *status));
+    (before != now).then(|| with_raw(before)).flatten()
+}
+
+/// The warning about an object that the API server refuses, at the place of its first error.
+pub(super) fn refusal(suite: &Suite, resource: &Resource, refused: &Refused, settings: &Settings) -> Diagnostic {
+    let field = refused.errors.first().map_or("", |cause| cause.field.as_str());
+    let span = place(&suite.sources, resource.origin.span, field);
+    let kind = &resource.kind;
+    let mut diagnostic = refused_object(&format!("this {kind}"), refused);
+    diagnostic.primary = Some(span);
+    let diagnostic = diagnostic.with_note("rows about it are judged on the object as written (`data=raw`)");
+    if settings.strict_resources {
+        diagnostic.with_severity(Severity::Error)
+    } else {
+        diagnostic
+    }
+}
+
+/// The warning about a refused object, without a place: the first error, the others as notes.
+pub fn refused_object(subject: &str, refused: &Refused) -> Diagnostic {
+    let mut errors = refused.errors.iter();
+    let first = errors
+        .next()
+        .map_or_else(|| refused.message.clone(), ToString::to_string);
+    let message = format!("the API server refuses {subject}: {first}");
+    let diagnostic = Diagnostic::new(Code::RefusedObject, message);
+    errors.fold(diagnostic, |diagnostic, error| diagnostic.with_note(error.to_string()))
+}
+
+/// Where a field of an object is written: the longest part of its path that is.
+pub fn place(sources: &Sources, object: Span, field: &str) -> Span {
+    let whole = Span::point(object.file, object.start);
+    let Some(text) = sources.text(object.file) else {
+        return whole;
+    };
+    let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
+    let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
+    let found = trees
+        .map(yaml::Tree::root)
+        .find_map(|root| starting_at(root, object.start));
+    let Some(mut node) = found else { return whole };
+    let mut span = whole;
+    for step in steps(field) {
+        let Some(next) = child(node, &step) else { break };
+        node = next;
+        let found = node.span();
+        let end = text
+            .get(found.start as usize..found.end as usize)
+            .and_then(|text| text.find('\n'));
+        let end = end.map_or(found.end, |length| found.start + length as u32);
+        span = Span::new(object.file, found.start, end);
+    }
+    span
+}
+
+/// The first map that starts at an offset or after it, comments left out.
+fn starting_at(node: Node<'_>, start: u32) -> Option<Node<'_>> {
+    if node.span().end <= start {
+        return None;
+    }
+    if node.span().start >= start && node.as_map().is_some() {
+        return Some(node);
+    }
+    match (node.as_map(), node.as_seq()) {
+        (Some(entries), _) => entries.iter().find_map(|entry| starting_at(entry.value, start)),
+        (_, Some(items)) => items.iter().find_map(|item| starting_at(item, start)),
+        _ => None,
+    }
+}
+
+fn child<'n>(node: Node<'n>, step: &str) -> Option<Node<'n>> {
+    match (node.as_seq(), step.parse::<usize>()) {
+        (Some(items), Ok(index)) => items.iter().nth(index),
+        _ => node.get(step),
+    }
+}
+
+/// The names and indices of a path such as `spec.containers[0].image` or `metadata.annotations[a/b]`.
+fn steps(path: &str) -> Vec<String> {
+    let mut steps = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(inner) = rest.strip_prefix('[') {
+            let (step, after) = inner.split_once(']').unwrap_or((inner, ""));
+            steps.push(step.to_owned());
+            rest = after;
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            if end > 0 {
+                steps.push(rest[..end].to_owned());
+            }
+            rest = rest[end..].trim_start_matches('.');
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::steps;
+
+    #[test]
+    fn paths_have_names_indices_and_keys() {
+        assert_eq!(steps("spec.containers[0].image"), ["spec", "containers", "0", "image"]);
+        assert_eq!(
+            steps("metadata.annotations[a.b/c]"),
+            ["metadata", "annotations", "a.b/c"]
+        );
+        assert_eq!(steps(""), [""; 0]);
+    }
+}
