@@ -107,18 +107,18 @@ impl Args {
         let found = diff(&mut from, &mut to, &mapping, &settings);
         for (side, names) in [("--from", &found.only_from), ("--to", &found.only_to)] {
             for name in names {
-                let message = format!("policy `{name}` of `{side}` has no partner");
+                let message = format!("policy `{name}` of `{side}` has no counterpart");
                 let diagnostic = Diagnostic::new(Code::NoSuchPolicy, message).with_severity(Severity::Warning);
                 output.diagnostic(
-                    &diagnostic.with_help("`--pair` pairs policies of different names"),
+                    &diagnostic.with_help("use `--pair OLD=NEW` for policies with different names"),
                     &Sources::new(),
                 );
             }
         }
         if found.pairs.is_empty() {
-            let diagnostic = Diagnostic::new(Code::NoSuchPolicy, "no policy has a partner of the same name");
+            let diagnostic = Diagnostic::new(Code::NoSuchPolicy, "no policy has a counterpart of the same name");
             return Err(diagnostic
-                .with_help("`--pair` pairs policies of different names")
+                .with_help("use `--pair OLD=NEW` for policies with different names")
                 .into());
         }
         let text = match self.format {
@@ -130,7 +130,7 @@ impl Args {
         output.artefact().write_all(text.as_bytes())?;
         let cases = found.pairs.iter().flat_map(|pair| &pair.cases);
         if cases.clone().next().is_none() {
-            let diagnostic = Diagnostic::new(Code::NoTests, "nothing was compared: no resource is given");
+            let diagnostic = Diagnostic::new(Code::NoTests, "nothing was compared: no resources given");
             let help = "add suites with resources, or `--resources FILE`";
             output.diagnostic(&diagnostic.with_help(help), &Sources::new());
             exit = exit.combine(Exit::NoTests);

@@ -37,6 +37,7 @@ fn totals(view: &View<'_>, body: &mut String) {
         ("unsupported", summary.unsupported, "odd"),
         ("broken suites", summary.broken, "bad"),
     ] {
+        let name = if count == 1 { name.trim_end_matches("s") } else { name };
         if count > 0 || matches!(name, "suites" | "cases" | "pass") {
             let _ = writeln!(body, "<li class=\"{class}\"><b>{count}</b> {name}</li>");
         }

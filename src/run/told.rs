@@ -56,6 +56,6 @@ pub(super) fn bindings(answer: &Answer) -> impl Iterator<Item = String> {
 }
 
 fn part(trace: Trace) -> String {
-    let erred = if trace.erred { " (an error)" } else { "" };
+    let erred = if trace.erred { " (error)" } else { "" };
     format!("{}{erred}", trace.part)
 }

@@ -40,7 +40,7 @@ impl Direction {
             Self::Stricter => "the native policy is stricter",
             Self::Either => "the native policy decides otherwise",
             Self::NotInstallable => "no native policy comes of it",
-            Self::Text => "only texts differ",
+            Self::Text => "only messages differ",
             Self::Offline => "differs outside of a cluster only",
             Self::Equal => "both decide alike",
         }

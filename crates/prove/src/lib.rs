@@ -264,7 +264,9 @@ pub struct Options<'a> {
     pub warnings: bool,
     /// The API server's dialect of CEL.
     pub kube: &'static Profile,
-    /// Set by somebody who does not want to wait any longer.
+    /// Objects that the user has, such as the resources of suites: a search starts from them.
+    pub samples: &'a [serde_json::Value],
+    /// Cancels the proof when set.
     pub stop: Option<&'a AtomicBool>,
     /// Changes every request before it is asked: tests spoil witnesses with it.
     #[doc(hidden)]
@@ -283,6 +285,7 @@ impl Default for Options<'_> {
             messages: false,
             warnings: false,
             kube: Profile::kubernetes(),
+            samples: &[],
             stop: None,
             spoil: None,
         }
@@ -293,7 +296,7 @@ impl Default for Options<'_> {
 const NEITHER: &str = "neither side applies to any request";
 
 /// Why nothing is claimed where the native policies are about nothing.
-const IDLE: &str = "the native policy lists nothing that the cluster serves";
+const IDLE: &str = "the native policy lists no resource that the cluster serves";
 
 /// Compares a policy with native ones, or with those that Kyverno would generate.
 pub fn prove(
@@ -367,7 +370,7 @@ pub fn prove(
         },
     };
     if let Some(message) = rejected_by_kyverno(original, discovery) {
-        proof.reason = format!("Kyverno refuses the policy: {message}");
+        proof.reason = format!("Kyverno rejects the policy: {message}");
         return proof;
     }
     let layered = at_layer(original, options.layer);
@@ -388,22 +391,23 @@ pub fn prove(
     let engines = match engines {
         Ok(engines) => engines.with_warnings(options.warnings),
         Err(message) => {
-            proof.reason = format!("Kyverno refuses the policy: {message}");
+            proof.reason = format!("Kyverno rejects the policy: {message}");
             return proof;
         }
     };
     if let Some(problem) = engines.registration_problem() {
-        let text = format!("the API server refuses Kyverno's webhook, so Kyverno sees no request: {problem}");
+        let text = format!("the API server rejects Kyverno's webhook, so Kyverno receives no requests: {problem}");
         proof.notes.push(text);
     }
     let mut sides = Sides::new(&layered, exceptions, target, &config, options.layer, &universe);
     if config.has_wild_roles() {
         sides
             .inexact
-            .push("Kyverno's configuration has roles with wildcards".to_owned());
+            .push("Kyverno's configuration contains roles with wildcards".to_owned());
     }
     if options.layer != Layer::Rule && asks_again(&layered) {
-        let problem = "Kyverno asks the conditions of its webhook again, and sees absent objects as empty ones";
+        let problem = "Kyverno evaluates the conditions of its webhook a second time, and sees absent objects as \
+            empty ones";
         sides.inexact.push(problem.to_owned());
     }
     let mut solver = Solver::default();
@@ -420,7 +424,7 @@ pub fn prove(
         }
         Err(GaveUp::Stopped) => "the proof was interrupted".clone_into(&mut proof.reason),
         Err(GaveUp::Solver) => {
-            "a question about the match part could not be decided".clone_into(&mut proof.reason);
+            "a match condition is too complex to decide".clone_into(&mut proof.reason);
         }
     }
     proof.stats = search.stats();
