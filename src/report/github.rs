@@ -69,8 +69,7 @@ pub fn render(view: &View<'_>) -> String {
             errors.push(command("error", case.place, sources, &title, message.trim_end()));
         }
     }
-    // No command: the log shows it as it is.
-    let mut text = format!("clock: {}\n", view.times.now);
+    let mut text = format!("::debug::clock: {}\n", view.times.now);
     for (word, list) in [("error", errors), ("warning", warnings)] {
         text.extend(list.iter().take(SHOWN).map(String::as_str));
         let rest = list.len().saturating_sub(SHOWN);

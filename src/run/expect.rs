@@ -130,7 +130,9 @@ impl Case {
             return;
         }
         // How long it took is another time in every run and is not said.
-        let message = format!("case exceeded the time limit of {limit:?}");
+        let limit = format!("{limit:?}");
+        let (number, unit) = limit.split_at(limit.find(char::is_alphabetic).unwrap_or(limit.len()));
+        let message = format!("case exceeded the time limit of {number} {unit}");
         let finding = match self.place {
             Some(place) => Diagnostic::at(Code::Timeout, place, message),
             None => Diagnostic::new(Code::Timeout, message),

@@ -199,9 +199,8 @@ fn read_suite(
     if test.results.is_empty() && suite.cases.is_empty() {
         let message = "this suite has no expectations";
         let span = Span::point(test.span.file, test.span.start);
-        suite
-            .diagnostics
-            .insert(reported, Diagnostic::at(Code::EmptySuite, span, message));
+        let diagnostic = Diagnostic::at(Code::EmptySuite, span, message).with_help("add rows under `results`");
+        suite.diagnostics.insert(reported, diagnostic);
     }
     if test.results.is_empty() && suite.upstream != Upstream::Undecodable && suite.upstream != Upstream::Deprecated {
         suite.upstream = Upstream::Skips;

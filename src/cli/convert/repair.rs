@@ -193,7 +193,7 @@ fn diagnostic(head: &Head, repair: &Repair) -> Diagnostic {
     match repair {
         Repair::Done(repaired) => {
             let count = repaired.policies.len();
-            let plural = if count == 1 { "policy is" } else { "policies are" };
+            let plural = if count == 1 { "policy" } else { "policies" };
             let message = format!("{title} is repaired: {count} equivalent native {plural}, PROVEN");
             let mut diagnostic =
                 Diagnostic::new(Code::Repaired, message).with_note(format!("world: {}", repaired.proof.world));
