@@ -45,7 +45,13 @@ impl<'p> Starts<'p> {
         let samples = self.samples.iter().filter_map(|sample| fitted(sample, resource));
         let rules = self.rules.iter();
         let rules = rules.filter(|(name, _)| is_about(name, resource));
-        for object in samples.chain(rules.flat_map(|(_, seeds)| seeds.iter().cloned())) {
+        // A server accepts a completed object more often; what is missing may be what matters, though.
+        let seeds = rules.flat_map(|(_, seeds)| seeds).flat_map(|seed| {
+            let mut whole = seed.clone();
+            complete(&mut whole);
+            [whole, seed.clone()]
+        });
+        for object in samples.chain(seeds) {
             if all.len() >= LIMIT {
                 break;
             }
@@ -96,12 +102,58 @@ fn fitted(sample: &Json, resource: &Resource) -> Option<Json> {
     if from.is_empty() {
         pod = unnamed(pod);
     }
+    // Controllers differ in which policy they allow; the least object has one that fits.
+    if let Some(spec) = pod.get_mut("spec").and_then(Json::as_object_mut) {
+        spec.remove("restartPolicy");
+    }
     let whole = to.iter().rev().fold(pod, |inner, key| {
         let mut map = Map::new();
         map.insert((*key).to_owned(), inner);
         Json::Object(map)
     });
     Some(whole)
+}
+
+/// Adds what a Pod needs to be accepted: names in lists, images, ports and keys.
+fn complete(value: &mut Json) {
+    match value {
+        Json::Object(map) => {
+            for (key, inner) in map.iter_mut() {
+                complete(inner);
+                let needs: &[(&str, &str)] = match key.as_str() {
+                    "containers" | "initContainers" | "ephemeralContainers" => &[("name", ""), ("image", "nginx")],
+                    "volumes" | "env" => &[("name", "")],
+                    "volumeMounts" => &[("name", ""), ("mountPath", "/x")],
+                    "ports" => &[("containerPort", "80")],
+                    "secretKeyRef" | "configMapKeyRef" => &[("name", "x"), ("key", "x")],
+                    _ => continue,
+                };
+                match inner {
+                    Json::Array(items) => {
+                        for (number, item) in items.iter_mut().enumerate() {
+                            add(item, needs, number);
+                        }
+                    }
+                    one => add(one, needs, 0),
+                }
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(complete),
+        _ => {}
+    }
+}
+
+/// Adds missing fields to an object. An empty value is a numbered name, digits are a number.
+fn add(object: &mut Json, needs: &[(&str, &str)], number: usize) {
+    let Some(map) = object.as_object_mut() else { return };
+    for (key, value) in needs {
+        let value = match value.parse::<u16>() {
+            Ok(port) => json!(port),
+            Err(_) if value.is_empty() => json!(format!("x{number}")),
+            Err(_) => json!(value),
+        };
+        map.entry(*key).or_insert(value);
+    }
 }
 
 /// An object without what names it.
