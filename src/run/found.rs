@@ -61,8 +61,11 @@ fn each<T>(asking: Asking<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options
         classic: &asking.suite.exceptions.exceptions,
         cel: &asking.suite.exceptions.cel_exceptions,
     };
+    let resources = asking.suite.resources.iter();
+    let samples: Vec<serde_json::Value> = resources.map(|resource| resource.object.root().to_serde()).collect();
     let options = Options {
         now: asking.settings.now,
+        samples: &samples,
         paths: PATHS,
         stop: asking.settings.extras.stop,
         ..Options::default()
