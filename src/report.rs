@@ -5,6 +5,7 @@
 
 pub mod coverage;
 pub mod event;
+mod failures;
 pub mod found;
 pub mod github;
 pub mod groups;
@@ -155,8 +156,10 @@ pub fn render(format: Format, view: &View<'_>) -> String {
                 color: false,
                 ..view.look
             };
-            let suites = view.runs.iter();
-            let mut text: String = suites.map(|(run, sources)| human::suite(run, sources, look)).collect();
+            let (suites, mut shown) = (view.runs.iter(), human::Shown::default());
+            let mut text: String = suites
+                .map(|(run, sources)| human::suite(run, sources, look, &mut shown))
+                .collect();
             text.push_str(&human::divergences(view.runs, look));
             text.push_str(view.closing);
             strip_str(&text).to_string()

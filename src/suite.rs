@@ -229,9 +229,9 @@ pub type Discovered = (Vec<String>, Vec<(String, Diagnostic)>);
 /// Why there can be none, see [`discover`].
 pub fn discover_all(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<Discovered, Diagnostic> {
     if load::is_address(path) {
-        let message = format!("`{path}` is an address; suites are read from folders only");
+        let message = format!("`{path}` is an address; suites are only read from directories");
         return Err(Diagnostic::new(Code::RemotePath, message)
-            .with_help("clone the repository and give the folder: `git clone --depth 1 URL DIR`"));
+            .with_help("clone the repository and give the directory: `git clone --depth 1 URL DIR`"));
     }
     let unreadable = |path: &str, error: &std::io::Error| {
         let code = match error.kind() {

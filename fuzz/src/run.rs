@@ -109,7 +109,7 @@ pub(crate) fn run(data: &[u8]) {
                 let line = render::concise(diagnostic, &suite.sources);
                 assert!(!line.contains('\n'), "{line:?}");
             }
-            let _ = human::suite(run, &suite.sources, LOOK);
+            let _ = human::suite(run, &suite.sources, LOOK, &mut human::Shown::default());
             // A suite that cannot be used decides nothing; `kyverno test` survives more.
             assert!(compat || !suite.has_errors() || run.cases.is_empty());
         }
@@ -150,7 +150,7 @@ fn reports(runs: &[SuiteRun], pairs: &[Run<'_>], compat: bool) -> Vec<(Format, S
     let view = View {
         runs: pairs,
         summary: &Summary::of(runs),
-        closing: &human::summary(runs, None),
+        closing: &human::summary(runs, None, ""),
         look: LOOK,
         stopped: None,
         compat,

@@ -28,9 +28,9 @@ use kyvtest_go_compat::{
 
 /// Evaluate a CEL expression
 ///
-/// Prints the type and the value of the expression, as the Kubernetes API server (profiles k8s-1.34 to k8s-1.37) or Kyverno
-/// (kyverno-1.19) would compute them, or the error with its place. Numbers, errors and costs are those of the cel-go that
-/// the profile stands for.
+/// Prints the type and the value of the expression, as the Kubernetes API server (profiles k8s-1.34 to k8s-1.37) or
+/// Kyverno (kyverno-1.19) would compute them, or the error with its location. Numbers, errors and costs are those of
+/// the profile's cel-go release.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The expression
@@ -53,11 +53,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "jsonl")]
     namespace_object: Option<PathBuf>,
 
-    /// The admission request, as `request` of the expression
+    /// The admission request, available as `request`
     #[arg(long, value_name = "FILE", conflicts_with = "jsonl")]
     request: Option<PathBuf>,
 
-    /// What the authorizer answers: a list of rules with attributes, `allowed`, `reason` and `error`
+    /// The authorizer's decisions: a list of rules with attributes, `allowed`, `reason` and `error`
     #[arg(long, value_name = "FILE", conflicts_with = "jsonl")]
     authorizer: Option<PathBuf>,
 
@@ -65,11 +65,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME=EXPR", value_parser = variable, conflicts_with = "jsonl")]
     var: Vec<(String, String)>,
 
-    /// The environment
+    /// The CEL environment
     #[arg(long, value_name = "PROFILE", default_value = "k8s-1.36")]
     profile: String,
 
-    /// Also print what the evaluation cost
+    /// Also print the cost of the evaluation
     #[arg(long)]
     cost: bool,
 
@@ -84,10 +84,10 @@ pub(super) struct Args {
     )]
     format: Format,
 
-    /// Answer every line of a file of JSON objects instead, in order
+    /// Evaluate every line of a file of JSON objects instead, in order
     ///
-    /// Keys of a line: id, expr, profile, object, oldObject, params, namespaceObject, request, variables (a map of names
-    /// to expressions), authorizer (a list of rules). The answer to a line has id and either type, value and cost, or
+    /// Keys of a line: id, expr, profile, object, oldObject, params, namespaceObject, request, variables (a map of
+    /// names to expressions), authorizer (a list of rules). The output line has id and either type, value and cost, or
     /// phase (parse, check, program, eval), error and cost.
     #[arg(long, value_name = "FILE", conflicts_with = "expr")]
     jsonl: Option<PathBuf>,
@@ -103,7 +103,7 @@ enum Format {
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, expr)) if !name.is_empty() => Ok((name.trim().to_owned(), expr.to_owned())),
-        _ => Err("a variable is written NAME=EXPR".to_owned()),
+        _ => Err("write variables as NAME=EXPR".to_owned()),
     }
 }
 
@@ -111,7 +111,7 @@ fn profile_named(name: &str) -> Result<&'static Profile, Diagnostic> {
     Profile::named(name).ok_or_else(|| {
         let names: Vec<&str> = Profile::all().iter().map(|profile| profile.name).collect();
         let mut diagnostic = Diagnostic::new(Code::UnknownProfile, format!("unknown CEL profile `{name}`"))
-            .with_help(format!("the profiles are {}", names.join(", ")));
+            .with_help(format!("available profiles: {}", names.join(", ")));
         if let Some(near) = nearest(name, names.iter().copied()).first() {
             diagnostic = diagnostic.with_note(format!("did you mean `{near}`?"));
         }
@@ -209,7 +209,7 @@ impl Args {
                 };
                 let mut diagnostic = Diagnostic::at(code, Span::new(file, 0, expr.len() as u32), error.clone());
                 if let (true, Some(cost)) = (self.cost, cost) {
-                    diagnostic = diagnostic.with_note(format!("cost until then: {cost}{}", share(*cost, profile)));
+                    diagnostic = diagnostic.with_note(format!("cost so far: {cost}{}", share(*cost, profile)));
                 }
                 output.diagnostic(&diagnostic, &sources);
                 Exit::Mismatch

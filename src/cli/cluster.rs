@@ -11,18 +11,18 @@ use kyvtest_model::kube::Discovery;
 /// What the cluster serves, and its clock.
 #[derive(Debug, clap::Args)]
 pub(super) struct Cluster {
-    /// CustomResourceDefinitions that the cluster has
+    /// Files with CustomResourceDefinitions of the cluster
     #[arg(long, value_name = "FILE")]
     crds: Vec<PathBuf>,
 
-    /// What the cluster serves, instead of the table of Kubernetes 1.36
+    /// A table of the resources that the cluster serves [default: Kubernetes 1.36]
     #[arg(long, value_name = "FILE")]
     discovery: Option<PathBuf>,
 
     /// The time that expressions see, in RFC 3339 [default: the start of the run]
     ///
-    /// It also decides which exceptions and accepted divergences have expired. Reports record it. Given explicitly, it makes
-    /// reports reproducible: they contain no measured times then.
+    /// It also decides which exceptions and accepted divergences have expired. Reports record it. If it is given,
+    /// reports contain no measured times and are reproducible.
     #[arg(long, value_name = "TIME")]
     now: Option<String>,
 }
@@ -73,8 +73,8 @@ pub(super) fn started() -> Option<Timestamp> {
 pub(super) struct KyvernoConfig {
     /// Kyverno's configuration: `bare`, `chart` (that of the Helm chart), or a file with its ConfigMap
     ///
-    /// It says which requests Kyverno judges at all. Without this option it is `bare`; a proof about a whole cluster takes
-    /// `chart`. `kyverno test` judges all requests, whatever the configuration says.
+    /// It determines which requests Kyverno evaluates at all. The default is `bare`, and `chart` for proofs at the
+    /// layer `cluster`. `kyverno test` evaluates all requests, regardless of the configuration.
     #[arg(long, value_name = "bare|chart|FILE")]
     kyverno_config: Option<String>,
 }

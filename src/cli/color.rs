@@ -14,7 +14,7 @@ use clap::{ValueEnum, builder::Styles};
 /// What the user said about colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum ColorChoice {
-    /// On terminals, unless the environment says otherwise.
+    /// On terminals, unless the environment overrides it.
     #[default]
     Auto,
     /// Everywhere.

@@ -30,7 +30,7 @@ const OVERRIDES: &str = "overrides";
 /// Where the configuration is.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Source {
-    /// The configuration; `kyvtest.toml` of this folder or one above unless given
+    /// The configuration file [default: `kyvtest.toml` in this directory or a parent]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -86,7 +86,7 @@ impl Config {
             let text = config.sources.text(file).cloned().unwrap_or_default();
             config.file(path, file, &text, &source.profile, run);
         } else if source.profile != "default" {
-            let message = format!("there is no `{FILE}` with the profile `{}`", source.profile);
+            let message = format!("no `{FILE}` contains the profile `{}`", source.profile);
             config.problems.push(Diagnostic::new(Code::BadConfig, message));
         }
         config.path = path;
@@ -148,7 +148,7 @@ impl Config {
                 let message = format!("unknown key `{key}`");
                 let remark = Diagnostic::at(Code::UnknownSetting, place(span), message);
                 self.remarks
-                    .push(remark.with_help("options stand below `[profile.NAME]`"));
+                    .push(remark.with_help("options belong under `[profile.NAME]`"));
                 continue;
             }
             for (name, item) in item.as_table_like().into_iter().flat_map(TableLike::iter) {
@@ -292,10 +292,10 @@ fn words(arg: &Arg, item: &Item) -> Result<Vec<String>, &'static str> {
         (false, _) => Err("`true` or `false`"),
         (true, Some(Value::Array(list))) if matches!(arg.get_action(), ArgAction::Append) => {
             let words: Option<Vec<String>> = list.iter().map(one).collect();
-            words.ok_or("a list of texts")
+            words.ok_or("a list of strings")
         }
-        (true, Some(value)) => one(value).map(|word| vec![word]).ok_or("a text or a number"),
-        (true, None) => Err("a text or a number"),
+        (true, Some(value)) => one(value).map(|word| vec![word]).ok_or("a string or a number"),
+        (true, None) => Err("a string or a number"),
     }
 }
 

@@ -24,9 +24,9 @@ use kyvtest_prove::pair::Original;
 
 /// Convert policies to ValidatingAdmissionPolicies
 ///
-/// Prints what Kyverno 1.19 would generate from ClusterPolicies and ValidatingPolicies, as YAML for `kubectl apply`. A policy
-/// that Kyverno would not convert is refused with Kyverno's own words and a code of ours. Owner references are left out of
-/// the YAML: they need the `uid` of the policy in the cluster.
+/// Prints what Kyverno 1.19 would generate from ClusterPolicies and ValidatingPolicies, as YAML for `kubectl apply`. A
+/// policy that Kyverno would not convert is rejected with Kyverno's own message and a code. The YAML has no owner
+/// references: they need the `uid` of the policy in the cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files with policies; `-` is standard input
@@ -37,11 +37,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     exception: Vec<PathBuf>,
 
-    /// Also convert policies that do not ask for it
+    /// Also convert policies that do not request it
     #[arg(long)]
     force: bool,
 
-    /// Explain what becomes of each part of a policy
+    /// Explain how each part of a policy is converted
     #[arg(long)]
     explain: bool,
 
@@ -56,21 +56,22 @@ pub(super) struct Args {
     )]
     format: Format,
 
-    /// Print the webhooks that Kyverno registers for these policies instead
+    /// Print the webhooks that Kyverno registers for the policies instead
     ///
-    /// A policy from which a ValidatingAdmissionPolicy is generated has none. The selectors of Kyverno's own configuration are
-    /// not among them.
+    /// A policy with a generated ValidatingAdmissionPolicy has none. The selectors of Kyverno's configuration are not
+    /// included.
     #[arg(long, conflicts_with = "explain")]
     webhooks: bool,
 
-    /// Build native policies that are the same policy, and print them only if that is proven
+    /// Build equivalent native policies, and print them only if the equivalence is proven
     ///
-    /// Kyverno's generator loses parts of many policies. This builds ValidatingAdmissionPolicies and bindings from what the policy
-    /// says, proves that every request has the same effect, and refuses what is not proven, with a request that shows why.
+    /// Kyverno's generator loses parts of many policies. This builds ValidatingAdmissionPolicies and bindings from the
+    /// policy itself and proves that every request has the same effect. A policy without a proof is rejected, with a
+    /// counterexample if there is one.
     #[arg(long, conflicts_with = "webhooks")]
     repair: bool,
 
-    /// How much of Kyverno `--repair` compares: rules, the admission controller, or also its configuration
+    /// With `--repair`, compare rules, the admission controller, or also Kyverno's configuration
     #[arg(long, value_enum, default_value_t, requires = "repair")]
     layer: LayerWord,
 

@@ -18,17 +18,17 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 
 /// Show which parts of policies no test exercises
 ///
-/// Runs the suites and lists which rules, filters, conditions, expressions and branches of them were never true, never false or never
-/// reached, with their places. Only requests count that a row or a case asks a policy about. What is never tried can be changed
-/// without a test failing.
+/// Runs the suites and lists which rules, filters, conditions, expressions and branches were never true, never false or
+/// never reached, with their locations. Only requests that a row or a case tests count. A part that is not covered can
+/// change without failing a test.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     suites: Suites,
 
-    /// Sort all requests by what the policies make of them, and show which of these behaviours no row exercises
+    /// Group all requests by how the policies treat them, and show which of these behaviours no row tests
     ///
-    /// Each missing one comes with a request that belongs to it; `kyvtest fill` writes it as a case.
+    /// Each missing behaviour comes with an example request; `kyvtest fill` writes it as a case.
     #[arg(long)]
     behaviours: bool,
 
@@ -64,7 +64,9 @@ impl Args {
     pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
         if self.suites.paths.is_empty() {
             let diagnostic = Diagnostic::new(Code::CommandLine, "no path given");
-            return Err(diagnostic.with_help("`kyvtest cover .` looks in this folder").into());
+            return Err(diagnostic
+                .with_help("`kyvtest cover .` searches the current directory")
+                .into());
         }
         self.suites.extras = Extras {
             coverage: !self.behaviours,
@@ -90,10 +92,11 @@ impl Args {
         if runs.iter().all(|(run, _)| run.cases.is_empty()) {
             exit = exit.combine(Exit::NoTests);
         }
+        let now = executed.times().now.as_str();
         match self.format {
             Format::Human if self.behaviours => output.styled(&found::behaviours_human(&runs))?,
             Format::Json if self.behaviours => {
-                let text = format!("{}\n", found::behaviours_json(&runs));
+                let text = format!("{}\n", found::behaviours_json(&runs, now));
                 output.artefact().write_all(text.as_bytes())?;
             }
             Format::Markdown if self.behaviours => {
@@ -106,7 +109,7 @@ impl Args {
                 output.styled(&text)?;
             }
             Format::Json => {
-                let text = format!("{}\n", coverage::json(&runs));
+                let text = format!("{}\n", coverage::json(&runs, now, self.suites.selection.shard));
                 output.artefact().write_all(text.as_bytes())?;
             }
             Format::Markdown => output.artefact().write_all(coverage::markdown(&runs).as_bytes())?,

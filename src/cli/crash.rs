@@ -63,15 +63,10 @@ fn text(crash: Option<&Crash>, args: &[OsString]) -> String {
     let message = message[..end].trim_end().replace('\n', "\n           ");
     let command: Vec<String> = args.iter().map(quoted).collect();
     let mut text = format!(
-        "internal error: kyvtest stopped because of a bug in itself\n\
-         \n\
-         \x20 message  {message}{cut}\n\
-         \x20 place    {place}\n\
-         \x20 version  {version} ({os}, {arch})\n\
-         \x20 command  {command}\n\
-         \n\
-         Your input is not to blame. Please report this text together with the files that the command read:\n\
-         suite, policies and resources, cut down as far as the error still appears.\n",
+        "internal error: kyvtest stopped because of a bug\n\n\x20 message  {message}{cut}\n\x20 location \
+         {place}\n\x20 version  {version} ({os}, {arch})\n\x20 command  {command}\n\nPlease report this message \
+         together with the files that the command read:\nsuite, policies and resources, reduced as far as the error \
+         still occurs.\n",
         version = env!("CARGO_PKG_VERSION"),
         os = std::env::consts::OS,
         arch = std::env::consts::ARCH,
@@ -81,7 +76,7 @@ fn text(crash: Option<&Crash>, args: &[OsString]) -> String {
         Some(backtrace) => {
             let _ = write!(text, "\n{}\n", backtrace.trim_end());
         }
-        None => text.push_str("With RUST_BACKTRACE=1 in the environment the report says more.\n"),
+        None => text.push_str("Set RUST_BACKTRACE=1 in the environment to get a more detailed report.\n"),
     }
     text
 }

@@ -129,18 +129,18 @@ impl Args {
         }
         for (side, names) in [("--from", &found.only_from), ("--to", &found.only_to)] {
             for name in names {
-                let message = format!("policy `{name}` of `{side}` has no partner");
+                let message = format!("policy `{name}` of `{side}` has no counterpart");
                 let diagnostic = Diagnostic::new(Code::NoSuchPolicy, message).with_severity(Severity::Warning);
                 output.diagnostic(
-                    &diagnostic.with_help("`--pair` pairs policies of different names"),
+                    &diagnostic.with_help("use `--pair OLD=NEW` for policies with different names"),
                     &Sources::new(),
                 );
             }
         }
         if found.pairs.is_empty() {
-            let diagnostic = Diagnostic::new(Code::NoSuchPolicy, "no policy has a partner of the same name");
+            let diagnostic = Diagnostic::new(Code::NoSuchPolicy, "no policy has a counterpart of the same name");
             return Err(diagnostic
-                .with_help("`--pair` pairs policies of different names")
+                .with_help("use `--pair OLD=NEW` for policies with different names")
                 .into());
         }
         let text = match self.format {
@@ -150,13 +150,16 @@ impl Args {
         output.artefact().write_all(text.as_bytes())?;
         for refused in &found.refused {
             let side = if refused.from { "--from" } else { "--to" };
-            let message = format!("policy `{}` of `{side}` is refused: {}", refused.policy, refused.reason);
+            let message = format!(
+                "policy `{}` of `{side}` is rejected: {}",
+                refused.policy, refused.reason
+            );
             output.diagnostic(&Diagnostic::new(Code::PolicyRefused, message), &Sources::new());
             exit = exit.combine(Exit::Input);
         }
         let cases = found.pairs.iter().flat_map(|pair| &pair.cases);
         if cases.clone().next().is_none() && found.refused.is_empty() {
-            let diagnostic = Diagnostic::new(Code::NoTests, "nothing was compared: no resource is given");
+            let diagnostic = Diagnostic::new(Code::NoTests, "nothing was compared: no resources given");
             let help = "add suites with resources, or `--resources FILE`";
             output.diagnostic(&diagnostic.with_help(help), &Sources::new());
             exit = exit.combine(Exit::NoTests);

@@ -38,10 +38,10 @@ use kyvtest_prove::server::Refused;
 
 /// Evaluate one request with both engines
 ///
-/// Prints what Kyverno answers with the given policies and what the API server answers with the ValidatingAdmissionPolicies among
-/// them, or with those that Kyverno would generate, and how the two differ. The request is an AdmissionReview or AdmissionRequest,
-/// or is made of `--object`, `--old-object` and the like. With `--cases` there is one case per line; `docs/eval.md` describes the
-/// lines.
+/// Prints Kyverno's response with the given policies, the API server's response with the given
+/// ValidatingAdmissionPolicies or those that Kyverno would generate, and how the two differ. The request is an
+/// AdmissionReview or AdmissionRequest, or is built from `--object`, `--old-object` and similar options. With
+/// `--cases`, each line is a case; see `docs/eval.md`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A file with an AdmissionReview or AdmissionRequest; `-` is standard input
@@ -60,7 +60,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "cases")]
     old_object: Option<PathBuf>,
 
-    /// CREATE, UPDATE, DELETE or CONNECT; follows from the objects unless given
+    /// CREATE, UPDATE, DELETE or CONNECT [default: derived from the objects]
     #[arg(long, value_name = "WORD")]
     operation: Option<String>,
 
@@ -84,7 +84,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     cases: Option<PathBuf>,
 
-    /// Evaluate the cases as `kyverno test` does: each is a test of one resource
+    /// Evaluate the cases as `kyverno test` does, each as a test of one resource
     #[arg(long, requires = "cases")]
     compat: bool,
 
@@ -173,11 +173,12 @@ impl Args {
         let undecided = undecided(&cluster, &request, &answers);
         let text = match self.format {
             Format::Json => {
-                let mut json = line::render(&answers);
+                let mut report = line::render(&answers);
+                report.insert("now".to_owned(), json!(settings.now.map(|now| now.to_string())));
                 if data == Data::Normalised {
-                    json.insert("data".to_owned(), line::data(refused.as_ref()));
+                    report.insert("data".to_owned(), line::data(refused.as_ref()));
                 }
-                format!("{:#}\n", Json::from(json))
+                format!("{:#}\n", Json::from(report))
             }
             Format::Human => human(&answers, undecided.is_some()),
         };
@@ -353,7 +354,7 @@ fn namespace(request: &Json, labels: &str) -> Result<Document, Diagnostic> {
         .chain(subject.iter().map(|object| &object["metadata"]["namespace"]));
     let name = names.filter_map(Json::as_str).find(|name| !name.is_empty());
     let Some(name) = name else {
-        let message = "`--namespace-labels` for a request without a namespace";
+        let message = "`--namespace-labels` needs a request with a namespace";
         return Err(Diagnostic::new(Code::CommandLine, message));
     };
     let mut map = serde_json::Map::new();

@@ -60,7 +60,7 @@ impl Exit {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Success => "every expectation met, no failing divergence",
-            Self::Mismatch => "an expectation was not met; `convert`: a policy was refused",
+            Self::Mismatch => "an expectation was not met; `convert`: a policy was rejected",
             Self::Input => "error in usage, configuration, filter or input",
             Self::Divergence => "expectations met, but the engines diverge",
             Self::NoTests => "no tests selected",

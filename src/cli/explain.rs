@@ -11,13 +11,13 @@ use super::{
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Group, Sources, nearest};
 
-/// Explain codes and words of reports
+/// Explain codes and terms of reports
 ///
-/// Knows diagnostic codes (KT001), hazards of conversions (H27, V01), classes of divergences (weaker) and labels of proofs
-/// (UNKNOWN). Prints what they mean and what to do about them, in Markdown. Without an argument it lists them all.
+/// Prints what a diagnostic code (KT001), a conversion hazard (H27, V01), a divergence class (weaker) or a proof label
+/// (UNKNOWN) means and what to do about it, in Markdown. Without an argument, lists all of them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Codes or words to explain, in upper or lower case
+    /// Codes or terms to explain, in upper or lower case
     #[arg(value_name = "CODE")]
     codes: Vec<String>,
 }
@@ -69,7 +69,7 @@ fn list() -> String {
 }
 
 fn unknown(text: &str) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Code::UnknownCode, format!("unknown code or word `{text}`"));
+    let diagnostic = Diagnostic::new(Code::UnknownCode, format!("unknown code or term `{text}`"));
     let codes = Code::ALL.iter().map(|code| (code.id(), code.title()));
     let topics = topics::all().into_iter().flat_map(|(_, words)| words);
     let known: Vec<(&str, &str)> = codes.chain(topics).collect();
@@ -80,7 +80,7 @@ fn unknown(text: &str) -> Diagnostic {
         .map(|(word, title)| format!("`{word}` ({title})"))
         .collect();
     if near.is_empty() {
-        diagnostic.with_help("`kyvtest explain` lists all codes and words")
+        diagnostic.with_help("`kyvtest explain` lists all codes and terms")
     } else {
         diagnostic.with_help(format!("did you mean {}?", near.join(", ")))
     }

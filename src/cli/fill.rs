@@ -20,9 +20,9 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
 
 /// Write cases for the behaviours that suites do not exercise
 ///
-/// For every behaviour of a policy that no row is about (see `kyvtest cover --behaviours`), a resource and a row with what both
-/// engines decide today go into a new folder `behaviours` beside the suite. Read them before you accept them: a row says what is, not
-/// what should be.
+/// For every behaviour of a policy that no row tests (see `kyvtest cover --behaviours`), writes a resource and a row
+/// with the current results of both engines to a new directory `behaviours` beside the suite. Review them before you
+/// accept them: a row records what the policy does, not what it should do.
 ///
 /// Without `--write` the files end in `.new`, so that no run reads them. Existing files are never overwritten.
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,9 @@ impl Args {
     pub(super) fn run(mut self, output: &mut Output) -> Result<Exit, Failure> {
         if self.suites.paths.is_empty() {
             let diagnostic = Diagnostic::new(Code::CommandLine, "no path given");
-            return Err(diagnostic.with_help("`kyvtest fill .` looks in this folder").into());
+            return Err(diagnostic
+                .with_help("`kyvtest fill .` searches the current directory")
+                .into());
         }
         self.suites.extras = Extras {
             coverage: false,
@@ -69,7 +71,7 @@ impl Args {
             }
         }
         if lines.is_empty() && exit == Exit::Success {
-            let note = Diagnostic::new(Code::NothingToFill, "there is nothing that could be filled in");
+            let note = Diagnostic::new(Code::NothingToFill, "nothing to fill in");
             output.diagnostic(&note, &Sources::new());
         }
         output.artefact().write_all(lines.as_bytes())?;
@@ -109,7 +111,7 @@ impl Args {
             let files: Vec<(PathBuf, &str)> = files
                 .map(|file| (at.join(self.name(file)), file.text.as_str()))
                 .collect();
-            new_files::write(&files, "remove the folders `behaviours`, or move them away")?;
+            new_files::write(&files, "remove or move the directories `behaviours`")?;
             for (path, _) in &files {
                 let _ = writeln!(lines, "{}", path.display());
             }

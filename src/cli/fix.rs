@@ -8,13 +8,14 @@ use super::{Exit, Failure, color::LITERAL, output::Output, report_file};
 use crate::suite::{self, Disk, Fixed, Options, discover, fix};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 
-/// Bring test files of older releases to the current schema
+/// Migrate test files of older releases to the current schema
 ///
-/// Shows what would change in kyverno-test.yaml files and in the values and user info files that they name, as a diff that `patch`
-/// takes; comments and layout stay. Files are changed with `--write` only. What has no counterpart any more is reported.
+/// Shows what would change in kyverno-test.yaml files and in the values and user info files that they name, as a diff
+/// for `patch`; comments and layout are preserved. Files are changed only with `--write`. Fields without a replacement
+/// are reported.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Test files, or folders with them
+    /// Test files, or directories with them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
 
@@ -26,7 +27,7 @@ pub(super) struct Args {
     #[arg(long)]
     write: bool,
 
-    /// Exit with code 1 if there is something to change
+    /// Exit with code 1 if a file needs changes
     #[arg(long, conflicts_with = "write")]
     check: bool,
 }
@@ -96,7 +97,7 @@ impl Args {
         output.remark(&match (changed, self.write) {
             (0, _) => "nothing to fix\n".to_owned(),
             (_, true) => format!("{files} changed\n"),
-            (_, false) => format!("{files} to change; `--write` does it\n"),
+            (_, false) => format!("{files} to change; use `--write` to change them\n"),
         });
         if self.check && changed > 0 {
             exit = exit.combine(Exit::Mismatch);

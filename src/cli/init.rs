@@ -19,19 +19,19 @@ use kyvtest_go_compat::{
 
 /// Write a suite for policies that have none
 ///
-/// Makes a folder with a kyverno-test.yaml and one passing and one failing resource for each rule. The resources are found by solving
-/// the match block and searching the patterns, conditions and expressions; each has been run before it is written, so that the
-/// suite is green at once. What is not found is said in a comment and on standard error. Read the rows before you rely on them: they say
-/// what the policies do, not what they should do.
+/// Creates a directory with a kyverno-test.yaml and one passing and one failing resource for each rule. The resources
+/// are found by solving the match block and searching the patterns, conditions and expressions; each is run before it
+/// is written, so the new suite passes. Resources that were not found are listed in a comment and on standard error.
+/// Read the rows before you rely on them: they record what the policies do, not what they should do.
 ///
 /// Existing files are never overwritten: if one of the files exists, nothing is written.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Files or folders with policies
+    /// Files or directories with policies
     #[arg(value_name = "POLICY", required = true)]
     policies: Vec<String>,
 
-    /// The folder of the suite; `.kyverno-test` beside the first policy unless given
+    /// The directory of the suite [default: `.kyverno-test` beside the first policy]
     #[arg(long, value_name = "DIR")]
     dir: Option<String>,
 
@@ -111,7 +111,7 @@ impl Args {
                     .map(move |file| (PathBuf::from(join(&at, file.name)), file.text.as_str()))
             })
             .collect();
-        let help = "name another folder with `--dir`, or write what is missing with `kyvtest fill`";
+        let help = "choose another directory with `--dir`, or add missing cases with `kyvtest fill`";
         new_files::write(&files, help)?;
         for (path, _) in &files {
             output
@@ -127,7 +127,7 @@ impl Args {
         }
         let whole = made.rules.iter().filter(|rule| rule.passes && rule.fails).count();
         output.remark(&format!(
-            "{whole} of {} rules with a passing and a failing resource; run them with `kyvtest run {folder}`\n",
+            "found a passing and a failing resource for {whole} of {} rules; run them with `kyvtest run {folder}`\n",
             made.rules.len()
         ));
         Ok(Exit::Success)

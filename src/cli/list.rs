@@ -19,7 +19,7 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// List the cases that `kyvtest run` would run
 ///
-/// Takes the same paths and filters. What is wrong with suites goes to standard error, as in a run.
+/// Accepts the same paths and filters. Diagnostics go to standard error, as in a run.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -56,7 +56,9 @@ impl Args {
         if self.suites.paths.is_empty() {
             let message = "no path given";
             let diagnostic = Diagnostic::new(Code::CommandLine, message);
-            return Err(diagnostic.with_help("`kyvtest list .` looks in this folder").into());
+            return Err(diagnostic
+                .with_help("`kyvtest list .` searches the current directory")
+                .into());
         }
         let executed = self.suites.execute()?;
         for remark in &executed.remarks.0 {

@@ -11,10 +11,11 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// Print a manual page in roff
 ///
-/// Without an argument this is the page of kyvtest itself, otherwise that of one command. To read it: kyvtest man | man -l -
+/// Without an argument, prints the page of kyvtest itself, otherwise that of one command. To read it: kyvtest man | man
+/// -l -
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The command whose page is wanted
+    /// The command
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 

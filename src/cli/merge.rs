@@ -29,6 +29,15 @@ impl Args {
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
         let is_json = |text: &&str| text.trim_start().starts_with('{');
         let strongest = |codes: &[u8]| codes.iter().copied().map(Exit::from_code).collect::<Exit>().code();
+        let is_report = |text: &&str| is_json(text) || text.trim_start().starts_with('<');
+        if let Some(number) = texts.iter().position(|text| !is_report(text)) {
+            let path = self.reports.get(number).map(|path| path.display().to_string());
+            let message = format!(
+                "cannot merge `{}`: not a JSON or JUnit report",
+                path.unwrap_or_default()
+            );
+            return Err(Diagnostic::new(Code::NotMergeable, message).into());
+        }
         let merged = if texts.first().is_some_and(is_json) {
             merge::json(&texts, &strongest)
         } else {

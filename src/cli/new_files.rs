@@ -12,7 +12,9 @@ pub(super) fn write(files: &[(PathBuf, &str)], help: &str) -> Result<(), Failure
     let taken: Vec<Diagnostic> = taken
         .map(|(path, _)| {
             let message = format!("`{}` already exists", path.display());
-            Diagnostic::new(Code::WouldOverwrite, message).with_help(help)
+            Diagnostic::new(Code::WouldOverwrite, message)
+                .with_note("nothing was written")
+                .with_help(help)
         })
         .collect();
     if !taken.is_empty() {

@@ -16,7 +16,7 @@ use similar::TextDiff;
 use super::{Exit, Failure, input, output::Output};
 use crate::run::lens;
 use kyvtest_go_compat::{
-    diagnostic::{Diagnostic, Sources},
+    diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Document, Value},
 };
 use kyvtest_normalise::{Change, Cluster, Kind, Normalised, Refused, Request, normalise};
@@ -24,9 +24,9 @@ use kyvtest_prove::server::check_rule;
 
 /// Print objects as the API server shows them to admission
 ///
-/// Decodes each object of FILE as Kubernetes 1.36 does, applies the defaults of its version, the mutating admission plugins
-/// and the strategy of its kind, and validates it. Values that a cluster assigns (uid, addresses, node ports, generated
-/// names) are made up. Refused objects are reported, and the command exits with code 1.
+/// Decodes each object of FILE as Kubernetes 1.36 does, applies the defaults of its version, the mutating admission
+/// plugins and the strategy of its kind, and validates it. Values that a cluster assigns (uid, addresses, node ports,
+/// generated names) are made up. Rejected objects are reported, and the command exits with code 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Objects, a YAML or JSON file; `-` is standard input
@@ -51,11 +51,11 @@ pub(super) struct Args {
 
     /// Normalise every line of a file of JSON objects instead, in order
     ///
-    /// Keys of a line: id, operation (CREATE or UPDATE), apiVersion, kind, namespace, name, raw or raw_text, old, plugins,
-    /// objects; all but id, kind and one of the raws are optional. `plugins` lists admission plugins, by default those of
-    /// kube-apiserver without ServiceAccount; `objects` are all other objects of the cluster. The answer to a line has id and
-    /// object (what validating admission sees), and stored if the stored object differs, or id and rejected with stage, code,
-    /// causes and message.
+    /// Keys of a line: id, operation (CREATE or UPDATE), apiVersion, kind, namespace, name, raw or raw_text, old,
+    /// plugins, objects; all but id, kind and one of the raws are optional. `plugins` lists admission plugins, by
+    /// default those of kube-apiserver without ServiceAccount; `objects` are all other objects of the cluster. The
+    /// output line has id and object (what validating admission sees), and stored if the stored object differs, or id
+    /// and rejected with stage, code, causes and message.
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     jsonl: Option<PathBuf>,
 }
@@ -101,6 +101,12 @@ impl Args {
                     output.diagnostic(&refusal(document, &refused), &Sources::new());
                 }
             }
+        }
+        if documents.iter().all(|document| document.root().is_null()) {
+            let message = format!("`{}` contains no object", path.display());
+            return Err(Diagnostic::new(Code::NothingInFile, message)
+                .with_severity(Severity::Error)
+                .into());
         }
         Ok(exit)
     }

@@ -92,7 +92,7 @@ pub(super) fn limit(text: &str) -> Result<Duration, String> {
     let nanos = duration::parse(text).map_err(|_| "write a duration such as `500ms` or `2s`".to_owned())?;
     match u64::try_from(nanos) {
         Ok(nanos) if nanos > 0 => Ok(Duration::from_nanos(nanos)),
-        _ => Err("the duration must be longer than nothing".to_owned()),
+        _ => Err("the duration must be positive".to_owned()),
     }
 }
 
@@ -179,7 +179,7 @@ impl Reader<'_> {
                         ),
                     }
                 }
-                (key, _) if KEYS.contains(&key) => self.wrong(item, format!("`{key}` must be a text")),
+                (key, _) if KEYS.contains(&key) => self.wrong(item, format!("`{key}` must be a string")),
                 (key, _) => {
                     let place = span(self.file, table.key(key).and_then(toml_edit::Key::span));
                     let remark = Diagnostic::at(Code::UnknownSetting, place, format!("unknown key `{key}`"));

@@ -1,6 +1,7 @@
 //! `kyvtest prove`: is the native policy the same policy, for all requests?
 
 mod emit;
+mod samples;
 mod summary;
 mod target;
 
@@ -14,6 +15,7 @@ use std::{
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 
+use self::samples::Samples;
 use super::{
     Exit, Failure,
     cluster::{Cluster, KyvernoConfig},
@@ -51,16 +53,17 @@ use kyvtest_prove::{
 /// Compares each policy with the ValidatingAdmissionPolicy that Kyverno would generate from it, or with those given by `--to`,
 /// on every request that can occur. The line `world` below each label names the assumptions.
 ///
-/// PROVEN: every request has the same effect. PROVEN-MATCH: both apply to the same requests; the expressions were only tested.
-/// TESTED: no difference on the requests that were tried. REFUTED: a request follows that the engines decide differently.
-/// NOT-CONVERTIBLE: there is no native policy. UNKNOWN: neither proven nor refuted. `kyvtest explain LABEL` says more.
+/// PROVEN: every request has the same effect. PROVEN-MATCH: both apply to the same requests; the expressions were only
+/// tested. TESTED: no difference on the requests that were tried. REFUTED: a request follows that the engines decide
+/// differently. NOT-CONVERTIBLE: there is no native policy. UNKNOWN: neither proven nor refuted. See `kyvtest explain
+/// LABEL`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files with policies, or directories that are searched for them; `-` is standard input
     #[arg(value_name = "POLICY", required = true)]
     policies: Vec<PathBuf>,
 
-    /// Files with ValidatingAdmissionPolicies and their bindings, to compare with instead of the generated ones
+    /// Files with ValidatingAdmissionPolicies and bindings to compare with instead of the generated ones
     #[arg(long, value_name = "FILE")]
     to: Vec<PathBuf>,
 
@@ -68,7 +71,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     exception: Vec<PathBuf>,
 
-    /// How much of Kyverno is compared: rules, the admission controller, or also its configuration
+    /// Files with resources, or directories with suites, whose objects to try first
+    ///
+    /// The resources of a suite beside the policy are tried in any case.
+    #[arg(long, value_name = "PATH")]
+    resources: Vec<PathBuf>,
+
+    /// Compare rules, the whole admission controller, or also Kyverno's configuration
     #[arg(long, value_enum, default_value_t)]
     layer: LayerWord,
 
@@ -100,7 +109,7 @@ pub(super) struct Args {
     #[command(flatten)]
     data: DataLens,
 
-    /// The release of Kubernetes whose CEL the native policies are read with
+    /// The Kubernetes release whose CEL environment native policies use
     #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
     kube: Kube,
 
@@ -120,7 +129,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "to")]
     emit_cases: Option<PathBuf>,
 
-    /// How many paths to follow for one policy
+    /// Give up on a policy after N paths
     #[arg(long, value_name = "N", default_value_t = 500_000)]
     budget: u64,
 }
@@ -228,6 +237,7 @@ impl Args {
             warnings: self.warnings,
             kube: self.kube.profile(),
             data: self.data.or(Data::Normalised),
+            samples: &[],
             stop: Some(interrupt::flag()),
             spoil: None,
         };
@@ -253,10 +263,16 @@ impl Args {
             cel: &loaded.cel_exceptions,
         };
         let originals = originals(&loaded);
+        let mut samples = Samples::read(&self.resources, output)?;
         let progress = Progress::new(originals.len(), "policies", true);
         let rows: Vec<Row> = originals
             .into_iter()
             .map(|(original, policy)| {
+                let own = samples.of(sources.name(policy.file).unwrap_or_default());
+                let options = Options {
+                    samples: &own,
+                    ..options.clone()
+                };
                 let proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
                 let fix = fix(&proof, &original, exceptions, &discovery, &options);
                 progress.step();
@@ -365,7 +381,7 @@ fn fix_text(fix: &Repaired) -> String {
     let steps = fix.steps.iter().map(|step| step.text);
     let texts: Vec<&str> = steps.chain(fix.remarks.iter().map(String::as_str)).collect();
     if texts.is_empty() {
-        "the same rules, written out".to_owned()
+        "the same rules in explicit form".to_owned()
     } else {
         texts.join("; ")
     }
@@ -545,7 +561,11 @@ fn human(row: &Row, explain: bool) -> String {
             .as_ref()
             .map(|code| format!(" [{code}]"))
             .unwrap_or_default();
-        let _ = writeln!(text, "  {}{hazard}: {}", region.class, region.text);
+        let direction = format!("the native policy is {}", region.class);
+        let _ = match region.text.strip_prefix(&direction) {
+            Some(rest) => writeln!(text, "  {direction}{hazard}{rest}"),
+            None => writeln!(text, "  {}{hazard}: {}", region.class, region.text),
+        };
         if !region.cause.is_empty() {
             let _ = writeln!(text, "    cause: {}", region.cause);
         }

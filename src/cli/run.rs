@@ -32,9 +32,9 @@ use kyvtest_go_compat::{
 
 /// Run kyverno-test.yaml suites
 ///
-/// Decides every row as Kyverno 1.19 would in a cluster, and compares the result with the one that the row expects. A row that no
-/// rule matches fails; `--compat` gives the verdicts that `kyverno test` prints, with a warning for rows that pass although no rule
-/// matched.
+/// Decides every row as Kyverno 1.19 would in a cluster, and compares the result with the one that the row expects. A
+/// row that no rule matches fails; `--compat` reproduces the verdicts of `kyverno test`, with a warning for rows that
+/// pass although no rule matched.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(super) struct Args {
     #[arg(short, long)]
     verbose: bool,
 
-    /// Show every divergence in full instead of grouping them by cause
+    /// Show every failure and divergence in full instead of grouping them by cause
     #[arg(long)]
     details: bool,
 
@@ -147,10 +147,10 @@ fn levels() -> impl clap::builder::TypedValueParser<Value = Level> {
 /// What a test case of a JUnit report stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum JunitPer {
-    /// A case, with both engines in its text
+    /// A case, with the results of both engines
     #[default]
     Case,
-    /// What one engine says about a case
+    /// The result of one engine for a case
     Engine,
 }
 
@@ -268,7 +268,7 @@ impl Args {
         let replay = self.suites.replay();
         let look = self.look(&replay, output.is_colored());
         let live = self.format == Format::Human;
-        let mut unwritten = None;
+        let (mut unwritten, mut shown) = (None, human::Shown::default());
         let mut listen = |event: Event<'_>| match event {
             Event::Remark(remark, sources) => output.diagnostic(remark, sources),
             Event::Decided(Timed { run, sources, .. }) => {
@@ -276,7 +276,7 @@ impl Args {
                     output.diagnostic(diagnostic, sources);
                 }
                 if live && unwritten.is_none() {
-                    let text = human::suite(run, sources, look);
+                    let text = human::suite(run, sources, look, &mut shown);
                     let written = output.styled(&text).and_then(|()| output.flush());
                     unwritten = written.err();
                 }
@@ -404,7 +404,7 @@ impl Args {
             exit = exit.combine(self.unsupported.check(undecided, cases, output));
         }
         let whole = || executed.runs.iter().map(|timed| &timed.run);
-        let mut counts = human::summary(whole(), executed.elapsed());
+        let mut counts = human::summary(whole(), executed.elapsed(), &executed.times().now);
         match executed.stopped {
             None => {}
             Some(Stop::MaxFail(left)) => {
@@ -421,11 +421,12 @@ impl Args {
                 let _ = writeln!(counts, "interrupted: {left} test files were not run");
             }
         }
-        let mut closing = human::list(whole(), self.final_status_level);
+        let mut closing = human::list(whole(), self.final_status_level, look);
         if !closing.is_empty() {
             closing.insert(0, '\n');
         }
         closing.push_str(&counts);
+        closing.push_str(&human::next_steps(&executed.listed(), look));
         let divergences = human::divergences(&executed.listed(), look);
         let summary = Summary::of(whole());
         if self.fail_only {

@@ -13,12 +13,12 @@ use super::{
 
 /// Print a JSON Schema (draft 2020-12)
 ///
-/// Editors check and complete YAML files by them. With the YAML language server, write into the first line of a file:
-/// `# yaml-language-server: $schema=suite.json`
+/// Editors use it to check and complete YAML files. With the YAML language server, put this into the first line of a
+/// file: `# yaml-language-server: $schema=suite.json`
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Of what: a kyverno-test.yaml, its sidecar kyvtest.yaml, the configuration kyvtest.toml, or the report of
-    /// `kyvtest run -o json`
+    /// The schema of kyverno-test.yaml, of its sidecar kyvtest.yaml, of kyvtest.toml, or of the report of `kyvtest run
+    /// -o json`
     #[arg(value_enum, default_value_t)]
     of: Schema,
 }
@@ -66,7 +66,8 @@ fn config(whole: &clap::Command) -> Value {
         "properties": {
             "profile": {
                 "type": "object",
-                "description": "Profiles by name. What a profile does not say is taken from `default`.",
+                "description": "Profiles by name. A profile inherits settings that it does not define from \
+                    `default`.",
                 "additionalProperties": {"$ref": "#/$defs/profile"},
             },
         },
@@ -78,7 +79,7 @@ fn config(whole: &clap::Command) -> Value {
                 "description": "Settings for the cases that a filter selects.",
                 "properties": {
                     "filter": {"type": "string", "description": "A filter expression, as for `-E`."},
-                    "timeout": {"type": "string", "description": "How long a case may take, such as `500ms`."},
+                    "timeout": {"type": "string", "description": "The time limit of a case, such as `500ms`."},
                     "accept-divergence": {
                         "type": ["string", "array"],
                         "items": {"type": "string"},

@@ -90,7 +90,7 @@ impl FromStr for MaxFail {
         match number.parse() {
             _ if text == "all" => Ok(Self(None)),
             Ok(number) if number > 0 => Ok(Self(Some(number))),
-            _ => Err("write a number from 1 on, or `all`".to_owned()),
+            _ => Err("use a number from 1, or `all`".to_owned()),
         }
     }
 }

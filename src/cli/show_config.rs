@@ -12,13 +12,13 @@ use super::{
 
 /// Print the options that the configuration and the environment set
 ///
-/// The result is TOML. Options of the command line win over all of them.
+/// Prints TOML. Options on the command line take precedence over all of them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     source: Source,
 
-    /// Print a file with every option and its default instead, all of them commented out
+    /// Print a configuration file with every option and its default instead, all commented out
     #[arg(long)]
     default: bool,
 }
@@ -45,10 +45,9 @@ impl Args {
 /// A `kyvtest.toml` that changes nothing: every option with its default or an example, commented out.
 fn default_file(run: &clap::Command) -> String {
     let mut text = String::from(
-        "# Options of `kyvtest run` and `kyvtest list`. Remove the `#` before a key to set it.\n\
-         # Other profiles are chosen with `-P NAME`; what they do not say is taken from `default`.\n\
-         #:schema kyvtest-config.json\n\
-         # (that file is what `kyvtest schema config` prints)\n\n[profile.default]\n",
+        "# Options of `kyvtest run` and `kyvtest list`. Remove the `#` before a key to set it.\n# Other profiles \
+         are chosen with `-P NAME`; they inherit from `default`.\n#:schema kyvtest-config.json\n# (that file is \
+         what `kyvtest schema config` prints)\n\n[profile.default]\n",
     );
     for arg in settings(run) {
         let Some(name) = arg.get_long() else { continue };
@@ -59,9 +58,9 @@ fn default_file(run: &clap::Command) -> String {
         let _ = writeln!(text, "# {name} = {}", example(arg));
     }
     text.push_str(
-        "\n# Settings for the cases that a filter selects; the first entry that says something counts.\n\
-         # [[profile.default.overrides]]\n# filter = \"policy(scan-*) & tag(slow)\"\n# timeout = \"5s\"\n\
-         # accept-divergence = [\"message\", \"H27\"]\n# reason = \"controllers have a policy of their own\"\n",
+        "\n# Settings for the cases that a filter selects; the first entry with a value counts.\n# \
+         [[profile.default.overrides]]\n# filter = \"policy(scan-*) & tag(slow)\"\n# timeout = \"5s\"\n# \
+         accept-divergence = [\"message\", \"H27\"]\n# reason = \"controllers have a separate policy\"\n",
     );
     text
 }

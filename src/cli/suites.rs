@@ -45,11 +45,11 @@ pub(super) struct Suites {
     #[arg(short = 'f', long, value_name = "NAME", default_value = "kyverno-test.yaml")]
     file_name: String,
 
-    /// Judge rows as `kyverno test` does
+    /// Reproduce the verdicts of `kyverno test`
     #[arg(long)]
     pub(super) compat: bool,
 
-    /// Which engine decides: Kyverno with native comparison, only Kyverno, or only native policies
+    /// Evaluate with Kyverno and compare native policies, with Kyverno only, or with native policies only
     #[arg(long, value_name = "ENGINE", default_value = "both", value_parser = engines())]
     engine: Engine,
 
@@ -77,8 +77,8 @@ pub(super) struct Suites {
 
     /// Fail cases that take longer than DURATION, such as `500ms`
     ///
-    /// The work that an expression may do is limited anyway, as in a cluster; this is about machines that are slow. Kyverno
-    /// knows no such limit: `--compat` has none.
+    /// The cost of expressions is limited in any case, as in a cluster; this option is for slow machines. Kyverno has
+    /// no such limit, so `--compat` ignores it.
     #[arg(long, value_name = "DURATION", value_parser = overrides::limit)]
     timeout: Option<Duration>,
 

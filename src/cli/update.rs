@@ -28,10 +28,11 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Updating expectations")]
 pub(super) struct Update {
-    /// Bring expectations that are not met to what Kyverno answers
+    /// Update expectations that are not met to Kyverno's results
     ///
-    /// Changes results, effects and messages in kyverno-test.yaml and kyvtest.yaml, and leaves comments and layout alone. The new texts
-    /// go to files that end in `.new`. What nothing answers is never made an expectation.
+    /// Changes results, effects and messages in kyverno-test.yaml and kyvtest.yaml, and preserves comments and layout.
+    /// The changed files are written beside the originals with the suffix `.new`. Rows without a result are never
+    /// updated.
     #[arg(long, conflicts_with_all = ["compat", "check_determinism"])]
     #[expect(clippy::struct_field_names, reason = "the name of the option")]
     pub(super) update: bool,
@@ -44,7 +45,7 @@ pub(super) struct Update {
     #[arg(long, requires = "update")]
     review: bool,
 
-    /// Accept divergences of this class or code and write them to the sidecar (may be repeated)
+    /// Accept divergences of a class or code and record them in the sidecar (may be repeated)
     #[arg(long, value_name = "CODE", requires_all = ["update", "reason"])]
     accept_divergence: Vec<String>,
 
@@ -76,12 +77,12 @@ impl Update {
     /// Whether it can be done at all.
     pub(super) fn check(&self) -> Result<(), Diagnostic> {
         if self.review && !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-            let diagnostic = Diagnostic::new(Code::CommandLine, "`--review` asks on a terminal, and there is none");
+            let diagnostic = Diagnostic::new(Code::CommandLine, "`--review` needs a terminal");
             return Err(diagnostic.with_help("`--update` writes the changes beside the files, `--accept` into them"));
         }
         if self.reason.as_ref().is_some_and(|reason| reason.trim().is_empty()) {
             return Err(Diagnostic::new(Code::CommandLine, "`--reason` is empty")
-                .with_help("write a sentence that a reviewer can judge"));
+                .with_help("write a sentence that a reviewer can verify"));
         }
         Ok(())
     }
@@ -209,7 +210,7 @@ fn unusable(files: &[Changed], path: &str, settings: &Settings, before: &[Vec<bo
         let after = met(&run);
         if before.iter().zip(&after).any(|(before, after)| *before && !after) {
             return Some(refuse(
-                "an expectation that is met now would not be met any more".to_owned(),
+                "an expectation that is met now would no longer be met".to_owned(),
             ));
         }
     }

@@ -33,9 +33,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Rerun suites when their files change
 ///
-/// Runs the suites once. After that, a suite is run again when a file changes that it reads, when something comes or goes in a folder
-/// that it lists, or when a file appears that it looked for; new test files are found, and those that are removed are forgotten. All
-/// suites are run again when a file of `--crds` or `--discovery` changes. Ctrl-C ends it.
+/// Runs the suites once. Then reruns a suite when a file that it reads changes, when a directory that it lists changes,
+/// or when a missing file appears; new test files are added and deleted ones dropped. Reruns all suites when a file of
+/// `--crds` or `--discovery` changes. Press Ctrl-C to stop.
 #[derive(Debug, clap::Args)]
 // The arguments of `run` are a group of this name already.
 #[group(id = "watch")]
@@ -113,7 +113,7 @@ impl Args {
                     RecursiveMode::NonRecursive,
                 );
             }
-            output.remark(&format!("{}\nwatching; Ctrl-C ends it\n", known.line()));
+            output.remark(&format!("{}\nwatching; press Ctrl-C to stop\n", known.line()));
             output.flush()?;
             if output.is_closed() {
                 return Ok(exit);
@@ -130,7 +130,7 @@ impl Args {
                 let found = self.run.suites.test_files();
                 let gone: Vec<String> = known.seen.difference(&found).cloned().collect();
                 if let Some(file) = config_file.as_ref().filter(|file| changed.contains(*file)) {
-                    output.remark(&format!("{file} is read when `watch` starts; start it again\n"));
+                    output.remark(&format!("{file} is only read when `watch` starts; restart it\n"));
                 }
                 let mut touched = if changed.is_disjoint(&cluster) {
                     affected(&known.suites, &changed)
@@ -141,7 +141,7 @@ impl Args {
                 for path in &gone {
                     touched.remove(path);
                     known.forget(path);
-                    output.remark(&format!("{path} is gone\n"));
+                    output.remark(&format!("{path} was removed\n"));
                 }
                 if !gone.is_empty() && touched.is_empty() {
                     output.remark(&format!("{}\n", known.line()));
@@ -160,7 +160,7 @@ fn problem(error: &notify::Error) -> Diagnostic {
         notify::ErrorKind::Io(error) => input::reason(error),
         _ => error.to_string(),
     };
-    Diagnostic::new(Code::Unreadable, format!("files cannot be watched: {why}"))
+    Diagnostic::new(Code::Unreadable, format!("cannot watch files: {why}"))
 }
 
 /// Watches a file or folder, once; what cannot be watched is left out.

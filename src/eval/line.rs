@@ -62,7 +62,7 @@ fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Jso
     if let Some(number) = objects.iter().position(|object| object.root().as_map().is_none()) {
         return Err(format!("`objects[{number}]` is not an object"));
     }
-    let request = row.get("request").ok_or("there is no `request`")?;
+    let request = row.get("request").ok_or("missing `request`")?;
     let mut settings = settings.clone();
     match row.get("config").and_then(Json::as_str) {
         None => {}

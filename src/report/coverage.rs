@@ -59,8 +59,8 @@ pub(super) fn score(score: Score) -> Value {
     json!({"seen": score.seen, "total": score.total, "percent": score.permille() as f64 / 10.0})
 }
 
-/// The whole report.
-pub fn json(runs: &[Run<'_>]) -> Value {
+/// The whole report. `now` is the clock of the run, `shard` its part if it was split.
+pub fn json(runs: &[Run<'_>], now: &str, shard: Option<super::Shard>) -> Value {
     let suites: Vec<Value> = covered(runs)
         .map(|(run, sources, coverage)| {
             json!({
@@ -76,7 +76,14 @@ pub fn json(runs: &[Run<'_>]) -> Value {
             })
         })
         .collect();
-    json!({"version": 1, "kind": KIND, "summary": score(total(runs)), "suites": suites})
+    json!({
+        "version": 1,
+        "kind": KIND,
+        "now": now,
+        "shard": shard.map(|shard| json!({"part": shard.part, "of": shard.of})),
+        "summary": score(total(runs)),
+        "suites": suites,
+    })
 }
 
 fn policy(policy: &PolicyCoverage, sources: &Sources) -> Value {
@@ -142,6 +149,22 @@ pub fn missing(item: &Item) -> Option<String> {
         .collect();
     if missing.is_empty() {
         return None;
+    }
+    let names: Vec<&str> = item.missing().map(|outcome| outcome.name).collect();
+    match (item.kind, names.as_slice()) {
+        (ItemKind::Rule, _) if !item.is_unreached() => {
+            return Some(format!("no test makes {} {}", subject(item), names.join(" or ")));
+        }
+        (ItemKind::Filter, ["matched"]) => {
+            return Some(format!("no test covers a request that {} matches", subject(item)));
+        }
+        (ItemKind::Filter, ["passed over"]) => {
+            return Some(format!(
+                "no test covers a request that {} does not match",
+                subject(item)
+            ));
+        }
+        _ => {}
     }
     let what = if item.is_unreached() {
         "never reached".to_owned()
@@ -244,7 +267,7 @@ fn told(policy: &PolicyCoverage) -> impl Iterator<Item = &Item> {
 /// The resources that no row is about.
 pub fn unreferenced(coverage: &Coverage) -> impl Iterator<Item = Diagnostic> {
     coverage.unreferenced.iter().map(|(key, span)| {
-        let message = format!("no row is about {} `{}`", key.kind, key.name);
+        let message = format!("no row tests {} `{}`", key.kind, key.name);
         Diagnostic::at(Code::UnreferencedResource, *span, message)
     })
 }
@@ -260,7 +283,7 @@ pub fn markdown(runs: &[Run<'_>]) -> String {
 /// The tables alone.
 pub(super) fn table(runs: &[Run<'_>], text: &mut String) {
     let escaped = super::markdown::escaped;
-    text.push_str("\n| suite | policy | tried | of | % |\n|---|---|---|---|---|\n");
+    text.push_str("\n| suite | policy | covered | of | % |\n|---|---|---|---|---|\n");
     for (run, _, coverage) in covered(runs) {
         for policy in &coverage.policies {
             let score = policy.score();
@@ -285,6 +308,6 @@ pub(super) fn table(runs: &[Run<'_>], text: &mut String) {
         }
     }
     if !rows.is_empty() {
-        let _ = write!(text, "\n| place | never tried |\n|---|---|\n{rows}");
+        let _ = write!(text, "\n| location | not covered |\n|---|---|\n{rows}");
     }
 }

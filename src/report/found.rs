@@ -115,9 +115,9 @@ fn score<'b>(list: impl Iterator<Item = &'b Behaviour> + Clone) -> Score {
 /// A sentence that says how many.
 fn sentence(suites: usize, score: Score) -> String {
     let who = if suites == 1 {
-        "your suite exercises".to_owned()
+        "your suite tests".to_owned()
     } else {
-        format!("your {suites} suites exercise")
+        format!("your {suites} suites test")
     };
     let noun = if score.total == 1 { "behaviour" } else { "behaviours" };
     format!("{who} {} of {} {noun}", score.seen, score.total)
@@ -192,7 +192,7 @@ fn witness(shown: &Shown, text: &mut String) {
 }
 
 /// The behaviours as JSON.
-pub fn behaviours_json(runs: &[Run<'_>]) -> Value {
+pub fn behaviours_json(runs: &[Run<'_>], now: &str) -> Value {
     let suites: Vec<Value> = runs
         .iter()
         .map(|(run, sources)| {
@@ -217,6 +217,7 @@ pub fn behaviours_json(runs: &[Run<'_>]) -> Value {
     json!({
         "version": 1,
         "kind": "behaviours",
+        "now": now,
         "summary": super::coverage::score(exercised(runs)),
         "suites": suites,
     })
@@ -265,7 +266,7 @@ fn behaviour(behaviour: &Behaviour) -> Value {
 pub fn behaviours_markdown(runs: &[Run<'_>]) -> String {
     let all = exercised(runs);
     let mut text = format!("# Behaviours: {} of {}\n\n", all.seen, all.total);
-    text.push_str("| suite | policy | behaviour | exercised |\n|---|---|---|---|\n");
+    text.push_str("| suite | policy | behaviour | tested |\n|---|---|---|---|\n");
     for (run, _) in runs {
         for policy in &run.behaviours {
             for behaviour in &policy.found.list {

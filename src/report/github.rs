@@ -1,11 +1,11 @@
 //! GitHub's workflow commands: `::error file=…,line=…,col=…,title=…::message`.
 //!
 //! GitHub shows ten annotations of a kind for a step and silently drops the rest, so the rest is counted here, failures come
-//! first, and the divergences of a policy with one cause are one annotation.
+//! first, and the failures and the divergences of a policy with one cause are one annotation.
 
 use std::fmt::Write as _;
 
-use super::{Standing, View, groups::groups, human, standing::reason};
+use super::{Standing, View, failures::failures, groups::groups, human, standing::reason};
 use crate::run::SuiteRun;
 use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render};
 
@@ -38,13 +38,19 @@ pub fn render(view: &View<'_>) -> String {
                 list.push(command);
             }
         }
-        for case in &run.cases {
-            let standing = Standing::of(case);
-            if standing.is_problem() && standing != Standing::Diverge {
-                let title = format!("{}: {}", standing.column(view.compat), human::title(case));
-                let message = format!("{}\n{}", reason(case), human::details(case, sources));
-                errors.push(command("error", case.place, sources, &title, message.trim_end()));
-            }
+        for group in failures(run) {
+            let case = group.first;
+            let more = match group.others.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let title = format!(
+                "{}: {}{more}",
+                Standing::of(case).column(view.compat),
+                human::title(case)
+            );
+            let message = format!("{}\n{}", reason(case), human::details(case, sources));
+            errors.push(command("error", case.place, sources, &title, message.trim_end()));
         }
     }
     let sources_of = |run: &SuiteRun| {
@@ -63,12 +69,12 @@ pub fn render(view: &View<'_>) -> String {
             errors.push(command("error", case.place, sources, &title, message.trim_end()));
         }
     }
-    let mut text = String::new();
+    let mut text = format!("::debug::clock: {}\n", view.times.now);
     for (word, list) in [("error", errors), ("warning", warnings)] {
         text.extend(list.iter().take(SHOWN).map(String::as_str));
         let rest = list.len().saturating_sub(SHOWN);
         if rest > 0 {
-            let _ = writeln!(text, "::notice title=kyvtest::{rest} more annotations of kind {word}");
+            let _ = writeln!(text, "::notice title=kyvtest::{rest} more {word} annotations");
         }
     }
     text

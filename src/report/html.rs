@@ -37,8 +37,12 @@ fn totals(view: &View<'_>, body: &mut String) {
         ("unsupported", summary.unsupported, "odd"),
         ("broken suites", summary.broken, "bad"),
     ] {
+        let shown = match name {
+            "suites" | "cases" | "broken suites" if count == 1 => name.trim_end_matches('s'),
+            _ => name,
+        };
         if count > 0 || matches!(name, "suites" | "cases" | "pass") {
-            let _ = writeln!(body, "<li class=\"{class}\"><b>{count}</b> {name}</li>");
+            let _ = writeln!(body, "<li class=\"{class}\"><b>{count}</b> {shown}</li>");
         }
     }
     let _ = writeln!(body, "<li>clock {}</li>", escaped(&view.times.now));

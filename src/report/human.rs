@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::{
     Level, Standing,
+    failures::{Failures, failures},
     groups::{Group, groups},
 };
 use crate::run::{Answer, Case, Outcome, SuiteRun, places};
@@ -25,7 +26,7 @@ pub struct Look<'l> {
     pub color: bool,
     /// Whether the traces of the engines are shown.
     pub verbose: bool,
-    /// Whether every divergence is shown in full, and not only three cases of each policy and cause.
+    /// Whether every failure and divergence is shown in full, and not only a few cases of each policy and cause.
     pub details: bool,
     /// Whether commands name the folders of suites, as `kyverno test` wants it, and not the test files.
     pub folders: bool,
@@ -33,8 +34,29 @@ pub struct Look<'l> {
     pub replay: &'l str,
 }
 
+impl Look<'_> {
+    /// Whether similar cases are shown as one.
+    fn groups(self) -> bool {
+        !self.details && !self.verbose
+    }
+}
+
+/// How many lines of failures are shown in full; from then on, each group of them has three lines.
+const LINES: usize = 40;
+
+/// How many groups of failures are shown.
+const GROUPS: usize = 16;
+
+/// How much of a run's failures has been shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shown {
+    lines: usize,
+    groups: usize,
+}
+
 /// The cases of a suite that a level shows, those that fail first. Divergences come at the end of a run, see [`divergences`].
-pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
+/// `shown` is what has been shown of the suites before.
+pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>, shown: &mut Shown) -> String {
     let mut text = String::new();
     let listed = |policy: &str| {
         run.cases
@@ -51,13 +73,87 @@ pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>) -> String {
             note.text()
         );
     }
-    let shown = run.cases.iter().filter(|case| look.level.shows(case));
-    let mut shown: Vec<&Case> = shown.filter(|case| Standing::of(case) != Standing::Diverge).collect();
-    shown.sort_by_key(|case| Standing::of(case).rank());
-    for case in shown {
+    let listed = run.cases.iter().filter(|case| look.level.shows(case));
+    let mut listed: Vec<&Case> = listed.filter(|case| Standing::of(case) != Standing::Diverge).collect();
+    listed.sort_by_key(|case| Standing::of(case).rank());
+    if look.groups() && look.level >= Level::Fail {
+        listed.retain(|case| Standing::of(case).rank() > 0);
+        for group in failures(run) {
+            text.push_str(&failed(run, &group, sources, look, shown));
+        }
+    }
+    for case in listed {
         full(run, case, sources, look, &mut text);
     }
     text.push_str(&super::found::proofs_human(run));
+    text
+}
+
+/// A group of failures: the first in full as long as there is room, the others by name.
+fn failed(run: &SuiteRun, group: &Failures<'_>, sources: &Sources, look: Look<'_>, shown: &mut Shown) -> String {
+    let mut text = String::new();
+    shown.groups += 1;
+    if shown.groups > GROUPS {
+        return text;
+    }
+    if shown.lines < LINES {
+        full(run, group.first, sources, look, &mut text);
+        shown.lines += text.lines().count();
+    } else {
+        let _ = writeln!(text, "{}", line(run, group.first));
+        let first = group.first.findings.first();
+        let cause = first.map_or(group.first.reason.as_str(), |finding| finding.message.as_str());
+        let code = first.map(|finding| format!("[{}]", finding.code)).unwrap_or_default();
+        let help = first.and_then(|finding| finding.help.first());
+        let help = help.map(|help| format!("; {help}")).unwrap_or_default();
+        let _ = writeln!(text, "    error{code}: {}{}", visible(cause), visible(&help));
+    }
+    if !group.others.is_empty() {
+        let names: Vec<String> = group.others.iter().take(CASES).map(|case| subject(case)).collect();
+        let more = group.others.len().saturating_sub(CASES);
+        let more = if more == 0 {
+            String::new()
+        } else {
+            format!(", {more} more")
+        };
+        let count = group.others.len();
+        let _ = writeln!(text, "    and {count} more: {}{more}", visible(&names.join(", ")));
+    }
+    text
+}
+
+/// What to do next after a run with problems: how to see what was left out, and what a reader can do about the rest.
+pub fn next_steps(runs: &[super::Run<'_>], look: Look<'_>) -> String {
+    let mut text = String::new();
+    if look.level < Level::Fail || !look.groups() {
+        return text;
+    }
+    let groups_of = || runs.iter().flat_map(|(run, _)| failures(run));
+    let failing: usize = groups_of().map(|group| 1 + group.others.len()).sum();
+    let causes = groups(runs.iter().map(|(run, _)| *run));
+    let diverging = if look.level < Level::Diverge {
+        0
+    } else {
+        causes.iter().map(Group::len).sum()
+    };
+    let is_short = groups_of().count() < failing || groups_of().count() > GROUPS || diverging > 0;
+    if is_short {
+        let counts = [
+            (failing, "failing case", "failing cases"),
+            (diverging, "divergence", "divergences"),
+        ];
+        let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+        let counts: Vec<String> = counts.map(|(count, one, many)| counted(count, one, many)).collect();
+        let _ = writeln!(text, "next: `--details` shows {} in full", counts.join(" and "));
+    }
+    if let (Some(first), true) = (causes.first(), diverging > 0) {
+        let code = first.code.unwrap_or(first.class.as_str());
+        text.push_str("next: `kyvtest convert --repair POLICY` writes a native policy that decides as Kyverno does\n");
+        let _ = writeln!(
+            text,
+            "next: `--update --accept-divergence {code} --reason TEXT` accepts divergences, `--engine kyverno` ignores them"
+        );
+    }
     text
 }
 
@@ -74,7 +170,7 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &m
     for finding in &case.findings {
         let mut finding = finding.clone();
         if let (Some(place), true) = (run.places.policy(case), case.kyverno.is_some()) {
-            finding = finding.with_label(place, "this rule answers");
+            finding = finding.with_label(place, "this rule produced the result");
         }
         // Excerpts have been cleaned, and may have colours of their own.
         indented(&render::full(&finding, sources, look.color), false);
@@ -98,8 +194,10 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &m
     indented(&more, true);
 }
 
-/// How many policies a group of divergences lists, and how many cases of each.
+/// How many policies a group of divergences lists.
 const POLICIES: usize = 8;
+
+/// How many cases of a group are named.
 const CASES: usize = 3;
 
 /// The divergences of a run: one block for each cause with three cases of each policy, or all of them in full.
@@ -108,7 +206,7 @@ pub fn divergences(runs: &[super::Run<'_>], look: Look<'_>) -> String {
     if look.level < Level::Diverge {
         return text;
     }
-    if look.details || look.verbose {
+    if !look.groups() {
         for (run, sources) in runs {
             for case in run.cases.iter().filter(|case| Standing::of(case) == Standing::Diverge) {
                 full(run, case, sources, look, &mut text);
@@ -198,13 +296,40 @@ fn replay(run: &SuiteRun, case: &Case, look: Look<'_>, text: &mut String) {
     let _ = writeln!(text, "replay:   kyvtest run {path}{} -E 'id({id})' -v", look.replay);
 }
 
-/// The cases of a whole run that a level shows, a line each.
-pub fn list<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, level: Level) -> String {
+/// The cases of a whole run that a level shows, one line each; failures for the same cause share one.
+pub fn list<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, level: Level, look: Look<'_>) -> String {
     let mut text = String::new();
+    let mut left_out = 0;
+    let mut shown = 0;
     for run in runs {
-        for case in run.cases.iter().filter(|case| level.shows(case)) {
+        let groups = if look.groups() && level >= Level::Fail {
+            failures(run)
+        } else {
+            Vec::new()
+        };
+        for group in &groups {
+            shown += 1;
+            if shown > GROUPS {
+                left_out += 1 + group.others.len();
+                continue;
+            }
+            let more = match group.others.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let _ = writeln!(text, "{}{more}", line(run, group.first));
+        }
+        let others = run.cases.iter().filter(|case| level.shows(case));
+        for case in others.filter(|case| groups.is_empty() || Standing::of(case).rank() > 0) {
             let _ = writeln!(text, "{}", line(run, case));
         }
+    }
+    if left_out > 0 {
+        let _ = writeln!(
+            text,
+            "and {}",
+            counted(left_out, "more failing case", "more failing cases")
+        );
     }
     text
 }
@@ -301,9 +426,9 @@ fn said(text: &mut String, who: &str, answer: &Answer) {
     }
 }
 
-/// The closing line: `run 1204 · pass 1190 · fail 8 · diverge 4 (3 weaker, 1 stricter) · skip 2 · 0.21s`. Every case is
-/// counted once: one that fails is not counted as diverging.
-pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option<Duration>) -> String {
+/// The closing line: `run 1204 · pass 1190 · fail 8 · diverge 4 (3 weaker, 1 stricter) · skip 2 · clock
+/// 2026-11-16T00:00:00Z · 0.21s`. Every case is counted once: one that fails is not counted as diverging.
+pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option<Duration>, now: &str) -> String {
     let runs: Vec<&SuiteRun> = runs.into_iter().collect();
     let cases: Vec<(Standing, &Case)> = runs
         .iter()
@@ -351,6 +476,7 @@ pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option
         let plural = if broken == 1 { "" } else { "s" };
         let _ = write!(text, " · {broken} broken suite{plural}");
     }
+    let _ = write!(text, " · clock {now}");
     if let Some(elapsed) = elapsed {
         let _ = write!(text, " · {:.2}s", elapsed.as_secs_f64());
     }

@@ -50,10 +50,28 @@ impl Parts {
         Ok(())
     }
 
+    /// Takes the part of a JSON report, if it is one of several.
+    fn add_json(&mut self, report: &Value) -> Result<(), String> {
+        let shard = &report["shard"];
+        match (shard["part"].as_u64(), shard["of"].as_u64()) {
+            (Some(part), Some(of)) => self.add(Shard { part, of }),
+            _ => Ok(()),
+        }
+    }
+
     fn missing(&self) -> Vec<Shard> {
         let of = self.seen.first().map_or(0, |shard| shard.of);
         let all = (1..=of).map(|part| Shard { part, of });
         all.filter(|shard| !self.seen.contains(shard)).collect()
+    }
+}
+
+/// The earlier of a time and that of a report.
+fn earlier(now: Option<String>, report: &Value) -> Option<String> {
+    match (now, report["now"].as_str()) {
+        (Some(a), Some(b)) if b < a.as_str() => Some(b.to_owned()),
+        (None, b) => b.map(str::to_owned),
+        (a, _) => a,
     }
 }
 
@@ -88,26 +106,16 @@ pub fn json(reports: &[&str], strongest: Strongest<'_>) -> Result<Merged, (usize
     for (number, text) in reports.iter().enumerate() {
         let mut report: Value = serde_json::from_str(text).map_err(|error| (number, error.to_string()))?;
         if report["kind"] == coverage::KIND {
-            return coverage_reports(reports).map(|text| Merged {
-                text,
-                exit: 0,
-                missing: Vec::new(),
-            });
+            return coverage_reports(reports);
         }
         if report["version"] != 1 {
             return Err((number, "not a kyvtest report of version 1".to_owned()));
         }
-        if let (Some(part), Some(of)) = (report["shard"]["part"].as_u64(), report["shard"]["of"].as_u64()) {
-            parts.add(Shard { part, of }).map_err(|why| (number, why))?;
-        }
+        parts.add_json(&report).map_err(|why| (number, why))?;
         exits.push(exit_of(&report));
-        now = match (now, report["now"].as_str()) {
-            (Some(a), Some(b)) if b < a.as_str() => Some(b.to_owned()),
-            (None, b) => b.map(str::to_owned),
-            (a, _) => a,
-        };
+        now = earlier(now, &report);
         let (Value::Array(found), Value::Object(counts)) = (report["suites"].take(), &report["summary"]) else {
-            return Err((number, "not a whole report: it has no suites or no summary".to_owned()));
+            return Err((number, "incomplete report: no suites or no summary".to_owned()));
         };
         let own: HashSet<String> = found.iter().flat_map(case_ids).collect();
         if let Some(suite) = found.iter().find(|suite| case_ids(suite).any(|id| ids.contains(&id))) {
@@ -183,18 +191,29 @@ fn exit_of(report: &Value) -> u8 {
     }
 }
 
-/// Merges reports of coverage: what any of the suites tries of a policy is tried.
-fn coverage_reports(reports: &[&str]) -> Result<String, (usize, String)> {
+/// Merges coverage reports: what any of the suites exercises of a policy is exercised.
+fn coverage_reports(reports: &[&str]) -> Result<Merged, (usize, String)> {
     let mut suites = Vec::new();
+    let mut parts = Parts::default();
+    let mut now = None;
+    let mut known: HashSet<(String, Option<u64>)> = HashSet::new();
     for (number, text) in reports.iter().enumerate() {
         let mut report: Value = serde_json::from_str(text).map_err(|error| (number, error.to_string()))?;
-        match (
-            report["kind"] == coverage::KIND && report["version"] == 1,
-            report["suites"].take(),
-        ) {
-            (true, Value::Array(found)) => suites.extend(found),
-            _ => return Err((number, "not a kyvtest coverage report of version 1".to_owned())),
+        if report["kind"] != coverage::KIND || report["version"] != 1 {
+            return Err((number, "not a kyvtest coverage report of version 1".to_owned()));
         }
+        parts.add_json(&report).map_err(|why| (number, why))?;
+        now = earlier(now, &report);
+        let Value::Array(found) = report["suites"].take() else {
+            return Err((number, "incomplete report: no suites".to_owned()));
+        };
+        for suite in &found {
+            let path = suite["path"].as_str().unwrap_or_default();
+            if !known.insert((path.to_owned(), suite["doc"].as_u64())) {
+                return Err((number, format!("`{path}` is in an earlier report")));
+            }
+        }
+        suites.extend(found);
     }
     sort(&mut suites);
     let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
@@ -214,10 +233,16 @@ fn coverage_reports(reports: &[&str]) -> Result<String, (usize, String)> {
     let merged = json!({
         "version": 1,
         "kind": coverage::KIND,
+        "now": now.unwrap_or_default(),
+        "shard": null,
         "summary": coverage::score(union.score()),
         "suites": suites,
     });
-    Ok(format!("{merged}\n"))
+    Ok(Merged {
+        text: format!("{merged}\n"),
+        exit: 0,
+        missing: parts.missing(),
+    })
 }
 
 fn sort(suites: &mut [Value]) {

@@ -39,8 +39,8 @@ const DIFFERS: &str = "Kyverno and the API server decide the same request differ
                        have the same effect as the Kyverno policy.";
 
 /// The advice for them.
-const NEXT: &str = "run the case again with `-v` to see which expressions decided, or print a native policy that is proven equal with \
-                    `kyvtest convert --repair`";
+const NEXT: &str = "run the case again with `-v` to see which expressions decided, or print a native policy that is \
+                    proven equivalent with `kyvtest convert --repair`";
 
 /// The first paragraph of an explanation, without its heading.
 fn first_paragraph(markdown: &str) -> String {

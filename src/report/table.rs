@@ -19,7 +19,7 @@ pub fn render(view: &View<'_>) -> String {
     let printed = |case: &&Case| case.outcome != Outcome::Silent;
     if view.fail_only {
         let cases = view.runs.iter().flat_map(|(run, _)| &run.cases).filter(printed);
-        return table(cases, view);
+        return format!("{}{}", table(cases, view), clock(view));
     }
     let mut text = String::new();
     for (run, _) in view.runs {
@@ -32,7 +32,16 @@ pub fn render(view: &View<'_>) -> String {
         }
         let _ = write!(text, "{}\n{table}", super::one_line(&run.path));
     }
-    text
+    text + &clock(view)
+}
+
+/// The line with the clock; `kyverno test` has none.
+fn clock(view: &View<'_>) -> String {
+    if view.compat {
+        String::new()
+    } else {
+        format!("\nClock: {}\n", view.times.now)
+    }
 }
 
 /// One table; nothing where there are no lines.

@@ -43,23 +43,23 @@ pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
         Upstream::Runs => {
             if let Some(entry) = crashing_entry(suite) {
                 let message = format!("`kyverno test` crashes at `{}`", entry.value);
-                let help = "a suite with payloads can name resources by their bare names only";
+                let help = "in a suite with payloads, rows must use resource names without a namespace";
                 diagnostics.push(Diagnostic::at(Code::UpstreamCrash, entry.span, message).with_help(help));
             }
             if let Some(condition) = crashing_condition(suite) {
-                let message = "`kyverno test` crashes: it asks the cluster, which it does not have, for its version";
+                let message = "`kyverno test` crashes: it queries the version of a cluster that does not exist";
                 let help = "a policy with `webhookConfiguration.matchConditions` cannot be tested with it";
                 diagnostics.push(Diagnostic::at(Code::UpstreamCrash, condition.span, message).with_help(help));
             }
             if let Some(object) = unmapped(suite) {
                 let start = Span::point(object.span.file, object.span.start);
-                let message = "`kyverno test` knows no such kind, and looks it up for its `context`";
+                let message = "`kyverno test` does not know this kind, which it needs for `context`";
                 diagnostics.push(Diagnostic::at(Code::BadValue, start, message));
             }
             if let Some(resource) = homeless(suite) {
                 let start = Span::point(resource.origin.file, resource.origin.span.start);
-                let message = format!("`clusterResources` have no namespace `{}`", resource.namespace);
-                let help = "put the Namespace among them, or give it labels in the values file";
+                let message = format!("namespace `{}` is missing from `clusterResources`", resource.namespace);
+                let help = "add the Namespace, or give it labels in the values file";
                 diagnostics.push(Diagnostic::at(Code::NoSuchNamespace, start, message).with_help(help));
             }
         }
@@ -136,7 +136,7 @@ pub(super) fn vacuous(suite: &Suite, cases: &[Case]) -> Vec<Diagnostic> {
         let skipped = of_row().filter(|case| case.outcome == Outcome::Skip).count();
         let plural = |count: usize| if count == 1 { "check passes" } else { "checks pass" };
         let message = if excluded > 0 {
-            format!("{excluded} {} although no rule answered", plural(excluded))
+            format!("{excluded} {} although no rule matched", plural(excluded))
         } else if skipped > 0 {
             format!("{skipped} {} although the policy is invalid", plural(skipped))
         } else {

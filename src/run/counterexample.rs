@@ -43,7 +43,7 @@ pub fn suite_of(
     let mut notes = Vec::new();
     for (number, row) in rows.iter_mut().enumerate() {
         let case = answers.iter().find(|case| case.row == Some(number));
-        let case = case.ok_or("no row answers")?;
+        let case = case.ok_or("no row has a result")?;
         let status = case.kyverno.as_ref().map_or(Status::NoMatch, |answer| answer.status);
         row["result"] = json!(match status {
             Status::Unsupported => "skip",
@@ -58,7 +58,7 @@ pub fn suite_of(
         }
     }
     if notes.is_empty() {
-        return Err("the difference does not show in a suite".to_owned());
+        return Err("the difference does not appear in a suite".to_owned());
     }
     sidecar["rows"] = Json::Array(notes);
     test["results"] = Json::Array(rows);
@@ -81,14 +81,14 @@ pub fn suite_of(
 /// What it cannot say.
 fn expressible(request: &Request) -> Result<(), String> {
     if request.operation == Operation::Connect {
-        return Err("a suite cannot connect".to_owned());
+        return Err("a suite cannot express CONNECT requests".to_owned());
     }
     if request.collection {
-        return Err("a suite cannot delete collections".to_owned());
+        return Err("a suite cannot express collection deletes".to_owned());
     }
     let resource = &request.resource;
     if !resource.subresource.is_empty() && resource.object_kind.kind == resource.kind {
-        return Err(format!("a suite cannot say that an object is `{}`", resource.name()));
+        return Err(format!("a suite cannot mark an object as `{}`", resource.name()));
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ fn told(region: &Region) -> &str {
 fn comment(region: &Region) -> String {
     let (kyverno, native) = (region.witness.kyverno(), region.witness.native());
     format!(
-        "# A counterexample of `kyvtest prove`: Kyverno says {}, the native policy says {}.\n# {}\n",
+        "# A counterexample of `kyvtest prove`: Kyverno: {}, native policy: {}.\n# {}\n",
         kyverno.effect,
         native.effect,
         region.text.replace('\n', " ")
@@ -259,7 +259,7 @@ fn cases(files: &[File], test: &Json, sidecar: &Json, settings: &Settings) -> Re
     memory.add(TEST, yaml(test));
     memory.add(SIDECAR, yaml(sidecar));
     let suites = suite::load(&memory, TEST, &Options::in_cluster(&settings.discovery));
-    let suite = suites.first().ok_or("there is no suite")?;
+    let suite = suites.first().ok_or("no suite")?;
     let done = run(suite, settings);
     match done.diagnostics.first() {
         Some(diagnostic) if done.is_broken() => Err(diagnostic.message.clone()),

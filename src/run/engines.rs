@@ -81,7 +81,7 @@ impl<'s> Engines<'s> {
                 .collect();
             let errors = policy.errors.errors.iter().zip(&reasons);
             responses.diagnostics.extend(errors.map(|(error, reason)| {
-                let message = format!("policy `{name}` is refused: {reason}");
+                let message = format!("policy `{name}` is rejected: {reason}");
                 Diagnostic::at(Code::PolicyRefused, error.place, message)
             }));
             responses.refused.push((name, reasons.join("; ")));
@@ -274,7 +274,7 @@ fn accepted(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, response
             validate_in_cluster(policy, &rules, &cluster.cluster.discovery)
         };
         if let Some(error) = checked.error {
-            let message = format!("policy `{name}` is refused: {error}");
+            let message = format!("policy `{name}` is rejected: {error}");
             let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
             responses.diagnostics.push(diagnostic);
             responses.refused.push((name, error));
@@ -324,7 +324,7 @@ fn warn_about_exceptions(suite: &Suite, responses: &mut Responses) {
             continue;
         };
         let name = &exception.metadata.name;
-        let message = format!("exception `{}` is refused: {error}", name.value);
+        let message = format!("exception `{}` is rejected: {error}", name.value);
         let diagnostic = Diagnostic::at(Code::PolicyRefused, name.span, message);
         responses.diagnostics.push(diagnostic.with_severity(Severity::Warning));
     }

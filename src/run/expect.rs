@@ -51,9 +51,9 @@ impl<'s> Wanted<'s> {
             && matches.value != matched
         {
             let message = if matched {
-                "the policy matches a resource that it must leave alone"
+                "the policy matches a resource that it should not match"
             } else {
-                "the policy does not match a resource that it must match"
+                "the policy does not match a resource that it should match"
             };
             findings.push(Diagnostic::at(Code::UnexpectedMatch, matches.span, message));
         }
@@ -85,7 +85,7 @@ fn message(wanted: &ExpectedMessage, cases: &[Case]) -> Option<Diagnostic> {
         ExpectedMessage::Contains(text) => (
             text,
             found().any(|answer| answer.message.contains(&text.value)),
-            "expected a message with",
+            "expected a message that contains",
         ),
     };
     if met {
@@ -130,7 +130,9 @@ impl Case {
             return;
         }
         // How long it took is another time in every run and is not said.
-        let message = format!("case exceeded the time limit of {limit:?}");
+        let limit = format!("{limit:?}");
+        let (number, unit) = limit.split_at(limit.find(char::is_alphabetic).unwrap_or(limit.len()));
+        let message = format!("case exceeded the time limit of {number} {unit}");
         let finding = match self.place {
             Some(place) => Diagnostic::at(Code::Timeout, place, message),
             None => Diagnostic::new(Code::Timeout, message),
@@ -160,23 +162,17 @@ pub fn settle(case: &mut Case) {
     let message = match &case.divergence {
         None => format!("the expected divergence `{class}` does not occur: the engines agree"),
         Some(found) if found.class != wanted.class.value => {
-            format!(
-                "the expected divergence is `{class}`, the engines differ in `{}`",
-                found.class.as_str()
-            )
+            format!("expected the divergence `{class}`, found `{}`", found.class.as_str())
         }
         Some(found) => match (&wanted.code, &found.code) {
             (Some(code), Some(got)) if code.value != *got => {
-                format!(
-                    "the expected divergence has the code `{}`, the one found `{got}`",
-                    code.value
-                )
+                format!("expected a divergence with the code `{}`, found `{got}`", code.value)
             }
             _ => return,
         },
     };
     let finding = Diagnostic::at(Code::StaleDivergence, wanted.class.span, message)
-        .with_note(format!("it was accepted because: {}", wanted.reason.value))
+        .with_note(format!("accepted because: {}", wanted.reason.value))
         .with_help("remove the entry if the difference is gone");
     case.add_finding(finding);
 }
@@ -198,7 +194,7 @@ pub fn expire(cases: &mut [Case], now: i64) {
         if day.value < today {
             let message = format!("accepted divergence expired on {}", day.value);
             let finding = Diagnostic::at(Code::ExpiredDivergence, day.span, message)
-                .with_note(format!("it was accepted because: {reason}"))
+                .with_note(format!("accepted because: {reason}"))
                 .with_help("repair the difference, or accept it until a later day");
             case.add_finding(finding);
         }

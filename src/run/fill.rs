@@ -71,7 +71,7 @@ impl Frame {
             cluster_resources: paths(&test.cluster_resources),
             param_resources: paths(&test.param_resources),
             context: test.context.as_ref().map(|path| below(path)),
-            head: "# Behaviours that were found and not yet tried:\n".to_owned(),
+            head: "# Behaviours that no test exercises yet:\n".to_owned(),
             command: "kyvtest fill",
             terse: false,
         }

@@ -62,8 +62,11 @@ fn each<T>(engines: &Engines<'_>, find: impl Fn(&Original, Exceptions<'_>, &Opti
         classic: &engines.suite.exceptions.exceptions,
         cel: &engines.suite.exceptions.cel_exceptions,
     };
+    let resources = engines.suite.resources.iter();
+    let samples: Vec<serde_json::Value> = resources.map(|resource| resource.object.root().to_serde()).collect();
     let options = Options {
         now: engines.settings.now,
+        samples: &samples,
         paths: PATHS,
         stop: engines.settings.extras.stop,
         ..Options::default()

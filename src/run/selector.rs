@@ -32,7 +32,7 @@ impl Selector {
             at += part.len() + 1;
             let pair: Vec<&str> = part.split('=').map(str::trim).collect();
             let [key, value] = pair[..] else {
-                let message = format!("`{part}` is not of the form `key=value`");
+                let message = format!("`{part}` does not have the form `key=value`");
                 problems.push(Diagnostic::at(Code::BadFilter, span, message));
                 continue;
             };
@@ -41,8 +41,8 @@ impl Selector {
                 "rule" => selector.rules.push(value.to_owned()),
                 "resource" => selector.resources.push(Spanned::new(value.to_owned(), span)),
                 _ => {
-                    let message = format!("`{key}` cannot be selected by");
-                    let help = "there are `policy`, `rule` and `resource`";
+                    let message = format!("unknown selector `{key}`");
+                    let help = "use `policy`, `rule` or `resource`";
                     problems.push(Diagnostic::at(Code::BadFilter, span, message).with_help(help));
                 }
             }

@@ -213,7 +213,7 @@ fn head(frame: &Frame, rules: &[Rule]) -> String {
         .filter(|text| !text.is_empty())
         .collect();
     if !missing.is_empty() {
-        head.push_str("#\n# To be written by hand:\n");
+        head.push_str("#\n# To write by hand:\n");
         for text in missing {
             let _ = writeln!(head, "# - {}", text.replace(char::is_control, " "));
         }
@@ -287,7 +287,7 @@ fn rules_of(probe: &Suite) -> Vec<(Original, Option<String>, &'static str)> {
             let why = if rule.validate.is_some() {
                 ""
             } else {
-                "only rules that validate are decided"
+                "only validate rules are supported"
             };
             let original = Original::Policy(Arc::new(alone));
             all.push((original, Some(rule.name.value.clone()), why));
@@ -298,7 +298,7 @@ fn rules_of(probe: &Suite) -> Vec<(Original, Option<String>, &'static str)> {
     }
     for native in &probe.policies.vaps {
         let why = if native.param_kind.is_some() {
-            "its parameters are not known"
+            "its parameters are unknown"
         } else {
             ""
         };
@@ -565,7 +565,7 @@ fn renamed(shown: &Shown, name: &str) -> Option<Shown> {
 
 /// Why there can be no suite.
 pub fn nothing(rules: &[Rule]) -> Diagnostic {
-    let mut diagnostic = Diagnostic::new(Code::NoExample, "no resource was found that a rule could be tried with");
+    let mut diagnostic = Diagnostic::new(Code::NoExample, "no resource was found to test a rule with");
     for rule in rules {
         diagnostic = diagnostic.with_note(rule.missing());
     }

@@ -115,7 +115,7 @@ impl Judge<'_> {
         }
         if cases.len() == before {
             let span = Span::point(self.question.span.file, self.question.span.start);
-            let finding = Diagnostic::at(Code::NothingChecked, span, "the row is about no resource at all");
+            let finding = Diagnostic::at(Code::NothingChecked, span, "the row applies to no resource");
             cases.push(self.unmatched(&Key::default(), finding));
         }
     }
@@ -229,7 +229,7 @@ impl Judge<'_> {
             return Silence::Other(Outcome::Unsupported, Some(finding), reason);
         }
         if let Some((_, error)) = self.responses.refused.iter().find(|(name, _)| name == policy) {
-            let reason = format!("the policy is refused: {error}");
+            let reason = format!("the policy is rejected: {error}");
             let finding = Diagnostic::at(Code::PolicyRefused, span, reason.clone());
             return Silence::Other(Outcome::Error, Some(finding), reason);
         }
@@ -275,13 +275,13 @@ pub(super) fn unfitting_kinds(suite: &Suite, responses: &Responses) -> Vec<Diagn
         if kinds.is_empty() || kinds.contains(wanted) {
             continue;
         }
-        let message = format!("no resource of this row is of kind `{}`", kind.value);
+        let message = format!("no resource of this row has the kind `{}`", kind.value);
         let finding = Diagnostic::at(Code::NoSuchKind, kind.span, message);
         let near = nearest(wanted, kinds.iter().copied());
         let listed: Vec<String> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
         found.push(match near.first() {
             Some(near) => finding.with_help(format!("did you mean `{near}`?")),
-            None => finding.with_help(format!("the resources are of kind {}", listed.join(", "))),
+            None => finding.with_help(format!("the resources have the kind {}", listed.join(", "))),
         });
     }
     found

@@ -100,7 +100,7 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
         if let Some(silent) = silent {
             let finding = silent.findings.first();
             let at = finding.and_then(|finding| finding.primary).or(*place);
-            let what = "nothing answers here, so there is nothing that could be expected";
+            let what = "no rule produced a result, so there is nothing to expect";
             let mut diagnostic = left(at, what.to_owned());
             diagnostic.notes.extend(finding.map(|finding| finding.message.clone()));
             update.left.push(diagnostic);
@@ -126,19 +126,19 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
             continue;
         };
         if wanted.iter().any(|(_, _, other, _)| *other != new) {
-            let message = format!("this {what} stands for cases with different ones");
+            let message = format!("this {what} applies to cases with different ones");
             update.left.push(left(Some(span), message));
             continue;
         }
         if !is_written(&suite.sources, span, &old) {
-            let message = format!("this {what} is written in a way that cannot be changed in place");
+            let message = format!("this {what} is written in a form that cannot be changed in place");
             update.left.push(left(Some(span), message));
             continue;
         }
         let line = suite.sources.position(span.file, span.start).map_or(0, |at| at.line);
         let name = suite.sources.name(span.file).unwrap_or_default();
         update.changes.push(Change {
-            text: format!("{name}:{line}: the {what} `{old}` becomes `{new}`"),
+            text: format!("{name}:{line}: change the {what} from `{old}` to `{new}`"),
             edit: Edit::Replace {
                 span,
                 text: quote(&new),
@@ -199,7 +199,7 @@ fn met(group: &[&Case], left_alone: &mut Vec<Diagnostic>) -> Met {
             }
             (_, at) => {
                 let words: Vec<&str> = statuses.iter().map(|status| status.as_str()).collect();
-                let message = format!("the answers of this row differ: {}", words.join(", "));
+                let message = format!("the results of this row differ: {}", words.join(", "));
                 left_alone.push(left(at, message).with_help("write a row for each of them"));
             }
         }
@@ -235,7 +235,7 @@ fn met(group: &[&Case], left_alone: &mut Vec<Diagnostic>) -> Met {
                     .and_then(|(_, rest)| rest.strip_suffix('`'));
                 met.push((span, old.unwrap_or_default().to_owned(), message.clone(), "message"));
             }
-            (_, at) => left_alone.push(left(at, "there is no single message to expect here".to_owned())),
+            (_, at) => left_alone.push(left(at, "there is no single message to expect".to_owned())),
         }
     }
     met

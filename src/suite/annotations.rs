@@ -86,7 +86,7 @@ pub(crate) fn read(test: &Test) -> Annotated {
         }
         if row.is_some_and(|row| row >= test.results.len()) {
             let message = format!(
-                "`{}` concerns a row that does not exist: the suite has {}, counted from 0",
+                "`{}` refers to a row that does not exist: the suite has {}, numbered from 0",
                 key.value,
                 test.results.len()
             );
@@ -120,7 +120,7 @@ fn expectation(words: &Words<'_>, diagnostics: &mut Vec<Diagnostic>) -> Option<R
         let (_, text, key) = words.fields.iter().find(|(name, ..)| *name == field)?;
         let found = known.iter().position(|known| *known == text.value);
         if found.is_none() {
-            let message = format!("`{}` is `{}`, which is none of its values", key.value, text.value);
+            let message = format!("`{}`: invalid value `{}`", key.value, text.value);
             let help = format!("write {}", choice(known));
             diagnostics.push(Diagnostic::at(Code::BadValue, text.span, message).with_help(help));
         }
@@ -132,7 +132,7 @@ fn expectation(words: &Words<'_>, diagnostics: &mut Vec<Diagnostic>) -> Option<R
     let expires = words.get("divergence-expires");
     if let Some(day) = expires.filter(|day| !is_day(&day.value)) {
         let message = format!("invalid date `{}`", day.value);
-        diagnostics.push(Diagnostic::at(Code::BadValue, day.span, message).with_help("write it as `2027-03-31`"));
+        diagnostics.push(Diagnostic::at(Code::BadValue, day.span, message).with_help("write dates as `2027-03-31`"));
     }
     let divergence = match (class, words.get("divergence-reason")) {
         (Some((class, span)), Some(reason)) => Some(ExpectedDivergence {
@@ -145,7 +145,7 @@ fn expectation(words: &Words<'_>, diagnostics: &mut Vec<Diagnostic>) -> Option<R
             let message = "an expected divergence needs a reason";
             diagnostics.push(
                 Diagnostic::at(Code::MissingReason, span, message)
-                    .with_help("add the annotation with `divergence-reason` in the place of `divergence`"),
+                    .with_help("also add the annotation `divergence-reason`"),
             );
             None
         }
@@ -157,9 +157,9 @@ fn expectation(words: &Words<'_>, diagnostics: &mut Vec<Diagnostic>) -> Option<R
             Diagnostic::at(
                 Code::Contradiction,
                 part.span,
-                "`message` and `message-contains` exclude each other",
+                "`message` and `message-contains` are mutually exclusive",
             )
-            .with_label(exact.span, "the whole message is also written here"),
+            .with_label(exact.span, "the whole message is expected here"),
         );
     }
     Some(RowExpectation {

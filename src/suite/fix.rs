@@ -168,12 +168,12 @@ impl Fixer<'_> {
     }
 
     fn rename(&mut self, entry: Entry<'_>, to: &str) {
-        self.note(entry.key_span, format!("`{}` is called `{to}`", entry.key));
+        self.note(entry.key_span, format!("renamed `{}` to `{to}`", entry.key));
         self.edits.replace(entry.key_span, to);
     }
 
     fn remove(&mut self, map: Node<'_>, entry: Entry<'_>, why: &str) {
-        self.note(entry.key_span, format!("`{}` is removed: {why}", entry.key));
+        self.note(entry.key_span, format!("removed `{}`: {why}", entry.key));
         self.edits.remove(map, entry);
     }
 
@@ -190,7 +190,7 @@ impl Fixer<'_> {
                     self.edits.replace(Edits::entry_span(entry), format!("{key}: {value}"));
                 }
                 None => {
-                    self.note(root.span(), format!("`{key}: {value}` is added"));
+                    self.note(root.span(), format!("added `{key}: {value}`"));
                     for part in [key, ": ", value, if flow { ", " } else { "\n" }] {
                         missing.push_str(part);
                     }
@@ -210,7 +210,7 @@ impl Fixer<'_> {
                 (None, Some(path)) if !path.is_empty() => {
                     self.note(
                         payload.key_span,
-                        "`jsonPayload` is called `jsonPayloads` and has a list",
+                        "renamed `jsonPayload` to `jsonPayloads`, which is a list",
                     );
                     let items = [path.into_owned()];
                     self.edits.replace_by_list(root, payload, "jsonPayloads", &items);
@@ -245,14 +245,14 @@ impl Fixer<'_> {
                 self.edits
                     .insert(first.key_span.start, format!("name: {written}{separator}"));
             }
-            self.remove(root, name, "the name stands in `metadata`");
+            self.remove(root, name, "the name is in `metadata`");
         } else if let Some(metadata) = entries.get("metadata") {
             let written = yaml::emit::quote(&text);
             self.edits
                 .replace(Edits::entry_span(metadata), format!("metadata: {{name: {written}}}"));
-            self.remove(root, name, "the name stands in `metadata`");
+            self.remove(root, name, "the name is in `metadata`");
         } else {
-            self.note(name.key_span, "`name` stands in `metadata`");
+            self.note(name.key_span, "`name` is in `metadata`");
             let written = yaml::emit::quote(&text);
             let replacement = if self.edits.is_flow(root) {
                 format!("metadata: {{name: {written}}}")
@@ -268,7 +268,7 @@ impl Fixer<'_> {
         for (old, new) in [("status", "result"), ("patchedResource", "patchedResources")] {
             match (entries.get(old), entries.get(new)) {
                 (Some(entry), None) => self.rename(entry, new),
-                (Some(entry), Some(_)) => self.remove(row, entry, &format!("`{new}` says it")),
+                (Some(entry), Some(_)) => self.remove(row, entry, &format!("`{new}` has the same meaning")),
                 (None, _) => {}
             }
         }

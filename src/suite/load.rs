@@ -68,7 +68,7 @@ pub(super) fn load(files: &dyn Files, path: &str, options: &Options<'_>) -> Vec<
     if stream.documents().is_empty() && stream.cut().is_none() {
         let (mut suite, file) = start(0);
         suite.upstream = Upstream::Skips;
-        let message = "this file has no suite: it is empty";
+        let message = "this file is empty: it contains no suite";
         suite
             .diagnostics
             .push(Diagnostic::at(Code::EmptySuite, Span::point(file, 0), message));
@@ -95,7 +95,7 @@ pub(super) fn load(files: &dyn Files, path: &str, options: &Options<'_>) -> Vec<
         if let Some(suite) = suites.last_mut()
             && let Some(file) = suite.sources.files().next()
         {
-            let message = "Kyverno stops reading here: a line that starts with `---` goes on with something else";
+            let message = "Kyverno stops reading here: a line that starts with `---` continues with something else";
             suite
                 .diagnostics
                 .push(Diagnostic::at(Code::LostDocuments, place(file, cut.span()), message));
@@ -140,7 +140,7 @@ pub(super) fn unreadable(span: Span, path: &str, error: &io::Error) -> Diagnosti
         _ => Code::Unreadable,
     };
     let message = match code {
-        Code::NotAFile => format!("`{path}` is a folder where a file is due"),
+        Code::NotAFile => format!("expected a file, found the directory `{path}`"),
         Code::YamlTooLarge => format!("`{path}` is larger than {} MiB", Limits::default().bytes >> 20),
         _ => format!("cannot read `{path}`: {}", reason(error)),
     };
@@ -199,9 +199,8 @@ fn read_suite(
     if test.results.is_empty() && suite.cases.is_empty() {
         let message = "this suite has no expectations";
         let span = Span::point(test.span.file, test.span.start);
-        suite
-            .diagnostics
-            .insert(reported, Diagnostic::at(Code::EmptySuite, span, message));
+        let diagnostic = Diagnostic::at(Code::EmptySuite, span, message).with_help("add rows under `results`");
+        suite.diagnostics.insert(reported, diagnostic);
     }
     if test.results.is_empty() && suite.upstream != Upstream::Undecodable && suite.upstream != Upstream::Deprecated {
         suite.upstream = Upstream::Skips;
@@ -255,9 +254,8 @@ impl Loader<'_> {
 
     fn missing(&self, at: Span, path: &str, written: &str, error: &io::Error) -> Diagnostic {
         if is_address(written) {
-            let message = format!("`{written}` is an address; files are read from the disk only");
-            return Diagnostic::at(Code::RemotePath, at, message)
-                .with_help("download the file and name it by its path");
+            let message = format!("`{written}` is an address; files are only read from disk");
+            return Diagnostic::at(Code::RemotePath, at, message).with_help("download the file and use its path");
         }
         let diagnostic = unreadable(at, path, error);
         if error.kind() != io::ErrorKind::NotFound {
@@ -265,12 +263,12 @@ impl Loader<'_> {
         }
         let names = self.files.list(&parent(path)).unwrap_or_default();
         if names.iter().any(|(name, _)| name == base(path)) {
-            return diagnostic.with_help("it is a link that leads to nothing");
+            return diagnostic.with_help("it is a broken link");
         }
         let near = nearest(base(path), names.iter().map(|(name, _)| name.as_str()));
         match near.as_slice() {
             [near, ..] => diagnostic.with_help(format!("did you mean `{near}`?")),
-            [] if written.contains(['*', '?']) => diagnostic.with_help("wildcards are not expanded: name each file"),
+            [] if written.contains(['*', '?']) => diagnostic.with_help("wildcards are not expanded: list each file"),
             [] => diagnostic,
         }
     }
@@ -279,7 +277,7 @@ impl Loader<'_> {
         let stream = yaml::read(bytes, mode, &Limits::default());
         let file = self.suite.sources.add(path, Arc::clone(stream.source()));
         if let Some(cut) = stream.cut() {
-            let message = "Kyverno stops reading here: a line that starts with `---` goes on with something else";
+            let message = "Kyverno stops reading here: a line that starts with `---` continues with something else";
             self.say(Diagnostic::at(Code::LostDocuments, place(file, cut.span()), message));
         }
         (stream, file)
@@ -384,7 +382,7 @@ impl Loader<'_> {
         let vap = self.suite.policies.vaps.first().map(|vap| vap.origin.span);
         let exception = self.suite.exceptions.exceptions.first();
         if let (Some(vap), Some(exception)) = (vap, exception.map(|exception| exception.origin.span)) {
-            let message = "Kyverno refuses exceptions in a suite that has a ValidatingAdmissionPolicy";
+            let message = "Kyverno rejects exceptions in a suite with a ValidatingAdmissionPolicy";
             let diagnostic = Diagnostic::at(
                 Code::IgnoredValue,
                 Span::point(exception.file, exception.start),
@@ -400,7 +398,7 @@ impl Loader<'_> {
         if let Some(values) = &test.values {
             self.suite.values = values.clone();
             if let Some(at) = &test.variables {
-                let message = format!("`{}` is not read: the suite has `values` of its own", at.value);
+                let message = format!("`{}` is not read: the suite has inline `values`", at.value);
                 self.say(Diagnostic::at(Code::IgnoredValue, at.span, message));
             }
         } else if let Some(at) = &test.variables
@@ -415,8 +413,8 @@ impl Loader<'_> {
         if let Some((operation, span)) = self.suite.values.global_operation()
             && !known.contains(&operation)
         {
-            let message = format!("`request.operation` is `{operation}`, which is no operation");
-            let help = "write `CREATE`, `UPDATE`, `DELETE` or `CONNECT`";
+            let message = format!("invalid `request.operation` `{operation}`");
+            let help = "use `CREATE`, `UPDATE`, `DELETE` or `CONNECT`";
             self.say(Diagnostic::at(Code::BadValue, span, message).with_help(help));
             self.stop(Upstream::Aborts);
         }
@@ -424,7 +422,7 @@ impl Loader<'_> {
 
     /// A file or folder that is read and has nothing that could be checked.
     fn holds_nothing(&mut self, at: &Text, what: &str) {
-        let message = format!("`{}` holds {what}", at.value);
+        let message = format!("`{}` contains {what}", at.value);
         self.say(Diagnostic::at(Code::NothingInFile, at.span, message));
     }
 
@@ -443,9 +441,9 @@ impl Loader<'_> {
         let cleaned = clean(path);
         if base(&cleaned).starts_with('.') || (!folder && !is_yaml(&cleaned)) {
             if open.is_empty() {
-                let message = format!("Kyverno passes over `{}` because of its name", at.value);
+                let message = format!("Kyverno skips `{}` because of its name", at.value);
                 let help =
-                    "policy files end with `.yaml` or `.yml`, and neither they nor their folder start with a dot";
+                    "policy files end in `.yaml` or `.yml`, and neither they nor their directory start with a dot";
                 self.say(Diagnostic::at(Code::IgnoredValue, at.span, message).with_help(help));
             }
             return;
@@ -453,8 +451,8 @@ impl Loader<'_> {
         if folder {
             let identity = self.files.identity(path).unwrap_or_else(|| cleaned.clone());
             if open.contains(&identity) {
-                let message = format!("`{path}` leads back to a folder that it is in");
-                let help = "remove the link, or name the policy files one by one";
+                let message = format!("`{path}` leads back to a directory that contains it");
+                let help = "remove the link, or list the policy files one by one";
                 self.say(Diagnostic::at(Code::Unreadable, at.span, message).with_help(help));
                 self.stop(Upstream::Aborts);
                 return;
@@ -538,7 +536,7 @@ impl Loader<'_> {
                     let crd = decoder.object(node)?;
                     let kind = node.get("kind").and_then(Node::as_str);
                     if kind != Some("CustomResourceDefinition") {
-                        let message = format!("`{}` is no CustomResourceDefinition", kind.unwrap_or_default());
+                        let message = format!("`{}` is not a CustomResourceDefinition", kind.unwrap_or_default());
                         decoder.error(Diagnostic::at(Code::WrongKind, crd.span, message));
                         return None;
                     }

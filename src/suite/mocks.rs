@@ -100,7 +100,7 @@ impl ApiCallResponse {
                 });
                 if !rest.is_some_and(|(scheme, rest)| scheme && !rest.is_empty() && !rest.starts_with(['/', '?', '#']))
                 {
-                    let message = format!("`{}` is no absolute `http` or `https` address", url.value);
+                    let message = format!("`{}` is not an absolute `http` or `https` URL", url.value);
                     refuse(decoder, url.span, message);
                     return None;
                 }
@@ -115,7 +115,11 @@ impl ApiCallResponse {
                 path
             }
             (Some(_), Some(path)) => {
-                refuse(decoder, path.span, "`url` and `urlPath` exclude each other".to_owned());
+                refuse(
+                    decoder,
+                    path.span,
+                    "`url` and `urlPath` are mutually exclusive".to_owned(),
+                );
                 return None;
             }
             (None, None) => {
@@ -134,7 +138,7 @@ impl ApiCallResponse {
             Some("POST") => Some(Method::Post),
             Some(other) => {
                 let place = method.as_ref().map_or(span, |method| method.span);
-                refuse(decoder, place, format!("`{other}` is no method: write `GET` or `POST`"));
+                refuse(decoder, place, format!("invalid method `{other}`: use `GET` or `POST`"));
                 return None;
             }
         };
@@ -188,7 +192,7 @@ impl GlobalContextEntry {
             fields.finish();
             if name.is_none() || path.is_none() {
                 complete = false;
-                refuse(decoder, span, "a projection has a `name` and a `path`".to_owned());
+                refuse(decoder, span, "a projection needs a `name` and a `path`".to_owned());
             }
             Some((name?, path?))
         });
@@ -220,7 +224,7 @@ impl GlobalContextEntry {
                         || cleaned == ".."
                         || cleaned.starts_with("../")
                     {
-                        let message = format!("`{}` is no path below the suite's folder", file.value);
+                        let message = format!("`{}` is not a path below the suite's directory", file.value);
                         refuse(decoder, file.span, message);
                         return None;
                     }

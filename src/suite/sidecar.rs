@@ -175,7 +175,7 @@ impl Sidecar {
             if let Some(found) = fields.required_string(name)
                 && found.value != wanted
             {
-                let message = format!("`{name}` is `{}` where `{wanted}` is due", found.value);
+                let message = format!("`{name}` is `{}`, expected `{wanted}`", found.value);
                 fields
                     .decoder()
                     .error(Diagnostic::at(Code::WrongKind, found.span, message));
@@ -203,7 +203,7 @@ impl RowExpectation {
                 match usize::try_from(row.value) {
                     Ok(number) => Some(Spanned::new(number, row.span)),
                     Err(_) => {
-                        decoder.bad_value(row.span, "rows are counted from 0");
+                        decoder.bad_value(row.span, "rows are numbered from 0");
                         None
                     }
                 }
@@ -282,19 +282,19 @@ impl Expectation {
         let inline = fields.optional("oldObject", Decoder::map_part);
         let file = fields.string("oldObjectFile");
         if let (Some(inline), Some(file)) = (&inline, &file) {
-            let message = "`oldObject` and `oldObjectFile` exclude each other";
+            let message = "`oldObject` and `oldObjectFile` are mutually exclusive";
             fields.decoder().error(
                 Diagnostic::at(Code::Contradiction, file.span, message)
-                    .with_label(inline.span(), "the object is also written here"),
+                    .with_label(inline.span(), "the object is also given here"),
             );
         }
         let exact = fields.string("message");
         let part = fields.string("messageContains");
         if let (Some(exact), Some(part)) = (&exact, &part) {
-            let message = "`message` and `messageContains` exclude each other";
+            let message = "`message` and `messageContains` are mutually exclusive";
             fields.decoder().error(
                 Diagnostic::at(Code::Contradiction, part.span, message)
-                    .with_label(exact.span, "the whole message is also written here"),
+                    .with_label(exact.span, "the whole message is expected here"),
             );
         }
         let expectation = Self {
@@ -337,14 +337,16 @@ impl ExpectedDivergence {
         if let Some(day) = expires.as_ref().filter(|day| !is_day(&day.value)) {
             let message = format!("invalid date `{}`", day.value);
             let diagnostic = Diagnostic::at(Code::BadValue, day.span, message);
-            fields.decoder().error(diagnostic.with_help("write it as `2027-03-31`"));
+            fields
+                .decoder()
+                .error(diagnostic.with_help("write dates as `2027-03-31`"));
         }
         fields.finish();
         if reason.is_none() {
             let message = "an expected divergence needs a reason";
             decoder.error(
                 Diagnostic::at(Code::MissingReason, Span::point(span.file, span.start), message)
-                    .with_help("add `reason:` with a sentence that a reviewer can judge"),
+                    .with_help("add `reason:` with a sentence that a reviewer can verify"),
             );
         }
         Some(Self {
@@ -387,7 +389,10 @@ impl RowSelector {
         if let Some(row) = self.row
             && row.value >= rows
         {
-            let message = format!("there is no row {}: the suite has {rows}, counted from 0", row.value);
+            let message = format!(
+                "row {} does not exist: the suite has {rows}, numbered from 0",
+                row.value
+            );
             return Diagnostic::at(Code::UnknownRow, row.span, message);
         }
         let mut partial = Self {
@@ -432,6 +437,6 @@ impl RowSelector {
             }
         }
         let span = self.operation.map_or(span, |operation| operation.span);
-        Diagnostic::at(Code::UnknownRow, span, "no row fits this entry")
+        Diagnostic::at(Code::UnknownRow, span, "no row matches this entry")
     }
 }

@@ -191,7 +191,7 @@ impl Test {
         let deprecated = header(&mut fields, "a suite", "Test");
         let old_name = fields.string("name").filter(|name| !name.is_empty());
         if let Some(name) = &old_name {
-            let message = "the top-level `name` does not exist any more";
+            let message = "the top-level `name` was removed";
             let help = format!("write `metadata: {{name: {}}}`", name.value);
             fields
                 .decoder()
@@ -246,7 +246,8 @@ impl Test {
         );
         fields.removed(
             "checks",
-            "`kyverno test` has no assertion trees any more: write a row for each policy, rule and resource under `results`",
+            "`kyverno test` no longer supports assertion trees: write a row for each policy, rule and resource \
+                under `results`",
         );
         fields.finish();
         Some(Decoded {
@@ -292,9 +293,9 @@ fn once(decoder: &mut Decoder<'_>, list: &str, keys: impl Iterator<Item = (Strin
     for (key, span) in keys {
         match seen.iter().find(|(other, _)| *other == key) {
             Some((_, first)) => {
-                let message = format!("`{key}` is twice in `{list}`");
+                let message = format!("`{list}` contains `{key}` twice");
                 let diagnostic = Diagnostic::at(Code::DuplicateEntry, span, message);
-                decoder.refuse(diagnostic.with_label(*first, "the first one is here"));
+                decoder.refuse(diagnostic.with_label(*first, "first defined here"));
             }
             None => seen.push((key, span)),
         }
@@ -349,7 +350,7 @@ impl Row {
             let found = OPERATIONS.iter().find(|(name, _)| *name == word.value);
             if found.is_none() {
                 let message = format!("`{}` is not a valid operation", word.value);
-                let help = "write `CREATE`, `UPDATE` or `DELETE`";
+                let help = "use `CREATE`, `UPDATE` or `DELETE`";
                 fields
                     .decoder()
                     .refuse(Diagnostic::at(Code::RowWord, word.span, message).with_help(help));
@@ -359,7 +360,7 @@ impl Row {
         if let Some(operation) = operation
             && flags.iter().any(|flag| flag.value == PolicyType::DeletingPolicy)
         {
-            let message = "a row of a deleting policy has no `operation`";
+            let message = "a row for a deleting policy cannot have an `operation`";
             fields
                 .decoder()
                 .refuse(Diagnostic::at(Code::RowWord, operation.span, message));
@@ -433,7 +434,7 @@ fn row_start(span: Span) -> Span {
     Span::point(span.file, span.start)
 }
 
-const RESULTS: &str = "write `pass`, `fail`, `skip`, `warn` or `error`";
+const RESULTS: &str = "use `pass`, `fail`, `skip`, `warn` or `error`";
 
 /// The word of a row; other words are accepted by Kyverno and never met.
 fn expected(decoder: &mut Decoder<'_>, word: &Text) -> Spanned<Expected> {

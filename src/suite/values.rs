@@ -135,7 +135,7 @@ impl Values {
                 fields.finish();
                 let (subresource, parent) = (subresource.unwrap_or_default(), parent.unwrap_or_default());
                 if !subresource.name.contains('/') {
-                    let message = "the name of a subresource is written `plural/subresource`";
+                    let message = "write the name of a subresource as `plural/subresource`";
                     let span = decoder.span(node);
                     decoder.remark(Diagnostic::at(Code::BadValue, span, message));
                 }

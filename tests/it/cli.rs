@@ -358,7 +358,7 @@ fn eval_asks_both_engines() {
     insta::assert_snapshot!("eval-weaker", eval("--policy @policy.yaml --object @deployment.yaml"));
     insta::assert_snapshot!(
         "eval-json",
-        eval("-p @policy.yaml --object @deployment.yaml --format json")
+        eval("-p @policy.yaml --object @deployment.yaml --format json --now 2026-11-16T00:00:00Z")
     );
     insta::assert_snapshot!("eval-review", eval("-p @policy.yaml @review.json"));
     insta::assert_snapshot!(

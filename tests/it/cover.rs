@@ -14,6 +14,8 @@ use kyvtest::{
 };
 use serde_json::Value;
 
+const NOW: &str = "--now=2026-11-16T00:00:00Z";
+
 fn kyvtest(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kyvtest"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -150,7 +152,7 @@ fn shards_merge_into_the_whole() {
     let mut files = Vec::new();
     for part in ["1/3", "2/3", "3/3"] {
         let file = folder.join(part.replace('/', "-"));
-        let output = kyvtest(&["cover", "--format", "json", "suites", "--shard", part]);
+        let output = kyvtest(&["cover", "--format", "json", "suites", "--shard", part, NOW]);
         fs::write(&file, &output.stdout).expect("it can be written");
         files.push(file.display().to_string());
     }
@@ -158,7 +160,7 @@ fn shards_merge_into_the_whole() {
         .chain(files.iter().map(String::as_str))
         .collect();
     let merged = kyvtest(&args);
-    let whole = kyvtest(&["cover", "--format", "json", "suites"]);
+    let whole = kyvtest(&["cover", "--format", "json", "suites", NOW]);
     assert!(
         whole.stdout == merged.stdout,
         "{}",

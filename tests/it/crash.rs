@@ -40,20 +40,20 @@ fn a_panic_becomes_a_report() {
 /// The report without what differs between machines and versions.
 fn stable(report: &[u8]) -> String {
     let text = String::from_utf8_lossy(report);
-    let lines = text.lines().map(|line| match line.trim_start().split_once("  ") {
-        Some(("place", place)) => format!(
-            "  place    {}",
-            place.trim_start().split(':').next().unwrap_or_default()
-        ),
-        Some(("version", _)) => "  version  VERSION".to_owned(),
-        _ => line.to_owned(),
+    let lines = text.lines().map(|line| {
+        let (word, rest) = line.trim_start().split_once(' ').unwrap_or_default();
+        match word {
+            "location" => format!("  location {}", rest.split(':').next().unwrap_or_default()),
+            "version" => "  version  VERSION".to_owned(),
+            _ => line.to_owned(),
+        }
     });
     let mut text = lines.collect::<Vec<_>>().join("\n");
     text.push('\n');
     // A backtrace, where the environment asks for one, follows the text; so does the offer of one otherwise.
     let end = text
-        .find("still appears.\n")
-        .map_or(text.len(), |at| at + "still appears.\n".len());
+        .find("still occurs.\n")
+        .map_or(text.len(), |at| at + "still occurs.\n".len());
     text.truncate(end);
     text
 }

@@ -191,7 +191,9 @@ fn the_clock_is_the_start_of_the_run() {
     // The recorded time repeats the run.
     let again = json(&kyvtest(&["run", suite, "-o", "json", "--now", now]));
     assert_eq!(again, report);
-    for format in ["json", "yaml", "jsonl", "junit", "sarif", "markdown", "tap", "html"] {
+    for format in [
+        "human", "table", "json", "yaml", "jsonl", "junit", "sarif", "github", "markdown", "tap", "html",
+    ] {
         let output = kyvtest(&["run", suite, "-o", format, NOW]);
         assert!(stdout(&output).contains("2026-11-16T00:00:00Z"), "{format}");
     }
@@ -203,6 +205,18 @@ fn the_clock_is_the_start_of_the_run() {
         stdout(&diff)
     );
     assert!(json(&diff)["now"].is_string());
+    let pinned = "2026-11-16T00:00:00Z";
+    let policy = format!("{suite}/policy.yaml");
+    let pod = format!("{suite}/resources.yaml");
+    for args in [
+        &["eval", "--policy", &policy, "--object", &pod][..],
+        &["prove", &policy],
+        &["cover", suite],
+        &["cover", suite, "--behaviours"],
+    ] {
+        let report = json(&kyvtest(&[args, &["-o", "json", NOW]].concat()));
+        assert_eq!(report["now"], pinned, "{args:?}");
+    }
 }
 
 #[test]
@@ -477,6 +491,74 @@ fn diff_reads_more_resources_beside_suites() {
     let said = stderr(&missing);
     assert_eq!(said.matches("absent.yaml").count(), 1, "{said}");
     assert!(!said.contains("kyvtest-diff.yaml"), "{said}");
+}
+
+#[test]
+fn coverage_wants_every_shard_once() {
+    let folder = scratch("merge-coverage");
+    let part = |shard: &str| {
+        let output = kyvtest(&["cover", "suites", "-o", "json", "--shard", shard, NOW]);
+        let path = folder.join(format!("{}.json", shard.replace('/', "-")));
+        fs::write(&path, &output.stdout).expect("a file");
+        text(&path).to_owned()
+    };
+    let [first, second, third] = ["1/3", "2/3", "3/3"].map(part);
+    for (reports, expected, said) in [
+        (&[&first, &second, &third][..], 0, ""),
+        (&[&first, &second, &first], 2, "shard 1/3 is given twice"),
+        (&[&first, &third], 2, "missing shard 2/3"),
+        (&[&first, &part("1/2")], 2, "another report is shard 1/3"),
+    ] {
+        let args: Vec<&str> = std::iter::once("merge")
+            .chain(reports.iter().map(|path| path.as_str()))
+            .collect();
+        let merged = kyvtest(&args);
+        assert_eq!(code(&merged), expected, "{reports:?}: {}", stderr(&merged));
+        assert!(stderr(&merged).contains(said), "{}", stderr(&merged));
+    }
+    let whole = folder.join("whole.json");
+    fs::write(&whole, kyvtest(&["cover", "suites", "-o", "json", NOW]).stdout).expect("a file");
+    let twice = kyvtest(&["merge", text(&whole), text(&whole)]);
+    assert_eq!(code(&twice), 2);
+    assert!(stderr(&twice).contains("is in an earlier report"), "{}", stderr(&twice));
+}
+
+#[test]
+fn the_search_starts_from_resources_and_patterns() {
+    let label = |args: &[&str]| {
+        let output = kyvtest(&[&["prove"], args, &["-o", "json", NOW]].concat());
+        let proof = json(&output)["proofs"][0].take();
+        (proof["label"].as_str().expect("a label").to_owned(), proof)
+    };
+    // A suite lies beside the policy.
+    let beside = "fixtures/first-hour/samples/policy.yaml";
+    let native = "fixtures/first-hour/samples/native.yaml";
+    let (found, proof) = label(&[beside, "--to", native]);
+    assert_eq!(found, "REFUTED", "{proof}");
+    assert_eq!(proof["world"]["data"], "normalised", "{proof}");
+    // Without it the difference is not found, unless the resources are given.
+    let alone = scratch("samples").join("policy.yaml");
+    fs::copy(beside, &alone).expect("a file");
+    assert_eq!(label(&[text(&alone), "--to", native]).0, "PROVEN-MATCH");
+    for given in [
+        "fixtures/first-hour/samples/resources.yaml",
+        "fixtures/first-hour/samples",
+    ] {
+        assert_eq!(
+            label(&[text(&alone), "--to", native, "--resources", given]).0,
+            "REFUTED",
+            "{given}"
+        );
+    }
+    // A pattern is filled in, for Pods and for their controllers.
+    let folder = "fixtures/first-hour/seeds";
+    let (found, proof) = label(&[
+        &format!("{folder}/policy.yaml"),
+        "--to",
+        &format!("{folder}/native.yaml"),
+    ]);
+    assert_eq!(found, "REFUTED", "{proof}");
+    assert_eq!(proof["regions"][0]["class"], "weaker", "{proof}");
 }
 
 #[test]

@@ -42,10 +42,15 @@ fn page() -> PathBuf {
 
 /// What the browser makes of a page, and what stands on the console.
 fn shown(browser: &Path, page: &Path, fragment: &str) -> (String, Vec<String>) {
-    let profile = scratch("profile");
+    shown_after(browser, page, fragment, "--virtual-time-budget=2000")
+}
+
+/// The same with another clock: in virtual time, nothing takes any time.
+fn shown_after(browser: &Path, page: &Path, fragment: &str, clock: &str) -> (String, Vec<String>) {
+    let profile = scratch(&format!("profile{clock}"));
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
-        .args(["--virtual-time-budget=2000", "--dump-dom"])
+        .args([clock, "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("file://{}{fragment}", page.display()))
         .stdin(Stdio::null())
@@ -105,4 +110,56 @@ fn the_page_works_in_a_browser() {
     fs::write(&broken, text.replace("\"use strict\";", "\"use strict\"; nobody();")).expect("a page");
     let (dom, console) = shown(&browser, &broken, "#q=no-host-network");
     assert!(!console.is_empty() && visible(&dom) == all);
+}
+
+/// The longest time that a filter may take on a long page, in milliseconds: a blink on an idle machine.
+const PATIENCE: f64 = 2_000.0;
+
+#[expect(clippy::print_stderr, reason = "for the reader of a test run")]
+#[test]
+fn a_page_of_five_thousand_cases_stays_fast() {
+    let Some(browser) = chromium() else {
+        eprintln!("skipped: no Chromium");
+        return;
+    };
+    let folder = scratch("many");
+    fs::create_dir_all(&folder).expect("a folder");
+    let resources = (0..5_000).map(|number| {
+        let labels = if number % 3 == 0 { "" } else { ", labels: {owner: me}" };
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}{labels}}}\n")
+    });
+    let resources: Vec<String> = resources.collect();
+    fs::write(folder.join("resources.yaml"), resources.join("---\n")).expect("a file");
+    let suite = "fixtures/first-hour/failures";
+    fs::copy(format!("{suite}/policy.yaml"), folder.join("policy.yaml")).expect("a file");
+    let test = fs::read_to_string(format!("{suite}/kyverno-test.yaml")).expect("a suite");
+    let (head, _) = test.split_once("results:").expect("rows");
+    let row = "results:\n  - {policy: owners, rule: check-owner, kind: ConfigMap, result: pass}\n";
+    fs::write(folder.join("kyverno-test.yaml"), format!("{head}{row}")).expect("a file");
+    let output = Command::new(env!("CARGO_BIN_EXE_kyvtest"))
+        .env_clear()
+        .args(["run".as_ref(), folder.as_os_str(), "-o".as_ref(), "html".as_ref()])
+        .output()
+        .expect("the binary starts");
+    let page = String::from_utf8(output.stdout).expect("UTF-8");
+    // The page measures itself: one filter for each text that somebody types.
+    let measured = r#"<script>addEventListener("load", () => {
+  let longest = 0;
+  for (const text of ["m", "m1", "m12 owners", "", "none"]) {
+    const begin = performance.now();
+    filter.value = text;
+    apply();
+    document.body.offsetHeight;
+    longest = Math.max(longest, performance.now() - begin);
+  }
+  document.title = `longest=${longest};`;
+});</script></body>"#;
+    let path = scratch("many.html");
+    fs::write(&path, page.replace("</body>", measured)).expect("a page");
+    let (dom, console) = shown_after(&browser, &path, "", "--timeout=30000");
+    assert!(console.is_empty(), "{console:#?}");
+    assert_eq!(dom.matches("<details ").count(), 5_000);
+    let longest = dom.split("longest=").nth(1).and_then(|rest| rest.split(';').next());
+    let longest: f64 = longest.and_then(|text| text.parse().ok()).expect("a time");
+    assert!(longest > 0.0 && longest < PATIENCE, "{longest} ms");
 }

@@ -79,7 +79,7 @@ fn diff_says_which_policy_is_refused() {
         let output = kyvtest(&["diff", "--from", from, "--to", to, "--resources", resources]);
         assert_eq!(code(&output), 2, "{}", stderr(&output));
         assert!(
-            stderr(&output).contains(&format!("policy `replicas` of `{side}` is refused")),
+            stderr(&output).contains(&format!("policy `replicas` of `{side}` is rejected")),
             "{}",
             stderr(&output)
         );

@@ -219,7 +219,7 @@ fn addresses_and_files_are_told_apart() {
     );
     assert_eq!(
         refused("https://github.com/a/b", &options),
-        "error[KT038]: `https://github.com/a/b` is an address; suites are read from folders only"
+        "error[KT038]: `https://github.com/a/b` is an address; suites are only read from directories"
     );
     assert_eq!(
         refused("b", &options),

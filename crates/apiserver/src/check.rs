@@ -19,11 +19,9 @@ pub fn check(
         diagnostics.extend(admission_diagnostics(&policy.source));
         let name = &policy.metadata.name;
         if !bindings.iter().any(|binding| binding.policy_name.value == name.value) {
-            let message = format!(
-                "policy `{}` has no binding, so that the API server never asks it",
-                name.value
-            );
-            diagnostics.push(Diagnostic::at(Code::UnboundPolicy, name.span, message));
+            let message = format!("policy `{}` has no binding", name.value);
+            let note = "the API server evaluates a policy only through a binding";
+            diagnostics.push(Diagnostic::at(Code::UnboundPolicy, name.span, message).with_note(note));
         }
         if let Some(kind) = &policy.param_kind
             && let params::Served::Unknown(error) = params::served(Some(kind), discovery)
@@ -37,7 +35,7 @@ pub fn check(
         if policies.iter().any(|policy| policy.metadata.name.value == wanted.value) {
             continue;
         }
-        let message = format!("there is no policy `{}`", wanted.value);
+        let message = format!("policy `{}` not found", wanted.value);
         let mut diagnostic = Diagnostic::at(Code::DanglingBinding, wanted.span, message);
         let names = policies.iter().map(|policy| policy.metadata.name.value.as_str());
         if let Some(near) = nearest(&wanted.value, names).first() {

@@ -168,6 +168,9 @@ fn unresolved(
     if found.len() > fits.len() {
         fits.push("…".to_owned());
     }
-    refusal.help = format!("it fits {}: write the kind with its group and version", fits.join(", "));
+    refusal.help = format!(
+        "it matches {}: specify the kind with its group and version",
+        fits.join(", ")
+    );
     refusal
 }

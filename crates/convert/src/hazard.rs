@@ -39,10 +39,10 @@ impl Direction {
             Self::Weaker => "the native policy is weaker",
             Self::Stricter => "the native policy is stricter",
             Self::Either => "the native policy decides otherwise",
-            Self::NotInstallable => "no native policy comes of it",
-            Self::Text => "only texts differ",
+            Self::NotInstallable => "no native policy is created",
+            Self::Text => "only messages differ",
             Self::Offline => "differs outside of a cluster only",
-            Self::Equal => "both decide alike",
+            Self::Equal => "both sides decide the same",
         }
     }
 }

@@ -133,13 +133,13 @@ impl RefusalCode {
                 "use one policy for each failure action, each with the namespaces that it is for"
             }
             Self::UserInfo => {
-                "ask for the user in `celPreconditions`: `'system:masters' in request.userInfo.groups`; roles have no \
+                "check the user in `celPreconditions`: `'system:masters' in request.userInfo.groups`; roles have no \
                  native counterpart"
             }
-            Self::Annotations => "ask for annotations in `celPreconditions`",
-            Self::NameWildcard => "ask for the name in `celPreconditions`: `object.metadata.name.startsWith('…')`",
+            Self::Annotations => "check annotations in `celPreconditions`",
+            Self::NameWildcard => "check the name in `celPreconditions`: `object.metadata.name.startsWith('…')`",
             Self::NamespaceWildcard => {
-                "select namespaces by a label, or ask for `request.namespace` in `celPreconditions`"
+                "select namespaces by a label, or check `request.namespace` in `celPreconditions`"
             }
             Self::ExcludeKindInNamespace => "exclude the namespace in `celPreconditions`: `request.namespace != '…'`",
             Self::ExcludeSelector => "turn the selector round and put it into `match`, or ask in `celPreconditions`",
@@ -157,7 +157,7 @@ impl RefusalCode {
                 "check the spelling, letter case included; a custom kind needs its definition (`--crds`)"
             }
             Self::AmbiguousKind => "write group and version: `autoscaling/v2/HorizontalPodAutoscaler`",
-            Self::InvalidPolicy => "mend what the diagnostics say about the policy",
+            Self::InvalidPolicy => "fix what the diagnostics report about the policy",
             Self::UnsupportedKind => "ClusterPolicies and ValidatingPolicies can be converted",
         }
     }
@@ -244,7 +244,7 @@ impl Refusal {
             span: self.span,
             text: match &self.message {
                 Some(message) => format!("nothing is generated: {message}"),
-                None => "nothing is generated, and Kyverno does not say so".to_owned(),
+                None => "nothing is generated, and Kyverno does not report it".to_owned(),
             },
         }
     }

@@ -159,7 +159,7 @@ impl Trace {
 impl fmt::Display for Trace {
     /// The part that decided, for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let erred = if self.erred { " (an error)" } else { "" };
+        let erred = if self.erred { " (error)" } else { "" };
         write!(f, "{}{erred}", self.part)
     }
 }

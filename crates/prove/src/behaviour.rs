@@ -61,7 +61,7 @@ impl Fate {
     /// For people.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::LeftAlone => "left alone",
+            Self::LeftAlone => "not matched",
             Self::Complies => "admitted",
             Self::Violates(Effect::Deny) => "denied",
             Self::Violates(Effect::Audit) => "audited",
@@ -225,7 +225,7 @@ fn found_from(
     let engines = match Engines::new(&layered, exceptions, &target, &config, options.layer, &universe) {
         Ok(engines) => engines,
         Err(message) => {
-            found.note = format!("Kyverno refuses the policy: {message}");
+            found.note = format!("Kyverno rejects the policy: {message}");
             return found;
         }
     };
@@ -247,7 +247,7 @@ fn found_from(
         match paths {
             Ok(paths) => explored.push((cell, paths)),
             Err(_) => {
-                "not every request could be looked at: the budget is spent, or a question was too hard"
+                "not every request was examined: the budget is spent, or a condition was too complex to decide"
                     .clone_into(&mut found.note);
                 break;
             }
@@ -286,11 +286,11 @@ fn found_from(
     };
     let (groups, is_rough) = grouped(&explored, has_native);
     if is_rough {
-        "there are too many paths to say for all of them which answers matter".clone_into(&mut found.note);
+        "there are too many paths to explain all of them".clone_into(&mut found.note);
     }
     for ((said, text), group) in groups {
         if found.list.len() >= BEHAVIOURS {
-            found.note = format!("there are more than {BEHAVIOURS} behaviours");
+            found.note = format!("the policy has more than {BEHAVIOURS} behaviours; the others are not listed");
             break;
         }
         search.add(&said, &text, &group, &seen, &mut found.list);

@@ -50,7 +50,7 @@ fn broken_text(text: &str, kyverno: &Profile, kube: &Profile) -> Option<Guard> {
             "indexOf" | "lastIndexOf"
                 if ours.index_of_empty_is_clamped != theirs.index_of_empty_is_clamped && args.len() > 1 && empty(0) =>
             {
-                return Some(("D14", "`indexOf` of an empty text"));
+                return Some(("D14", "`indexOf` of an empty string"));
             }
             "range" if ours.range_is_limited != theirs.range_is_limited && !constant(0) => {
                 return Some(("D14", "`lists.range` of any size"));

@@ -80,6 +80,7 @@ pub(super) fn told(way: Way, cells: &[Cell<'_>], literals: &str) -> String {
             let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
             let more = match names.len().saturating_sub(NAMED) {
                 0 => String::new(),
+                1 => " and 1 more resource".to_owned(),
                 more => format!(" and {more} more resources"),
             };
             format!("{} of {shown}{more}", listed(operations))

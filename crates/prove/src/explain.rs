@@ -97,7 +97,7 @@ fn pattern(pattern: Pattern<'_>, holds: bool) -> String {
         Pattern::Exact("") => format!("is {not}empty"),
         Pattern::Exact(text) => format!("is {not}`{text}`"),
         Pattern::Glob(text) => format!("is {not}like `{text}`"),
-        Pattern::Prefix(text) => format!("does {not}begin with `{text}`").replace("does begin", "begins"),
+        Pattern::Prefix(text) => format!("does {not}start with `{text}`").replace("does start", "starts"),
     }
 }
 
@@ -124,7 +124,7 @@ fn literal((atom, holds): &Literal<'_>) -> String {
             format!("{text} {}", pattern(*wanted, *holds))
         }
         Atom::Has(map, key) => {
-            let there = if *holds { "there" } else { "absent" };
+            let there = if *holds { "present" } else { "absent" };
             format!("{} {key} is {there}", pairs(*map))
         }
         Atom::Value(map, key, wanted) => format!("{} {key} {}", pairs(*map), pattern(*wanted, *holds)),

@@ -187,7 +187,7 @@ impl Reads {
             return Some(("D15", "parameters"));
         }
         if self.annotations {
-            return Some(("D6", "audit annotations that may err"));
+            return Some(("D6", "audit annotations that may fail to evaluate"));
         }
         if has("authorizer") {
             return Some(("D12", "the authorizer"));
@@ -204,7 +204,7 @@ impl Reads {
                 .iter()
                 .any(|field| odd(field) && !(known_kind && (field == "kind" || field == "resource")))
         {
-            return Some(("D3", "fields of the request that Kyverno does not fill"));
+            return Some(("D3", "request fields that Kyverno does not set"));
         }
         if self.request.contains("*") {
             return Some(("D3", "the request as a whole"));
@@ -214,7 +214,7 @@ impl Reads {
         if floats && writes && self.numeric && has("object") {
             return Some((
                 "D16",
-                "numbers that are floats to the API server and integers to Kyverno",
+                "numbers that are floats for the API server and integers for Kyverno",
             ));
         }
         if classic && !known_kind && self.reads_of_object(&["kind", "apiVersion"]) {
@@ -227,7 +227,7 @@ impl Reads {
             return Some(("D9", "`request.namespace` of a Namespace"));
         }
         if classic && self.asks("name") && (cell.collection || cell.operation == Operation::Connect) {
-            return Some(("D9", "`request.name` where there is none"));
+            return Some(("D9", "an absent `request.name`"));
         }
         if self.asks("object") || self.asks("oldObject") {
             return Some(("D3", "objects in the request"));
@@ -236,7 +236,7 @@ impl Reads {
             let absent_old = matches!(cell.operation, Operation::Create | Operation::Connect) && has("oldObject");
             let absent_new = cell.operation == Operation::Delete && has("object");
             if absent_old || absent_new {
-                return Some(("D11", "an absent object, which is an empty map to Kyverno"));
+                return Some(("D11", "an absent object, which is an empty map for Kyverno,"));
             }
             if self.in_conditions.contains("namespaceObject") {
                 return Some(("D10", "`namespaceObject` in a match condition"));

@@ -269,7 +269,9 @@ pub struct Options<'a> {
     /// Which objects witnesses have: `normalised` prefers those that an API server accepts and that show the difference as it
     /// completes them.
     pub data: Data,
-    /// Set by somebody who does not want to wait any longer.
+    /// Objects that the user has, such as the resources of suites: a search starts from them.
+    pub samples: &'a [serde_json::Value],
+    /// Cancels the proof when set.
     pub stop: Option<&'a AtomicBool>,
     /// Changes every request before it is asked: tests spoil witnesses with it.
     #[doc(hidden)]
@@ -289,6 +291,7 @@ impl Default for Options<'_> {
             warnings: false,
             kube: Profile::kubernetes(),
             data: Data::Normalised,
+            samples: &[],
             stop: None,
             spoil: None,
         }
@@ -299,7 +302,7 @@ impl Default for Options<'_> {
 const NEITHER: &str = "neither side applies to any request";
 
 /// Why nothing is claimed where the native policies are about nothing.
-const IDLE: &str = "the native policy lists nothing that the cluster serves";
+const IDLE: &str = "the native policy lists no resource that the cluster serves";
 
 /// Compares a policy with native ones, or with those that Kyverno would generate.
 pub fn prove(
@@ -373,7 +376,7 @@ pub fn prove(
         },
     };
     if let Some(message) = rejected_by_kyverno(original, discovery) {
-        proof.reason = format!("Kyverno refuses the policy: {message}");
+        proof.reason = format!("Kyverno rejects the policy: {message}");
         return proof;
     }
     let layered = at_layer(original, options.layer);
@@ -394,22 +397,23 @@ pub fn prove(
     let engines = match engines {
         Ok(engines) => engines.with_warnings(options.warnings).with_data(options.data),
         Err(message) => {
-            proof.reason = format!("Kyverno refuses the policy: {message}");
+            proof.reason = format!("Kyverno rejects the policy: {message}");
             return proof;
         }
     };
     if let Some(problem) = engines.registration_problem() {
-        let text = format!("the API server refuses Kyverno's webhook, so Kyverno sees no request: {problem}");
+        let text = format!("the API server rejects Kyverno's webhook, so Kyverno receives no requests: {problem}");
         proof.notes.push(text);
     }
     let mut sides = Sides::new(&layered, exceptions, target, &config, options.layer, &universe);
     if config.has_wild_roles() {
         sides
             .inexact
-            .push("Kyverno's configuration has roles with wildcards".to_owned());
+            .push("Kyverno's configuration contains roles with wildcards".to_owned());
     }
     if options.layer != Layer::Rule && asks_again(&layered) {
-        let problem = "Kyverno asks the conditions of its webhook again, and sees absent objects as empty ones";
+        let problem = "Kyverno evaluates the conditions of its webhook a second time, and sees absent objects as \
+            empty ones";
         sides.inexact.push(problem.to_owned());
     }
     let mut solver = Solver::default();
@@ -426,7 +430,7 @@ pub fn prove(
         }
         Err(GaveUp::Stopped) => "the proof was interrupted".clone_into(&mut proof.reason),
         Err(GaveUp::Solver) => {
-            "a question about the match part could not be decided".clone_into(&mut proof.reason);
+            "a match condition is too complex to decide".clone_into(&mut proof.reason);
         }
     }
     proof.stats = search.stats();

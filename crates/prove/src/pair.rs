@@ -121,10 +121,12 @@ impl Note {
     pub const fn text(self) -> &'static str {
         match self {
             Self::NotMarked => {
-                "it does not ask for a native policy; it is compared with the one that Kyverno would generate"
+                "the policy does not request a native policy; it is compared with the one that Kyverno would \
+                    generate"
             }
             Self::PodControllersOff => {
-                "no native policy is generated while it stands for pod controllers; both sides are compared without that"
+                "Kyverno generates no native policy from a policy that also covers pod controllers; both sides are \
+                    compared without them"
             }
             Self::AuditWarnings => convert::AUDIT_WARNINGS,
         }

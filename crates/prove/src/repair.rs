@@ -113,7 +113,7 @@ impl Refused {
 }
 
 /// What is said of kinds that native policies never see.
-const EXEMPT: &str = "except for kinds that no native policy is asked about: reviews, and native policies themselves";
+const EXEMPT: &str = "except for kinds that no native policy applies to: reviews, and native policies themselves";
 
 /// Native policies in place of a policy, if there are any that are proven.
 pub fn repair(original: &Original, exceptions: Exceptions<'_>, discovery: &Discovery, options: &Options<'_>) -> Repair {
@@ -130,7 +130,7 @@ fn repaired(
     options: &Options<'_>,
 ) -> Result<Repaired, Refused> {
     if let Some(message) = rejected_by_kyverno(original, discovery) {
-        let reason = format!("Kyverno refuses the policy: {message}");
+        let reason = format!("Kyverno rejects the policy: {message}");
         return Err(Refused::new(code::REJECTED, reason));
     }
     let layered = at_layer(original, options.layer);
@@ -274,15 +274,12 @@ fn unproven(proof: Proof) -> Refused {
         Label::Refuted(_) => {
             let first = proof.regions.first();
             let text = first.map_or("", |region| region.text.as_str());
-            (
-                code::REFUTED,
-                format!("the best candidate is not the same policy: {text}"),
-            )
+            (code::REFUTED, format!("the best candidate is not equivalent: {text}"))
         }
         Label::NotConvertible { .. } => (
             code::INVALID,
             format!(
-                "the API server would refuse the candidate: {}",
+                "the API server would reject the candidate: {}",
                 first_line(&proof.reason)
             ),
         ),

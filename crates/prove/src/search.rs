@@ -1,11 +1,13 @@
 //! From paths to an answer: where the sides differ, a request that shows it, and what label that makes.
 
 mod guarded;
+mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 
+use self::starts::Starts;
 use super::{
     IDLE, Kind, Label, NEITHER, Options, Proof, Stats, Target,
     candidates::{Candidates, Pairs, Plans},
@@ -46,7 +48,7 @@ const VERIFIED: usize = 4;
 const TYPED: u64 = 200;
 
 /// The note of a refutation whose witness no API server accepts.
-const RAW: &str = "no witness was found that an API server accepts unchanged in effect; the object is data=raw";
+const RAW: &str = "no counterexample was found that an API server would accept; this one is marked data=raw";
 
 /// How many cells are searched for each guard.
 const SEARCHED: usize = 8;
@@ -66,6 +68,7 @@ pub(super) struct Search<'p, 'u> {
     is_idle: bool,
     params: Parameters,
     plans: Plans<'p>,
+    starts: Starts<'p>,
     options: &'p Options<'p>,
     cells: Vec<Cell<'u>>,
     explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
@@ -130,6 +133,7 @@ impl<'p, 'u> Search<'p, 'u> {
             },
             params: Parameters::new(original, target, &sides.bodies),
             plans: Plans::new(original, &sides.bodies),
+            starts: Starts::new(original, options.samples),
             options,
             cells,
             explored: Vec::new(),
@@ -225,8 +229,12 @@ impl<'p, 'u> Search<'p, 'u> {
         if !self.sides.inexact.is_empty() {
             self.sample(solver, proof);
         }
+        let is_decided = unshown.is_none() && broken.is_none() && self.sides.inexact.is_empty();
+        if proof.regions.is_empty() && !is_decided {
+            self.try_samples(solver, proof);
+        }
         if messages && proof.regions.is_empty() {
-            let text = "both object, with other messages";
+            let text = "both deny, with different messages";
             self.seek(solver, proof, DivergenceClass::Message, text);
         }
         let warns = warnings && proof.notes.iter().any(|note| note == Note::AuditWarnings.as_str());
@@ -252,7 +260,7 @@ impl<'p, 'u> Search<'p, 'u> {
             if !about.contains("D12") {
                 proof.label = Label::ProvenMatch { tested: self.requests };
             }
-            proof.reason = format!("the sides see differently: {about}");
+            proof.reason = about;
         } else if self.is_idle {
             // True, and worth nothing: most likely the kind is one that this world does not have.
             IDLE.clone_into(&mut proof.reason);
@@ -334,7 +342,7 @@ impl<'p, 'u> Search<'p, 'u> {
             if proof.regions.len() >= REGIONS {
                 proof
                     .notes
-                    .push(format!("{total} regions differ, the first {REGIONS} are told"));
+                    .push(format!("{total} regions differ; the first {REGIONS} are shown"));
                 break;
             }
             let names: Vec<String> = places
@@ -379,9 +387,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 &path.outcome.native
             };
             let body = said.first().map(|(body, _)| *body);
-            let mut objects = self
-                .plans
-                .candidates(cell.resource, body, self.may_have_floats(cell.resource));
+            let mut objects = self.candidates(&cell, body);
             let Some(witness) = Witness::new(solver, &cell, &place.literals) else {
                 self.blame(&cell, &place.literals, "a path has no request");
                 return None;
@@ -453,15 +459,20 @@ impl<'p, 'u> Search<'p, 'u> {
         raw
     }
 
+    /// Objects of a cell to try with a body, those of rules and of the user first.
+    fn candidates(&self, cell: &Cell<'u>, body: Option<usize>) -> Candidates {
+        let floats = self.may_have_floats(cell.resource);
+        let candidates = self.plans.candidates(cell.resource, body, floats);
+        candidates.with_seeds(&self.starts.of(cell.resource))
+    }
+
     /// The request and the objects of a path.
     fn prepared(&self, solver: &mut Solver<'p>, at: usize, number: usize) -> Option<(Cell<'u>, Witness, Candidates)> {
         let (cell, paths) = self.explored.get(at)?;
         let (cell, path) = (*cell, paths.get(number)?);
         let said = path.outcome.kyverno.first().or(path.outcome.native.first());
         let body = said.map_or(0, |(body, _)| *body);
-        let objects = self
-            .plans
-            .candidates(cell.resource, Some(body), self.may_have_floats(cell.resource));
+        let objects = self.candidates(&cell, Some(body));
         let witness = Witness::new(solver, &cell, &path.literals)?;
         Some((cell, witness, objects))
     }

@@ -193,8 +193,8 @@ fn diagnostic(head: &Head, repair: &Repair) -> Diagnostic {
     match repair {
         Repair::Done(repaired) => {
             let count = repaired.policies.len();
-            let plural = if count == 1 { "policy is" } else { "policies are" };
-            let message = format!("{title} is repaired: {count} native {plural} PROVEN to be the same");
+            let plural = if count == 1 { "policy" } else { "policies" };
+            let message = format!("{title} is repaired: {count} equivalent native {plural}, PROVEN");
             let mut diagnostic =
                 Diagnostic::new(Code::Repaired, message).with_note(format!("world: {}", repaired.proof.world));
             for remark in &repaired.remarks {
@@ -207,7 +207,7 @@ fn diagnostic(head: &Head, repair: &Repair) -> Diagnostic {
             let mut diagnostic = Diagnostic::new(Code::NotRepaired, message).with_note(refused.reason.clone());
             diagnostic.primary = Some(head.origin.span);
             if refused.witness.is_some() {
-                diagnostic = diagnostic.with_help("`--explain` shows a request that tells the two apart");
+                diagnostic = diagnostic.with_help("`--explain` shows a request on which the two differ");
             }
             diagnostic
         }

@@ -115,7 +115,7 @@ pub(super) fn explanation(row: &Row, sources: &Sources) -> String {
                 let _ = writeln!(text, "  {LITERAL}{action}{LITERAL:#}  {}: {}", item.path, item.text);
             }
             if marked.is_empty() {
-                let _ = writeln!(text, "\n  both sides say the same, as far as the policy alone tells");
+                let _ = writeln!(text, "\n  no difference is known from the policy alone");
             }
             for item in marked {
                 let _ = write!(text, "\n{}", render::full(&diagnostic(item), sources, true));
@@ -169,9 +169,9 @@ fn refusal_diagnostic(head: &Head, refusal: &Refusal) -> Diagnostic {
     let mut diagnostic = Diagnostic::new(Code::NotConverted, message);
     diagnostic.primary = refusal.span;
     diagnostic = match &refusal.message {
-        Some(message) => diagnostic.with_note(format!("Kyverno says: {message}")),
+        Some(message) => diagnostic.with_note(format!("Kyverno's message: {message}")),
         None if refusal.code == RefusalCode::UnsupportedKind => diagnostic,
-        None => diagnostic.with_note("Kyverno does not say so"),
+        None => diagnostic.with_note("Kyverno does not report this"),
     };
     if let Some(hazard) = refusal.code.hazard() {
         diagnostic = diagnostic.with_note(format!("{}: {}", hazard.code, hazard.explanation));
@@ -196,7 +196,7 @@ pub(super) fn summary(row: &Row) -> Option<Diagnostic> {
         worst = Some(worst.map_or(hazard.direction, |worst| worst.min(hazard.direction)));
     }
     let worst = match worst? {
-        Direction::NotInstallable => "the API server would refuse it",
+        Direction::NotInstallable => "the API server would reject it",
         direction => direction.meaning(),
     };
     let message = format!(
@@ -205,5 +205,5 @@ pub(super) fn summary(row: &Row) -> Option<Diagnostic> {
         codes.join(", ")
     );
     let diagnostic = Diagnostic::new(Code::ConversionDiffers, message);
-    Some(diagnostic.with_help("`--explain` says where, and what to write instead"))
+    Some(diagnostic.with_help("`--explain` shows the locations and suggests replacements"))
 }

@@ -20,37 +20,38 @@ pub(super) const LABELS: &[Topic] = &[
     Topic {
         name: "PROVEN",
         title: "every request has the same effect on both sides",
-        text: "The proof covers every request that can occur in the world that is printed with the label. It does not cover the \
-               texts of messages, nor the cost of expressions.",
+        text: "The proof covers every request that can occur in the world that is printed with the label. It does \
+               not cover messages or the cost of expressions.",
     },
     Topic {
         name: "PROVEN-MATCH",
         title: "both sides apply to the same requests",
-        text: "Matching was proven equal. The expressions differ and were compared on the given number of requests without finding \
-               a difference.",
+        text: "Matching is proven to be equal. The expressions differ and were compared on the given number of \
+               requests without finding a difference.",
     },
     Topic {
         name: "TESTED",
-        title: "no difference on the requests that were tried",
-        text: "Nothing was proven. Both engines decided the given number of requests alike.",
+        title: "no difference on the tested requests",
+        text: "Nothing was proven. Both engines decided the given number of requests in the same way.",
     },
     Topic {
         name: "REFUTED",
         title: "a request on which the two sides differ",
-        text: "The report shows the request. It was replayed through both engines before it was printed. `kyvtest convert --repair` \
-               prints a native policy that is proven equal, if there is one; `kyvtest prove --emit-cases DIR` writes the request as \
-               a suite.",
+        text: "The report shows the request. It was replayed through both engines before it was printed. `kyvtest \
+               convert --repair` prints a native policy that is proven equivalent, if there is one; `kyvtest prove \
+               --emit-cases DIR` writes the request as a suite.",
     },
     Topic {
         name: "NOT-CONVERTIBLE",
         title: "Kyverno generates no native policy from this one",
-        text: "The code behind the label says why. `kyvtest convert --explain` shows the location. There is nothing to compare.",
+        text: "The code after the label gives the reason. `kyvtest convert --explain` shows the location. There is \
+            nothing to compare.",
     },
     Topic {
         name: "UNKNOWN",
         title: "neither proven nor refuted",
-        text: "The line `why` names the part that could not be decided. Give kyvtest requests to try with `kyvtest diff` and a suite, \
-               raise the limit with `--budget`, or simplify the condition that the line names.",
+        text: "The line `why` names the part that could not be decided. Give kyvtest resources to try with \
+               `--resources`, raise the limit with `--budget`, or simplify the condition that the line names.",
     },
 ];
 
@@ -59,31 +60,34 @@ fn class(class: DivergenceClass) -> (&'static str, &'static str) {
     match class {
         DivergenceClass::NotConvertible => (
             "there is no native policy to compare with",
-            "Kyverno does not generate one, or the API server rejects it. The code says why. It never fails a run.",
+            "Kyverno does not generate one, or the API server rejects it. The code gives the reason. This class \
+                never fails a run.",
         ),
         DivergenceClass::Weaker => (
             "the native policy admits what Kyverno denies or reports",
-            "After a migration, requests get through that were stopped before. It fails a run (exit code 3).",
+            "After a migration, requests that were denied before are admitted. This class fails a run (exit code 3).",
         ),
         DivergenceClass::Stricter => (
             "the native policy denies or reports what Kyverno admits",
-            "After a migration, requests are stopped that got through before. It fails a run (exit code 3).",
+            "After a migration, requests that were admitted before are denied. This class fails a run (exit code 3).",
         ),
         DivergenceClass::Action => (
-            "both sides object, with different effects",
-            "For example, Kyverno denies the request and the native policy only audits it. It fails a run (exit code 3).",
+            "both sides report a violation, with different effects",
+            "For example, Kyverno denies the request and the native policy only audits it. This class fails a run \
+                (exit code 3).",
         ),
         DivergenceClass::Error => (
             "the same effect, but one side failed to evaluate its expressions",
-            "The failure policy hides the error; another failure policy or object makes it visible. It fails a run (exit code 3).",
+            "The failure policy hides the error; another failure policy or object makes it visible. This class \
+                fails a run (exit code 3).",
         ),
         DivergenceClass::Scope => (
             "the same effect, but only one side evaluated the request",
-            "The two sides match different requests. It fails a run (exit code 3).",
+            "The two sides match different requests. This class fails a run (exit code 3).",
         ),
         DivergenceClass::Message => (
-            "the same effect with another message",
-            "The client sees different texts. It never fails a run.",
+            "the same effect with a different message",
+            "The client sees different messages. This class never fails a run.",
         ),
     }
 }
@@ -95,9 +99,9 @@ pub(super) fn all() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     let classes = classes.map(|one| (one.as_str(), class(one).0)).collect();
     let labels = LABELS.iter().map(|label| (label.name, label.title)).collect();
     vec![
-        ("hazards of conversions", hazards),
-        ("classes of divergences", classes),
-        ("labels of proofs", labels),
+        ("conversion hazards", hazards),
+        ("divergence classes", classes),
+        ("proof labels", labels),
     ]
 }
 
@@ -121,9 +125,12 @@ pub(super) fn explain(word: &str) -> Option<String> {
 const NEXT: &str = "
 ## What to do
 
-- Run the case again with `-v`: the report prints the command. The trace shows which expressions decided.
-- `kyvtest convert --repair` prints a native policy that is proven equal, if there is one.
-- To accept the difference, add `divergence` with a reason and a date to the case in `kyvtest.yaml`, see docs/sidecar.md.
+- Run the case again with `-v`: the report prints the command. The trace shows \
+    which expressions decided.
+- `kyvtest convert --repair` prints a native policy that is proven equivalent, if \
+    there is one.
+- To accept the difference, add `divergence` with a reason and a date to the case in \
+    `kyvtest.yaml`, see docs/sidecar.md.
 ";
 
 fn of_hazard(hazard: &Hazard) -> String {
@@ -136,7 +143,7 @@ fn of_hazard(hazard: &Hazard) -> String {
         hazard.direction.meaning()
     );
     let _ = writeln!(text, "## What to do\n\n- {}.", capital(hazard.advice));
-    text.push_str("- `kyvtest convert --repair` prints a native policy that is proven equal, if there is one.\n");
+    text.push_str("- `kyvtest convert --repair` prints a native policy that is proven equivalent, if there is one.\n");
     text
 }
 

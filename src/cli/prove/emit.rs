@@ -29,11 +29,11 @@ pub(super) fn emit(
                 let files: Vec<(PathBuf, &str)> = files
                     .map(|file| (folder.join(&name).join(file.name), file.text.as_str()))
                     .collect();
-                new_files::write(&files, "name another folder, or remove this one")?;
+                new_files::write(&files, "choose another directory, or remove this one")?;
             }
             Err(why) => {
                 let message = format!(
-                    "counterexample {} of `{}` is not written: {why}",
+                    "counterexample {} of `{}` was not written: {why}",
                     number + 1,
                     original.name()
                 );

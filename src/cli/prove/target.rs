@@ -18,12 +18,9 @@ pub(super) fn check(
     let validating = native.validating_policies.iter();
     let mut others = others.chain(validating.map(|policy| ("ValidatingPolicy", &policy.metadata)));
     if let Some((kind, metadata)) = others.next() {
-        let message = format!(
-            "cannot prove anything about {kind} `{}` as the target",
-            metadata.name.value
-        );
+        let message = format!("{kind} `{}` cannot be a target", metadata.name.value);
         let diagnostic = Diagnostic::at(Code::WrongKind, metadata.name.span, message)
-            .with_note("`--to` takes ValidatingAdmissionPolicies and their bindings")
+            .with_note("`--to` accepts ValidatingAdmissionPolicies and their bindings")
             .with_help("`kyvtest diff --from A --to B` compares policies of any kind on given resources");
         return Err(Failure::Input(vec![diagnostic], sources.clone()));
     }
@@ -33,7 +30,7 @@ pub(super) fn check(
         let diagnostic = Diagnostic::new(Code::NothingToConvert, message);
         return Err(match native.bindings.first() {
             Some(binding) => {
-                let note = format!("there is only a binding for policy `{}`", binding.policy_name.value);
+                let note = format!("only a binding for policy `{}` was given", binding.policy_name.value);
                 diagnostic.with_note(note).into()
             }
             None => diagnostic.into(),

@@ -43,9 +43,9 @@ pub(super) fn accept(
         if !acceptance.has(found.class, found.code.as_ref()) {
             refused = true;
             let class = found.class.as_str();
-            let message = format!("the divergence `{class}` is not accepted: {}", found.cause);
+            let message = format!("divergence `{class}` is not accepted: {}", found.cause);
             let name = found.code.as_deref().unwrap_or(class);
-            let help = format!("`--accept-divergence {name} --reason TEXT` writes it into the sidecar");
+            let help = format!("`--accept-divergence {name} --reason TEXT` records it in the sidecar");
             let diagnostic = left(place, message).with_help(help);
             if !update.left.contains(&diagnostic) {
                 update.left.push(diagnostic);
@@ -88,10 +88,7 @@ pub(super) fn accept(
             (None, _) => "a case of the sidecar".to_owned(),
         };
         update.changes.push(Change {
-            text: format!(
-                "{}: {about}: the divergence `{}` is accepted",
-                suite.path, addition.class
-            ),
+            text: format!("{}: {about}: accept the divergence `{}`", suite.path, addition.class),
             edit: Edit::Accept(addition),
         });
     }

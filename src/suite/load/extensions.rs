@@ -68,7 +68,7 @@ impl Loader<'_> {
                 (Some(resource), true) => self.suite.old_objects.push((at.value, resource)),
                 (None, _) if self.suite.diagnostics.len() > before => {}
                 _ => {
-                    let message = format!("`{}` must hold one object", at.value);
+                    let message = format!("`{}` must contain exactly one object", at.value);
                     self.say(Diagnostic::at(Code::BadValue, at.span, message));
                 }
             }
@@ -109,7 +109,7 @@ impl Loader<'_> {
                     self.say(Diagnostic::at(Code::UnknownRow, name.span, message));
                 }
                 None if documents > 1 => {
-                    let message = "the test file has several suites: say which one is meant";
+                    let message = "the test file has several suites: specify which one is meant";
                     let start = Span::point(sidecar.span.file, sidecar.span.start);
                     let help = format!("add `suite: {}`", test.name());
                     self.say(Diagnostic::at(Code::MissingField, start, message).with_help(help));

@@ -65,7 +65,7 @@ impl Loader<'_> {
             return None;
         };
         if let Some(second) = documents.next() {
-            let message = format!("the payload `{}` must be one object, not several", at.value);
+            let message = format!("the payload `{}` must be a single object, not several", at.value);
             let span = place(file, second.span());
             self.say(Diagnostic::at(Code::WrongType, Span::point(file, span.start), message));
             return None;

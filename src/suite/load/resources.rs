@@ -23,9 +23,9 @@ impl Loader<'_> {
         match self.files.is_folder(&path) {
             Ok(true) => {
                 for other in paths.iter().skip(1) {
-                    let message = format!("`{}` is not read: the first path is a folder", other.value);
+                    let message = format!("`{}` is not read: the first path is a directory", other.value);
                     let diagnostic = Diagnostic::at(Code::IgnoredValue, other.span, message);
-                    self.say(diagnostic.with_label(first.span, "only the files in this folder are read"));
+                    self.say(diagnostic.with_label(first.span, "only the files in this directory are read"));
                 }
                 let names = self.files.list(&path).unwrap_or_default();
                 for (name, _) in names.into_iter().filter(|(name, _)| is_yaml(name)) {
@@ -90,8 +90,8 @@ impl Loader<'_> {
         };
         let start = Span::point(origin.file, origin.span.start);
         let kind = node.get("kind").and_then(Node::as_str).unwrap_or_default();
-        let message = format!("`{kind}` is a list: its items are read as single objects, `kyverno test` panics");
-        self.say(Diagnostic::at(Code::ListKind, start, message).with_help("write each item as a document of its own"));
+        let message = format!("`{kind}` is a list: kyvtest uses its items, but `kyverno test` panics");
+        self.say(Diagnostic::at(Code::ListKind, start, message).with_help("write each item as a separate document"));
         self.stop(Upstream::Panics);
         for item in items {
             let span = place(origin.file, item.span());
@@ -167,13 +167,13 @@ impl Loader<'_> {
             if let Some(first) = seen.get(&key) {
                 let first: &Span = first;
                 let message = format!(
-                    "the {} `{}` is here a second time: it is not used",
+                    "duplicate {} `{}`: only the first one is used",
                     resource.kind,
                     display_name(&resource)
                 );
                 let start = Span::point(resource.origin.file, resource.origin.span.start);
                 let diagnostic = Diagnostic::at(Code::DuplicateResource, start, message);
-                self.say(diagnostic.with_label(Span::point(first.file, first.start), "the first one is here"));
+                self.say(diagnostic.with_label(Span::point(first.file, first.start), "first defined here"));
                 continue;
             }
             seen.insert(key, resource.origin.span);
@@ -194,7 +194,7 @@ impl Loader<'_> {
             };
             if let Some(resource) = self.suite.resources.iter().find(same) {
                 let message = format!(
-                    "the {} `{}` is among `resources` and `targetResources`: `kyverno test` panics",
+                    "the {} `{}` is in both `resources` and `targetResources`: `kyverno test` panics",
                     target.kind,
                     display_name(target)
                 );

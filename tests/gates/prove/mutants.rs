@@ -227,7 +227,7 @@ fn mutants_of_proven_policies_are_told_apart() {
                 }
                 let label = match &proof.label {
                     Label::NotConvertible { .. } => "refused",
-                    Label::Unknown if proof.reason.contains("lists nothing") => "idle",
+                    Label::Unknown if proof.reason.contains("lists no resource") => "idle",
                     label => label.as_str(),
                 };
                 *counts.lock().expect("no panic").entry((kind, label)).or_default() += 1;

@@ -83,6 +83,114 @@ fn divergences_are_grouped_and_failures_come_first() {
 }
 
 #[test]
+fn failures_are_grouped_by_policy_and_cause() {
+    let suite = "fixtures/first-hour/failures";
+    let grouped = kyvtest(&["run", suite, NOW]);
+    insta::assert_snapshot!("failures", stdout(&grouped));
+    let details = stdout(&kyvtest(&["run", suite, NOW, "--details"]));
+    let failing = |text: &str| {
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("FAIL") || line.starts_with("UNMATCHED"));
+        lines.count()
+    };
+    // Each case in full, and once more in the list at the end.
+    assert_eq!((failing(&stdout(&grouped)), failing(&details)), (4, 18));
+    assert!(!details.contains("next:"), "{details}");
+    let github = stdout(&kyvtest(&["run", suite, NOW, "-o", "github"]));
+    let errors = github.lines().filter(|line| line.starts_with("::error"));
+    assert_eq!(errors.count(), 2, "{github}");
+    // One failure needs no hint.
+    let one = stdout(&kyvtest(&[
+        "run",
+        suite,
+        NOW,
+        "-E",
+        "resource(=a) & rule(=check-owner)",
+    ]));
+    assert!(!one.contains("next:"), "{one}");
+}
+
+/// How many lines two screens have.
+const TWO_SCREENS: usize = 120;
+
+#[expect(clippy::print_stderr, reason = "for the reader of a test run")]
+#[test]
+fn the_library_fits_on_two_screens() {
+    let shared = std::env::var("KYVTEST_SHARED").unwrap_or_else(|_| "../shared".to_owned());
+    let library = format!("{shared}/corpus/policies");
+    if !std::path::Path::new(&library).is_dir() {
+        eprintln!("skipped: no shared data");
+        return;
+    }
+    let output = kyvtest(&["run", &library, NOW]);
+    let shown = stdout(&output);
+    assert_eq!(code(&output), 1);
+    assert!(shown.lines().count() <= TWO_SCREENS, "{} lines", shown.lines().count());
+    let last: Vec<&str> = shown.lines().rev().take(3).collect();
+    assert!(last.iter().all(|line| line.starts_with("next: ")), "{last:?}");
+}
+
+#[test]
+fn differences_of_messages_are_counted_and_shown_on_request() {
+    let (from, to) = ("fixtures/first-hour/wording/from", "fixtures/first-hour/wording/to");
+    let plain = kyvtest(&["diff", "--from", from, "--to", to]);
+    assert_eq!(code(&plain), 0, "{}", stderr(&plain));
+    // Partners of different types say so.
+    let heading = "owners (ClusterPolicy -> ValidatingPolicy): 0 equal, 1 message\n";
+    assert!(stdout(&plain).starts_with(heading), "{}", stdout(&plain));
+    assert!(!stdout(&plain).contains("set the label owner"), "{}", stdout(&plain));
+    let messages = kyvtest(&["diff", "--from", from, "--to", to, "--messages"]);
+    assert_eq!(code(&messages), 0);
+    for line in [
+        "  message: CREATE ConfigMap/default/plain\n",
+        "    to:   deny (fail): set the label owner\n",
+    ] {
+        assert!(stdout(&messages).contains(line), "{}", stdout(&messages));
+    }
+    let same = stdout(&kyvtest(&["diff", "--from", from, "--to", from, "--all"]));
+    assert!(same.starts_with("owners: 1 equal\n"), "{same}");
+}
+
+/// The bar needs a terminal, which `script` makes.
+#[cfg(unix)]
+#[expect(clippy::print_stderr, reason = "for the reader of a test run")]
+#[test]
+fn the_progress_bar_has_a_unit_and_problems() {
+    let folder = scratch("progress");
+    let numbers: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+    let policy = fs::read_to_string("fixtures/run/long/policy.yaml").expect("a policy");
+    let policy = policy.replace("LIST", &format!("[{}]", numbers.join(", ")));
+    let test = fs::read_to_string("fixtures/run/long/test.yaml").expect("a suite");
+    let resources: Vec<String> = (0..60)
+        .map(|number| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{number}}}\n"))
+        .collect();
+    for number in 0..8 {
+        let own = folder.join(number.to_string());
+        fs::create_dir(&own).expect("a folder");
+        fs::write(own.join("policy.yaml"), &policy).expect("a file");
+        fs::write(
+            own.join("kyverno-test.yaml"),
+            test.replace("result: pass", "result: fail"),
+        )
+        .expect("a file");
+        fs::write(own.join("resources.yaml"), resources.join("---\n")).expect("a file");
+    }
+    let run = format!("{} run {} -j1", env!("CARGO_BIN_EXE_kyvtest"), folder.display());
+    let output = Command::new("script")
+        .args(["-qec", &run, "/dev/null"])
+        .env("TERM", "xterm")
+        .output();
+    let Ok(output) = output else {
+        eprintln!("skipped: no `script`");
+        return;
+    };
+    let shown = stdout(&output);
+    assert!(shown.contains("/8 test files"), "{shown}");
+    assert!(shown.contains(" · 60 problems"), "{shown}");
+}
+
+#[test]
 fn explain_knows_hazards_classes_and_labels() {
     for (word, said) in [
         ("H27", "# H27: "),
@@ -202,13 +310,32 @@ fn console(page: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// Output without the time that a run took.
+/// Output without the clock of a run and the time that it took.
 fn timeless(text: &str) -> String {
-    let lines = text.lines().map(|line| match line.rsplit_once(" · ") {
-        Some((before, time)) if time.ends_with('s') && time.starts_with(|c: char| c.is_ascii_digit()) => before,
-        _ => line,
-    });
+    let lines = text.lines().map(|line| line.split(" · clock ").next().unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The longest line that a reader sees without a scroll bar.
+const LINE: usize = 100;
+
+#[test]
+fn tables_of_the_readme_have_short_cells() {
+    let page = fs::read_to_string("README.md").expect("the README");
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    assert!(rows.clone().count() > 10);
+    for row in rows {
+        // Addresses of links are not shown.
+        let cells = row.split('|').map(|cell| {
+            cell.split("](")
+                .map(|part| part.split_once(')').map_or(part, |(_, rest)| rest))
+        });
+        for cell in cells {
+            let shown: usize = cell.map(|part| part.chars().count()).sum();
+            assert!(shown <= LINE, "{row}");
+        }
+    }
+    assert!(page.lines().count() < 100, "one minute to read");
 }
 
 #[test]
@@ -236,10 +363,10 @@ fn a_kind_that_fits_no_resource_is_a_warning() {
     assert_eq!(code(&output), 0, "{}", stdout(&output));
     let said = stderr(&output);
     assert!(
-        said.contains("warning[KT523]: no resource of this row is of kind `Deployment`"),
+        said.contains("warning[KT523]: no resource of this row has the kind `Deployment`"),
         "{said}"
     );
-    assert!(said.contains("the resources are of kind `Pod`"), "{said}");
+    assert!(said.contains("the resources have the kind `Pod`"), "{said}");
 }
 
 #[test]
@@ -321,7 +448,12 @@ fn settled_proposals_and_expired_divergences() {
     fs::write(folder.join("kyvtest.yaml"), sidecar).expect("a sidecar");
     let counts = |now: &str| {
         let output = kyvtest(&["run", text(&folder), "--now", now]);
-        stdout(&output).lines().last().unwrap_or_default().to_owned()
+        timeless(
+            stdout(&output)
+                .lines()
+                .find(|line| line.starts_with("run "))
+                .unwrap_or_default(),
+        )
     };
     assert_eq!(
         counts("2026-10-31T00:00:00Z"),

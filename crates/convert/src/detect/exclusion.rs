@@ -15,7 +15,7 @@ pub(super) fn detect(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<It
                 (&exclude.inline.resources.namespace_selector, "namespaceSelector"),
             ] {
                 if selector.is_some() {
-                    let text = "all objects of the kinds are excluded, whatever their labels";
+                    let text = "all objects of the kinds are excluded, regardless of their labels";
                     report.hazard("H09", Action::Narrowed, &at.key(key), text);
                 }
             }
@@ -50,14 +50,14 @@ fn of_filter(filter: &ResourceDescription, at: &At<'_>, kinds: &[Matched<'_>], r
     if !filter.kinds.is_empty() {
         report.mapped("exclusion", &at.key("kinds"), "a rule under `excludeResourceRules`");
         if is_exception && !filter.operations.is_empty() {
-            let text = "other operations are judged, which Kyverno exempts as well";
+            let text = "other operations, which Kyverno also exempts, are evaluated";
             report.hazard("H29", Action::Widened, &at.key("operations"), text);
         }
         let deletes = kinds
             .iter()
             .any(|kind| kind.has(kyvtest_model::kube::Operation::Delete));
         if has_names && deletes {
-            let text = "the name is not known where a whole collection is deleted: nothing is excluded then";
+            let text = "the name is unknown when a collection is deleted, so nothing is excluded";
             report.hazard("H23", Action::Widened, &names_at, text);
         }
         return;
@@ -67,7 +67,7 @@ fn of_filter(filter: &ResourceDescription, at: &At<'_>, kinds: &[Matched<'_>], r
             let is_only_namespaces = kind.resource.is_some() && kind.is_namespace();
             !is_only_namespaces
         });
-        let text = "only the Namespace objects of these names are excluded, not what lies in them";
+        let text = "only the Namespace objects with these names are excluded, not the objects in them";
         let at = at.key("namespaces");
         match (others, has_names, is_exception) {
             (false, false, _) => report.mapped("exclusion", &at, "a rule under `excludeResourceRules`"),

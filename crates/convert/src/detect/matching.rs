@@ -97,7 +97,7 @@ fn of_kind(kind: &Matched<'_>, report: &mut Vec<Item>) {
             format!("all resources of all groups, on {operations}"),
         );
         if kind.has(Operation::Update) {
-            let text = "updates of `pods/ephemeralcontainers` are not judged";
+            let text = "updates of `pods/ephemeralcontainers` are not evaluated";
             report.hazard("H19", Action::Narrowed, &kind.at, text);
         }
         return;
@@ -110,11 +110,11 @@ fn of_kind(kind: &Matched<'_>, report: &mut Vec<Item>) {
     report.mapped("kind", &kind.at, text);
     let patterns = [&kind.kind.kind, &kind.kind.subresource];
     if patterns.iter().any(|pattern| pattern.contains(['*', '?'])) {
-        let text = format!("`{}` is `{}` from now on", kind.kind.text, resource.name());
+        let text = format!("`{}` is fixed to `{}`", kind.kind.text, resource.name());
         report.hazard("H18", Action::Narrowed, &kind.at, text);
     }
     if kind.has_versions {
-        let text = "objects of the other versions are converted, in a cluster";
+        let text = "in a cluster, objects of other versions are converted";
         report.hazard("H20", Action::Mapped, &kind.at, text);
     }
     let has_names = kind.filter.name.is_some() || !kind.filter.names.is_empty();
@@ -122,7 +122,7 @@ fn of_kind(kind: &Matched<'_>, report: &mut Vec<Item>) {
         let text = "names are compared with the request, not with the object";
         report.hazard("H21", Action::Widened, &kind.at, text);
     } else if has_names && kind.has(Operation::Delete) {
-        let text = "names are not known where a whole collection is deleted";
+        let text = "names are unknown when a collection is deleted";
         report.hazard("H23", Action::Narrowed, &kind.at, text);
     }
 }
@@ -158,10 +158,10 @@ fn namespaces(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<Item>) {
             continue;
         }
         if kept.is_empty() {
-            let text = format!("{} is forgotten: the last filter has no namespaces", own.join(", "));
+            let text = format!("{} is lost: the last filter has no namespaces", own.join(", "));
             report.hazard("H02", Action::Widened, &at.key("namespaces"), text);
         } else {
-            let text = format!("the kinds of this filter are judged in {} only", kept.join(", "));
+            let text = format!("the kinds of this filter are evaluated only in {}", kept.join(", "));
             let at = if own.is_empty() {
                 at.key("kinds")
             } else {
@@ -174,7 +174,7 @@ fn namespaces(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<Item>) {
     if !kept.is_empty()
         && let Some(kind) = kinds.iter().find(|kind| kind.is_cluster_scoped())
     {
-        let text = format!("`{}` without a namespace is judged, too", kind.kind.text);
+        let text = format!("`{}`, which has no namespace, is also evaluated", kind.kind.text);
         report.hazard("H11", Action::Widened, &last_at.key("namespaces"), text);
     }
 }
@@ -190,11 +190,11 @@ fn of_filter(filter: &ResourceDescription, at: &At<'_>, kinds: &[Matched<'_>], r
             );
             for kind in kinds {
                 if kind.is_cluster_scoped() && !fits_nothing(selector) {
-                    let text = format!("`{}` without a namespace is judged, too", kind.kind.text);
+                    let text = format!("`{}`, which has no namespace, is also evaluated", kind.kind.text);
                     report.hazard("H12", Action::Widened, &namespace_at, text);
                 }
                 if kind.is_namespace() {
-                    let text = "Namespaces are judged if their own labels fit";
+                    let text = "Namespaces are evaluated if their own labels match";
                     report.hazard("H13", Action::Widened, &namespace_at, text);
                 }
             }
@@ -209,7 +209,7 @@ fn of_filter(filter: &ResourceDescription, at: &At<'_>, kinds: &[Matched<'_>], r
         report.mapped("selector", &object_at, "the object selector of the native policy");
         patterns(selector, &object_at, report);
         if kinds.iter().any(|kind| kind.has(Operation::Update)) {
-            let text = "an update is also judged if the old labels fit";
+            let text = "an update is also evaluated if the old labels match";
             report.hazard("H14", Action::Widened, &object_at, text);
         }
     }
@@ -236,7 +236,7 @@ fn patterns(selector: &Spanned<LabelSelector>, at: &At<'_>, report: &mut Vec<Ite
             "H15",
             Action::Dropped,
             at,
-            format!("`{pattern}` is no label to the API server"),
+            format!("`{pattern}` is not a valid label for the API server"),
         );
     }
 }
@@ -257,7 +257,7 @@ pub(super) fn merged(merge: &Merge<'_>, is_match: bool, report: &mut Vec<Item>) 
     };
     if !same(&merge.operations, &merge.rule.operations) {
         let text = format!(
-            "`{}` joins the rule for {}, whose operations are {}",
+            "`{}` is merged into the rule for {}, whose operations are {}",
             merge.kind,
             merge.rule.resources.join(", "),
             join(&merge.rule.operations)
@@ -271,7 +271,7 @@ pub(super) fn merged(merge: &Merge<'_>, is_match: bool, report: &mut Vec<Item>) 
             format!("whose names are {}", merge.rule.resource_names.join(", "))
         };
         let text = format!(
-            "`{}` joins the rule for {}, {names}",
+            "`{}` is merged into the rule for {}, {names}",
             merge.kind,
             merge.rule.resources.join(", ")
         );

@@ -75,7 +75,7 @@ fn conditions(plan: &Plan<'_>, report: &mut Vec<Item>) {
                 "H57",
                 Action::Dropped,
                 &at,
-                format!("`{name}` is no name to the API server"),
+                format!("`{name}` is not a valid name for the API server"),
             );
         } else if conditions.iter().take(i).any(|other| other.name.value == *name) {
             report.hazard(
@@ -126,7 +126,7 @@ fn actions(plan: &Plan<'_>, report: &mut Vec<Item>) {
     };
     let message = rule.and_then(|validate| validate.message.as_ref());
     if message.is_some() && plan.cel.expressions.iter().any(silent) {
-        let text = "expressions without a message of their own show their text";
+        let text = "expressions without a message show their source";
         report.hazard("H44", Action::Dropped, &validate.key("message"), text);
     }
     for (i, validation) in plan.cel.expressions.iter().enumerate() {
@@ -136,7 +136,7 @@ fn actions(plan: &Plan<'_>, report: &mut Vec<Item>) {
                 "H45",
                 Action::Mapped,
                 &at,
-                "the API server answers with the code of the reason",
+                "the API server responds with the status of the reason",
             );
         }
     }
@@ -181,7 +181,7 @@ fn parameters(plan: &Plan<'_>, kinds: &[Matched<'_>], report: &mut Vec<Item>) {
         _ => {}
     }
     if reference.namespace.is_none() && kinds.iter().any(Matched::is_namespace) {
-        let text = "parameters of a Namespace are looked for in itself";
+        let text = "parameters of a Namespace are looked up in that namespace";
         report.hazard("H55", Action::Widened, &at, text);
     }
 }
@@ -258,7 +258,7 @@ fn mentions(plan: &Plan<'_>, expression: &Parsed<'_>, kinds: &[Matched<'_>], rep
         && selects
         && let Some(span) = expression.variable("params")
     {
-        let text = "each parameter is judged by itself; Kyverno stops at the first whose conditions do not hold";
+        let text = "each parameter is evaluated separately; Kyverno stops at the first whose conditions do not hold";
         report.hazard_at("H54", Action::Widened, at, span, text);
     }
     if kinds.iter().any(Matched::is_namespace)
@@ -268,12 +268,12 @@ fn mentions(plan: &Plan<'_>, expression: &Parsed<'_>, kinds: &[Matched<'_>], rep
         report.hazard_at("H59", Action::Narrowed, at, span, text);
     }
     if let Some(span) = expression.variable("authorizer") {
-        let text = "the API server asks what is written, Kyverno about the kind of the request";
+        let text = "the API server checks what the expression states, Kyverno the kind of the request";
         report.hazard_at("H61", Action::Mapped, at, span, text);
     }
     for field in ["dryRun", "options", "uid"] {
         if let Some(span) = expression.field("request", field) {
-            let text = format!("Kyverno does not have the real `request.{field}`");
+            let text = format!("Kyverno does not set the real `request.{field}`");
             report.hazard_at("H64", Action::Mapped, at, span, text);
         }
     }

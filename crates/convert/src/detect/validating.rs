@@ -61,13 +61,13 @@ fn of_policy(plan: &Plan<'_>, report: &mut Vec<Item>) {
             "V10",
             Action::Widened,
             &at,
-            "the native policy judges admission requests",
+            "the native policy evaluates admission requests",
         );
     }
     for (i, validation) in spec.validations.iter().enumerate() {
         if validation.message_expression.is_some() {
             let at = at.key("validations").item(i).key("messageExpression");
-            report.hazard("V15", Action::Mapped, &at, "where it fails, the texts differ");
+            report.hazard("V15", Action::Mapped, &at, "if it fails, the messages differ");
         }
     }
 }
@@ -140,11 +140,11 @@ fn of_exception(plan: &Plan<'_>, exception: &CelPolicyException, at: &At<'_>, re
             report.hazard("V03", Action::Dropped, &at.key("policyRefs"), text);
         }
         (1.., true) => {
-            let text = "where the conditions hold the policy is skipped, elsewhere the values are allowed";
+            let text = "the policy is skipped if the conditions hold; otherwise the values are allowed";
             report.hazard("V04", Action::Narrowed, &conditions_at, text);
         }
         (2.., false) => {
-            let text = "a request is exempt where one of the conditions holds";
+            let text = "a request is exempt if any of the conditions holds";
             report.hazard("V02", Action::Narrowed, &conditions_at, text);
         }
         _ => {}
@@ -154,7 +154,7 @@ fn of_exception(plan: &Plan<'_>, exception: &CelPolicyException, at: &At<'_>, re
         if reference.name.value == *name && reference.kind.value != plan.policy.kind() {
             let at = at.key("policyRefs").item(i).key("kind");
             let text = format!(
-                "the exception is for a `{}`, and counts for this policy, too",
+                "the exception is for a `{}`, but also counts for this policy",
                 reference.kind.value
             );
             report.hazard("V06", Action::Narrowed, &at, text);

@@ -9,7 +9,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "missing-param-allow",
         direction: Direction::Weaker,
         title: "a missing parameter with Allow",
-        explanation: "Kyverno fails to look the named object up before it asks what a missing one means, and \
+        explanation: "Kyverno fails to look up the named object before it reads `parameterNotFoundAction`, and \
                       denies; the API server does not evaluate the policy and admits",
         advice: "use `Deny`, or a selector instead of the name",
     },
@@ -34,8 +34,8 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "params-in-preconditions",
         direction: Direction::Stricter,
         title: "conditions on parameters where several parameters are selected",
-        explanation: "Kyverno stops at the first parameter whose conditions do not hold and skips the rule; the \
-                      API server judges each parameter by itself",
+        explanation: "Kyverno stops at the first parameter whose conditions do not hold and skips the rule; the API \
+                      server evaluates each parameter separately",
         advice: "move the condition on `params` into the expressions",
     },
     Hazard {
@@ -43,8 +43,8 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "params-of-namespaces",
         direction: Direction::Either,
         title: "parameters without a namespace, and Namespace objects",
-        explanation: "Kyverno sees a Namespace object in no namespace and cannot look parameters up; to the API \
-                      server it lies in the namespace of its own name",
+        explanation: "for Kyverno, a Namespace object has no namespace, so it cannot look up parameters; for the \
+                      API server, it is in the namespace of the same name",
         advice: "write `paramRef.namespace`",
     },
     Hazard {
@@ -52,26 +52,26 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "variables-in-preconditions",
         direction: Direction::NotInstallable,
         title: "a condition uses variables",
-        explanation: "Kyverno knows variables in `celPreconditions`; the API server does not in `matchConditions` \
-                      and refuses the native policy",
+        explanation: "Kyverno allows variables in `celPreconditions`; the API server does not allow them in \
+                      `matchConditions` and rejects the native policy",
         advice: "write the variable's expression into the condition",
     },
     Hazard {
         code: "H57",
         name: "condition-name",
         direction: Direction::NotInstallable,
-        title: "a condition has a name that the API server refuses",
-        explanation: "Kyverno does not check names of conditions; the API server wants qualified names, each once",
+        title: "a condition has a name that the API server rejects",
+        explanation: "Kyverno does not check the names of conditions; the API server requires unique qualified names",
         advice: "use letters, digits, `-`, `_` and `.` only, and no name twice",
     },
     Hazard {
         code: "H58",
         name: "vap-invalid",
         direction: Direction::NotInstallable,
-        title: "the API server refuses the native policy",
-        explanation: "the schema of native policies has rules that Kyverno's has not; Kyverno tries to create it \
-                      and gives up, keeps deciding itself, and does not say so in the status",
-        advice: "mend what the message says; the policy works in Kyverno without it",
+        title: "the API server rejects the native policy",
+        explanation: "the schema of native policies has constraints that Kyverno's lacks; Kyverno fails to create \
+                      the policy, continues to decide itself, and does not report that in the status",
+        advice: "fix what the message names; until then the policy works only in Kyverno",
     },
     Hazard {
         code: "H59",
@@ -87,7 +87,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "namespace-object-in-preconditions",
         direction: Direction::Equal,
         title: "`namespaceObject` in a condition is always null",
-        explanation: "both sides bind it to null while they look at conditions, so the condition fails and every \
+        explanation: "both sides bind it to null while they evaluate conditions, so the condition fails and every \
                       request is denied",
         advice: "use `request.namespace` or a namespace selector",
     },
@@ -95,9 +95,9 @@ pub(super) const HAZARDS: &[Hazard] = &[
         code: "H61",
         name: "authorizer",
         direction: Direction::Either,
-        title: "the authorizer answers other questions",
-        explanation: "Kyverno asks about the kind of the request, whatever the expression asks for, and only by \
-                      the user's name; the API server asks what is written, with groups",
+        title: "the authorizer checks different attributes",
+        explanation: "Kyverno checks the request's kind, regardless of the expression, and only the user's name; \
+                      the API server checks what the expression states, including groups",
         advice: "do not use `authorizer` in a ClusterPolicy",
     },
     Hazard {
@@ -105,8 +105,8 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "cel-version",
         direction: Direction::NotInstallable,
         title: "the CEL libraries of Kyverno and of the cluster differ",
-        explanation: "Kyverno brings its own libraries, the newest ones; the cluster checks a new policy with \
-                      those of its own version, and refuses functions that it does not know",
+        explanation: "Kyverno ships its own, newest libraries; the cluster checks a new policy with those of its \
+                      own version and rejects unknown functions",
         advice: "use functions that the oldest cluster knows",
     },
     Hazard {
@@ -148,8 +148,8 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "default-operations",
         direction: Direction::Equal,
         title: "no operations means all of them",
-        explanation: "both sides judge CREATE, UPDATE, DELETE and CONNECT; on DELETE `object` is null, so an \
-                      expression about it fails and denies on both sides",
+        explanation: "both sides evaluate CREATE, UPDATE, DELETE and CONNECT; on DELETE, `object` is null, so an \
+                      expression that reads it fails and denies on both sides",
         advice: "list the operations, or start with `request.operation == 'DELETE' ||`",
     },
     Hazard {

@@ -17,9 +17,9 @@ pub(super) const HAZARDS: &[Hazard] = &[
         code: "V02",
         name: "exception-conditions-split",
         direction: Direction::Weaker,
-        title: "an exception with several conditions exempts where one of them holds",
-        explanation: "Kyverno exempts where all conditions hold; the generator negates each by itself, so one that \
-                      holds is enough",
+        title: "an exception with several conditions exempts if any of them holds",
+        explanation: "Kyverno exempts if all conditions hold; the generator negates each one separately, so one \
+                      that holds is enough",
         advice: "write one condition with `&&`",
     },
     Hazard {
@@ -52,7 +52,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         code: "V06",
         name: "exception-kind",
         direction: Direction::Weaker,
-        title: "an exception for a policy of another kind counts, too",
+        title: "an exception for a policy of another kind also counts",
         explanation: "Kyverno compares name and kind; the generator compares the name only",
         advice: "give policies of different kinds different names",
     },
@@ -61,16 +61,15 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "duplicate-condition-name",
         direction: Direction::NotInstallable,
         title: "a condition of an exception has the name of another one",
-        explanation: "names do not matter to Kyverno; the generator keeps them, and the API server refuses a name \
-                      that occurs twice",
-        advice: "give conditions of exceptions names of their own",
+        explanation: "Kyverno ignores the names; the generator keeps them, and the API server rejects duplicates",
+        advice: "give the conditions of exceptions unique names",
     },
     Hazard {
         code: "V08",
         name: "namespace-object-null",
         direction: Direction::Stricter,
         title: "`namespaceObject` in a match condition is null in a native policy",
-        explanation: "Kyverno binds the Namespace; the API server binds null while it looks at conditions, so the \
+        explanation: "Kyverno binds the Namespace; the API server binds null while it evaluates conditions, so the \
                       condition fails and every request is denied",
         advice: "use `request.namespace`, or a namespace selector",
     },
@@ -80,16 +79,16 @@ pub(super) const HAZARDS: &[Hazard] = &[
         direction: Direction::Stricter,
         title: "a policy that is off at admission becomes one that is on",
         explanation: "Kyverno does not serve the policy at admission; the native policy decides there",
-        advice: "do not ask for generation where `evaluation.admission.enabled` is false",
+        advice: "do not request generation if `evaluation.admission.enabled` is false",
     },
     Hazard {
         code: "V10",
         name: "json-mode",
         direction: Direction::Stricter,
         title: "a policy on other input becomes one on requests",
-        explanation: "Kyverno evaluates the policy for payloads of its mode only; the native policy judges \
+        explanation: "Kyverno evaluates the policy only on payloads of its mode; the native policy evaluates \
                       admission requests",
-        advice: "do not ask for generation in modes other than Kubernetes",
+        advice: "do not request generation in modes other than Kubernetes",
     },
     Hazard {
         code: "V11",
@@ -97,7 +96,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         direction: Direction::NotInstallable,
         title: "an expression uses what only Kyverno has",
         explanation: "Kyverno's own libraries, `request.object` and `exceptions` do not exist in a native policy; \
-                      the API server refuses it, Kyverno keeps deciding itself and does not say so",
+                      the API server rejects it, and Kyverno continues to decide itself without reporting that",
         advice: "use `object` instead of `request.object`; policies that need Kyverno's libraries stay with \
                       Kyverno",
     },
@@ -108,15 +107,15 @@ pub(super) const HAZARDS: &[Hazard] = &[
         title: "an absent object is `{}` in Kyverno and null in a native policy",
         explanation: "on CREATE `oldObject == null`, on DELETE `object == null`, is false in Kyverno and true in \
                       the native policy",
-        advice: "ask for `request.operation` instead",
+        advice: "check `request.operation` instead",
     },
     Hazard {
         code: "V13",
         name: "negative-selector-on-create",
         direction: Direction::Offline,
         title: "a selector with NotIn or DoesNotExist on CREATE",
-        explanation: "outside of a cluster Kyverno also compares it with the absent old object, which has no \
-                      labels and fits; in a cluster the webhook asks first",
+        explanation: "outside a cluster, Kyverno also compares it with the absent old object, which has no labels \
+                      and matches; in a cluster, the webhook filters first",
         advice: "nothing needs to be done in a cluster",
     },
     Hazard {
@@ -133,7 +132,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "message-expression",
         direction: Direction::Text,
         title: "message expressions that fail",
-        explanation: "Kyverno reports the failure, or a default text with the number of the validation; the API \
+        explanation: "Kyverno reports the failure, or a default message with the number of the validation; the API \
                       server falls back to the message, then to the expression",
         advice: "write `message` beside `messageExpression`",
     },
@@ -142,8 +141,8 @@ pub(super) const HAZARDS: &[Hazard] = &[
         name: "vpol-audit-annotation-error",
         direction: Direction::Stricter,
         title: "an audit annotation that fails denies the request",
-        explanation: "without Deny Kyverno admits with an error in the report; the native policy denies, whatever \
-                      the actions are",
+        explanation: "without `Deny`, Kyverno admits with an error in the report; the native policy denies, \
+                      regardless of the actions",
         advice: "write annotation expressions that cannot fail",
     },
     Hazard {
@@ -167,8 +166,8 @@ pub(super) const HAZARDS: &[Hazard] = &[
         code: "V19",
         name: "autogen",
         direction: Direction::NotInstallable,
-        title: "the policy also stands for pod controllers",
-        explanation: "Kyverno makes policies for pod controllers from a policy for Pods; while it does, it \
+        title: "the policy also covers pod controllers",
+        explanation: "Kyverno derives policies for pod controllers from a policy for Pods; as long as it does, it \
                       generates no native policy",
         advice: "set `autogen.podControllers.controllers: []` and write policies for the controllers",
     },
@@ -178,14 +177,14 @@ pub(super) const HAZARDS: &[Hazard] = &[
         direction: Direction::Equal,
         title: "ephemeral containers",
         explanation: "a ValidatingPolicy matches the listed resources only, and they are copied as they are",
-        advice: "list `pods/ephemeralcontainers` where it shall count",
+        advice: "list `pods/ephemeralcontainers` if it should count",
     },
     Hazard {
         code: "V21",
         name: "namespaced-policy",
         direction: Direction::NotInstallable,
         title: "a policy for one namespace",
-        explanation: "Kyverno never generates a native policy from it, whatever it asks for",
+        explanation: "Kyverno never generates a native policy from it, even if it requests one",
         advice: "write a ValidatingPolicy with a namespace selector on `kubernetes.io/metadata.name`",
     },
     Hazard {

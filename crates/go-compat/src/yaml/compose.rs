@@ -284,7 +284,7 @@ impl Composer<'_> {
             return Err(Error::new(
                 ErrorKind::Alias,
                 span,
-                "this alias stands inside of its own anchor",
+                "this alias refers to an anchor that contains it",
             ));
         }
         // Each alias on the way nests at least once, or is directly the target of the one before.
@@ -465,7 +465,7 @@ impl Composer<'_> {
                 let tag = &self.tags[tag as usize];
                 resolve_tagged(tag, self.text(text)).map_err(|found| {
                     let short = tag.rsplit(':').next().unwrap_or_default();
-                    let message = format!("`{}` is {found}, but its tag says `!!{short}`", self.text(text));
+                    let message = format!("`{}` is {found}, but its tag is `!!{short}`", self.text(text));
                     Error::new(ErrorKind::Tag, syn.span, message)
                 })?
             }

@@ -38,11 +38,9 @@ fn words(message: &str) -> String {
         "this line needs a `:` after its key" => "could not find expected ':'",
         "a list entry cannot start here" => "block sequence entries are not allowed in this context",
         "a key cannot start here" => "mapping keys are not allowed in this context",
-        "a `: ` cannot stand here; text that contains one needs quotes" => {
-            "mapping values are not allowed in this context"
-        }
+        "unexpected `: `; quote a value that contains it" => "mapping values are not allowed in this context",
         "a tab cannot indent the continuation of a value" => "found a tab character that violates indentation",
-        "a document marker inside of a quoted value" => "found unexpected document indicator",
+        "a document marker inside a quoted value" => "found unexpected document indicator",
         "this quoted value never ends" => "found unexpected end of stream",
         "the indentation of a block must be 1 to 9" => "found an indentation indicator equal to 0",
         "only a comment may follow the start of a block on its line"
@@ -60,7 +58,7 @@ fn words(message: &str) -> String {
         return fixed.to_owned();
     }
     let between = |before: &str, after: &str| message.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-    if let Some(name) = between("there is no anchor `", "` before this") {
+    if let Some(name) = between("unknown anchor `", "`") {
         return format!("unknown anchor '{name}' referenced");
     }
     if message.starts_with("unknown tag handle") {

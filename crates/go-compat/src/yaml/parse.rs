@@ -382,11 +382,7 @@ impl<'a> Parser<'a> {
         let name = self.name(&token);
         let span = Span::new(token.start.at, token.end.at);
         let Some(&target) = self.anchors.get(name) else {
-            return Err(Error::new(
-                ErrorKind::Alias,
-                span,
-                format!("there is no anchor `{name}` before this"),
-            ));
+            return Err(Error::new(ErrorKind::Alias, span, format!("unknown anchor `{name}`")));
         };
         self.push(SynKind::Alias { target }, span, token.start.line);
         Ok(())

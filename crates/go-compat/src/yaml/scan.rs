@@ -501,7 +501,7 @@ impl<'a> Scanner<'a> {
         } else {
             if self.flow_level == 0 {
                 if !self.key_allowed {
-                    return Err(self.error("a `: ` cannot stand here; text that contains one needs quotes", None));
+                    return Err(self.error("unexpected `: `; quote a value that contains it", None));
                 }
                 self.roll(self.column(), None, TokenKind::BlockMappingStart, self.mark())?;
             }

@@ -104,7 +104,7 @@ impl Scanner<'_> {
         let mut verbatim = true;
         loop {
             if self.column() == 0 && is_document_marker(self.source, self.at) {
-                return Err(self.error("a document marker inside of a quoted value", context));
+                return Err(self.error("a document marker inside a quoted value", context));
             }
             let here = byte(self.source, self.at);
             if self.at >= self.source.len() {

@@ -188,10 +188,10 @@ impl Scanner<'_> {
                     0xC0..=0xDF => 2,
                     0xE0..=0xEF => 3,
                     0xF0..=0xF7 => 4,
-                    _ => return Err(self.error("this escape is no UTF-8", None)),
+                    _ => return Err(self.error("this escape is not valid UTF-8", None)),
                 };
             } else if octet & 0xC0 != 0x80 {
-                return Err(self.error("this escape is no UTF-8", None));
+                return Err(self.error("this escape is not valid UTF-8", None));
             }
             first = false;
             uri.push(octet);

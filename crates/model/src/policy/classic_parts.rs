@@ -186,7 +186,7 @@ fn has_texts(node: Node<'_>, names: &[&str]) -> bool {
 /// `foreach` in an entry of `foreach`: the schema takes anything, and what Go cannot decode ends upstream's loader later.
 pub(super) fn nested_foreach<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     if !is_list_of(node, |entry| is_foreach(entry, 0)) {
-        let message = format!("`{}` is no list of entries", decoder.path());
+        let message = format!("`{}` is not a list of entries", decoder.path());
         let diagnostic = Diagnostic::at(Code::WrongType, decoder.span(node), message);
         decoder.unreadable(diagnostic);
     }

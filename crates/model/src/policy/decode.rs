@@ -237,7 +237,7 @@ impl<'t> Decoder<'t> {
         match node.number() {
             Some(Number::Int(value)) => Some(Spanned::new(value, self.span(node))),
             Some(Number::Float(_)) | None => {
-                self.wrong_type(node, "a whole number");
+                self.wrong_type(node, "an integer");
                 None
             }
         }

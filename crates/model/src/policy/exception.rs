@@ -196,7 +196,7 @@ impl CelPolicyException {
 fn date_time<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Text> {
     let text = decoder.string(node)?;
     if text.value.parse::<jiff::Timestamp>().is_err() {
-        let message = format!("`{}` is `{}`, which is no time", decoder.path(), text.value);
+        let message = format!("`{}`: invalid time `{}`", decoder.path(), text.value);
         decoder.bad_value(text.span, message);
         return None;
     }

@@ -377,8 +377,9 @@ pub(super) fn unique<'a>(decoder: &mut Decoder<'_>, list: &str, texts: impl Iter
     for (text, span) in texts {
         match seen.iter().find(|(other, _)| *other == text) {
             Some((_, first)) => {
-                let diagnostic = Diagnostic::at(Code::DuplicateEntry, span, format!("`{text}` is twice in `{list}`"))
-                    .with_label(*first, "the first one is here");
+                let diagnostic =
+                    Diagnostic::at(Code::DuplicateEntry, span, format!("`{list}` contains `{text}` twice"))
+                        .with_label(*first, "the first one is here");
                 decoder.error(diagnostic);
             }
             None => seen.push((text, span)),

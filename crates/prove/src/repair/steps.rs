@@ -44,7 +44,7 @@ impl Construct {
                 "one resource rule for every filter, group, version and set of operations",
                 &["H04", "H18"],
             ),
-            Self::Operations => ("operations", "excluded operations are taken out of the rules", &["H08"]),
+            Self::Operations => ("operations", "excluded operations are removed from the rules", &["H08"]),
             Self::Versions => (
                 "served-versions",
                 "one rule for every version that the cluster serves, with `matchPolicy: Exact`",
@@ -52,12 +52,12 @@ impl Construct {
             ),
             Self::Scopes => (
                 "scopes",
-                "rules for objects in namespaces, outside of them and for Namespaces apart",
+                "separate rules for namespaced objects, cluster-scoped objects and Namespaces",
                 &["H11", "H12", "H13"],
             ),
             Self::Ephemeral => (
                 "ephemeral-containers",
-                "a rule of its own for pods/ephemeralcontainers",
+                "a separate rule for pods/ephemeralcontainers",
                 &["H19"],
             ),
             Self::ExcludedRules => (
@@ -67,31 +67,31 @@ impl Construct {
             ),
             Self::NamespaceNames => (
                 "namespace-selector",
-                "namespaces by name are requirements on the label kubernetes.io/metadata.name",
+                "namespace names become requirements on the label kubernetes.io/metadata.name",
                 &["H01", "H02", "H02b", "H03", "H06", "H11", "H30"],
             ),
             Self::NamespaceLabels => (
                 "namespace-labels",
-                "labels of namespaces are requirements of one selector",
+                "namespace labels become requirements of one selector",
                 &["H03", "H09"],
             ),
             Self::NamespaceCondition => (
                 "namespace-condition",
-                "namespaces by name are a match condition",
+                "namespace names become a match condition",
                 &["H01", "H02", "H02b", "H06", "H10", "H30"],
             ),
             Self::NameCondition => (
                 "name-condition",
-                "names are a match condition on the object, which a collection delete has, too",
+                "names become a match condition on the object, which collection deletes also have",
                 &["H05", "H06", "H07", "H10", "H21", "H23", "H29", "H31", "H32"],
             ),
             Self::LabelCondition => (
                 "label-condition",
-                "labels of the object are a match condition on the object that Kyverno looks at",
+                "object labels become a match condition on the object that Kyverno checks",
                 &["H09", "H14", "H15"],
             ),
-            Self::AnnotationCondition => ("annotation-condition", "annotations are a match condition", &[]),
-            Self::UserCondition => ("user-condition", "users and groups are a match condition", &[]),
+            Self::AnnotationCondition => ("annotation-condition", "annotations become a match condition", &[]),
+            Self::UserCondition => ("user-condition", "users and groups become a match condition", &[]),
             Self::WebhookConditions => (
                 "webhook-conditions",
                 "match conditions of the webhook are copied",
@@ -104,41 +104,41 @@ impl Construct {
             ),
             Self::Renamed => (
                 "renamed-conditions",
-                "match conditions have names that the API server takes",
+                "match conditions get names that the API server accepts",
                 &["H57"],
             ),
             Self::Autogen => (
                 "pod-controllers",
-                "rules for pod controllers are native policies of their own",
+                "rules for pod controllers become separate native policies",
                 &["H27", "V19"],
             ),
-            Self::Rules => ("rules", "every rule is a native policy of its own", &[]),
+            Self::Rules => ("rules", "every rule becomes a separate native policy", &[]),
             Self::Split => (
                 "several-policies",
-                "what needs different selectors of namespaces is in different native policies",
+                "rules that need different namespace selectors become separate native policies",
                 &["H02", "H02b", "H13"],
             ),
             Self::Bindings => (
                 "several-bindings",
-                "failure actions by namespace are bindings with selectors that exclude each other",
+                "failure actions by namespace become bindings with disjoint selectors",
                 &["H40"],
             ),
             Self::Exceptions => (
                 "exceptions",
-                "an exception is one negated conjunction of its conditions",
+                "an exception becomes one negated conjunction of its conditions",
                 &["V02", "V03", "H29", "H30", "H31", "H32"],
             ),
-            Self::FailurePolicy => ("failure-policy", "the failure policy is carried over", &["V01"]),
+            Self::FailurePolicy => ("failure-policy", "the failure policy is copied", &["V01"]),
             Self::Errors => (
                 "errors-refuse",
-                "a native policy of its own refuses requests on which a match condition errs, as Kyverno's webhook does whatever \
-                 the actions are",
+                "a separate native policy denies requests for which a match condition fails to evaluate, as \
+                 Kyverno's webhook does regardless of the actions",
                 &[],
             ),
             Self::NoAnnotations => (
                 "no-audit-annotations",
-                "audit annotations are dropped: Kyverno ignores them, but the API server refuses requests on which they \
-                 err; the audit log changes",
+                "audit annotations are dropped: Kyverno ignores them, but the API server denies requests for which \
+                 they fail to evaluate; the audit log changes",
                 &["H43"],
             ),
             Self::OneLine => ("one-line-messages", "messages are written on one line", &["H58"]),

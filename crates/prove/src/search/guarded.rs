@@ -10,6 +10,18 @@ use crate::{
 use kyvtest_cel::profile::Profile;
 use kyvtest_model::kube::{Resource, may_have_floats};
 
+/// The sides apply expressions with different texts.
+const OTHER: (&str, &str) = ("text", "different expressions");
+
+/// Why a guard that does not hold leaves the proof undecided.
+fn undecided(guard: &str, about: &str) -> String {
+    match guard {
+        "D12" => format!("undecided: the policy uses `authorizer`, whose result depends on the cluster ({guard})"),
+        "text" => format!("undecided: the two sides apply {about}"),
+        _ => format!("undecided: the engines may see {about} differently ({guard})"),
+    }
+}
+
 impl<'p> Search<'p, '_> {
     pub(super) fn may_have_floats(&self, resource: &Resource) -> bool {
         may_have_floats(resource, self.builtin.by_resource(&resource.gvr(), "").is_some())
@@ -52,10 +64,7 @@ impl<'p> Search<'p, '_> {
             for (number, path) in paths.iter().enumerate() {
                 let both = &path.outcome;
                 if has_other_text(both) {
-                    groups
-                        .entry(("text", "other expressions"))
-                        .or_default()
-                        .push((at, number));
+                    groups.entry(OTHER).or_default().push((at, number));
                     continue;
                 }
                 if both.kyverno.is_empty() || both.native.is_empty() {
@@ -78,7 +87,7 @@ impl<'p> Search<'p, '_> {
         }
         let mut first = None;
         for ((guard, about), places) in groups {
-            first = first.or_else(|| Some(format!("{about} ({guard})")));
+            first = first.or_else(|| Some(undecided(guard, about)));
             let mut cells: Vec<usize> = Vec::new();
             let until = self.requests + TRIES;
             'search: for &(at, number) in &places {
@@ -94,7 +103,11 @@ impl<'p> Search<'p, '_> {
                         .filter_map(|(at, _)| self.explored.get(*at))
                         .map(|(cell, _)| universe::name(cell))
                         .collect();
-                    let text = format!("both apply, and see differently: {about}");
+                    let text = if guard == OTHER.0 {
+                        format!("both apply, with {about}")
+                    } else {
+                        format!("both apply, but see {about} differently")
+                    };
                     let region = self.region(found, text, names.into_iter().collect(), &[]);
                     proof.regions.push(region);
                     break 'search;

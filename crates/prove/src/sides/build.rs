@@ -200,7 +200,7 @@ pub(super) fn classic(
     let mut make = |rule: &Rule| {
         let blocks = [Some(&rule.matches), rule.exclude.as_ref()].into_iter().flatten();
         if blocks.clone().any(is_random) {
-            inexact.push("labels with wildcards that stand for the same key: Kyverno's answer is random".to_owned());
+            inexact.push("label wildcards that match the same key: Kyverno's result is random".to_owned());
         }
         let own = compiled
             .iter()
