@@ -189,8 +189,20 @@ fn run(args: &[OsString]) -> Exit {
     };
     let exit = finish(result, &mut output);
     // What is wrong with the command line or its files is not known to the command.
-    let compat = args.get(1).is_some_and(|word| word == "run") && args.iter().any(|word| word == "--compat");
-    if compat { exit.compat() } else { exit }
+    if is_compat(args) { exit.compat() } else { exit }
+}
+
+/// Whether `run --compat` is called, as far as the command line can be read.
+fn is_compat(args: &[OsString]) -> bool {
+    if !args.iter().any(|word| word == "--compat") {
+        return false;
+    }
+    let lenient = command().ignore_errors(true);
+    let Ok(matches) = lenient.try_get_matches_from(args) else {
+        return false;
+    };
+    let run = matches.subcommand_matches("run");
+    run.is_some_and(|run| run.get_flag("compat"))
 }
 
 /// Shows the outcome of a command and turns it into an exit code.

@@ -18,9 +18,10 @@ use kyvtest_go_compat::{
     yaml,
 };
 use kyvtest_kyverno::{
-    admission::{Controller, Installed, Review},
     autogen,
     config::Config,
+    controller::{Controller, Installed, Review},
+    lens::Lens,
 };
 use kyvtest_model::{
     compare::{Divergence, compare},
@@ -46,9 +47,8 @@ pub struct Evaluator {
 
 #[derive(Debug)]
 struct Native {
-    policies: Vec<vap::CompiledPolicy>,
-    bindings: Vec<vap::Binding>,
-    /// Whether they are the twins of the policies.
+    server: vap::Server,
+    /// Whether the policies are what Kyverno would generate.
     generated: bool,
 }
 
@@ -261,48 +261,44 @@ impl Evaluator {
             validating_policies: &loaded.validating_policies,
             cel_exceptions: &loaded.cel_exceptions,
         };
-        let (controller, refused) = Controller::new(installed, settings.config.clone(), &self.cluster.discovery);
+        let (controller, refused) = Controller::new(
+            installed,
+            settings.config.clone(),
+            Lens::CLUSTER,
+            &self.cluster.discovery,
+        );
         if let Some(problem) = controller.registration_problem() {
             let message = format!("the API server refuses Kyverno's webhooks, so Kyverno sees no request: {problem}");
             self.problems
                 .push(Diagnostic::new(Code::PolicyRefused, message).with_severity(Severity::Warning));
         }
         let accepted = policies.len() + loaded.validating_policies.len() - refused.len();
-        for (name, message) in refused {
-            self.invalid.push(refuse(format!("ValidatingPolicy/{name}"), message));
+        for policy in refused {
+            let label = format!("{}/{}", policy.id.kind, policy.id.name);
+            self.invalid.push(refuse(label, policy.errors.to_string()));
         }
         self.controller = (accepted > 0).then_some(controller);
-        let twins: Vec<&Generated> = self.pairs.iter().filter_map(Pair::generated).collect();
-        let generated = loaded.vaps.is_empty();
-        let (policies, bindings) = if generated {
-            let bindings = twins.iter().flat_map(|twin| &twin.bindings);
-            (
-                twins
-                    .iter()
-                    .map(|twin| vap::CompiledPolicy::compile(&twin.vap.model))
-                    .collect(),
-                bindings.map(|binding| vap::Binding::new(&binding.model)).collect(),
-            )
+        let generated: Vec<&Generated> = self.pairs.iter().filter_map(Pair::generated).collect();
+        let loaded = &self.loaded;
+        self.native = if loaded.vaps.is_empty() && !generated.is_empty() {
+            let policies = generated.iter().map(|one| &*one.vap.model);
+            let bindings = generated.iter().flat_map(|one| &one.bindings);
+            let bindings = bindings.map(|binding| &*binding.model);
+            Some(Native {
+                server: vap::Server::new(policies, bindings, vap::Lens::ApiServer),
+                generated: true,
+            })
+        } else if loaded.vaps.is_empty() && loaded.bindings.is_empty() {
+            None
         } else {
-            (
-                loaded
-                    .vaps
-                    .iter()
-                    .map(|vap| vap::CompiledPolicy::compile(vap))
-                    .collect(),
-                loaded
-                    .bindings
-                    .iter()
-                    .map(|binding| vap::Binding::new(binding))
-                    .collect(),
-            )
+            // A binding whose policy is missing does nothing: the server admits the request.
+            let policies = loaded.vaps.iter().map(|policy| &**policy);
+            let bindings = loaded.bindings.iter().map(|binding| &**binding);
+            Some(Native {
+                server: vap::Server::new(policies, bindings, vap::Lens::ApiServer),
+                generated: false,
+            })
         };
-        let native = Native {
-            policies,
-            bindings,
-            generated,
-        };
-        self.native = Some(native).filter(|native| !native.policies.is_empty());
     }
 
     /// What static validation refuses.
@@ -358,18 +354,11 @@ impl Evaluator {
 
     /// Asks both engines.
     pub fn decide(&self, request: &Request) -> Answers {
-        let Cluster {
-            world,
-            discovery,
-            mocks,
-        } = &self.cluster;
-        let review = self
-            .controller
-            .as_ref()
-            .map(|controller| controller.review(request, world, discovery, mocks));
+        let environment = self.cluster.environment();
+        let controller = self.controller.as_ref();
+        let review = controller.map(|controller| controller.review(request, environment));
         let native = self.native.as_ref();
-        let vap =
-            native.map(|native| vap::decide(&native.policies, &native.bindings, request, world, discovery, mocks));
+        let vap = native.map(|native| native.server.review(request, environment));
         let generated = native.is_some_and(|native| native.generated);
         let divergence = match (&review, &vap) {
             (Some(review), Some(answer)) if !generated => {
@@ -389,18 +378,14 @@ impl Evaluator {
 
     /// The first difference of a policy and its twin. The only twin has said all of the answer.
     fn first_difference(&self, request: &Request, review: &Review, answer: Option<&vap::Answer>) -> Option<Divergence> {
-        let Cluster {
-            world,
-            discovery,
-            mocks,
-        } = &self.cluster;
+        let environment = self.cluster.environment();
         let divergences = self.pairs.iter().filter_map(|pair| {
             let native = match (&self.pairs[..], answer) {
                 ([_], Some(answer)) => Some(NativeVerdict::of(answer.clone())),
-                _ => pair.native(request, world, discovery, mocks),
+                _ => pair.native(request, environment),
             };
             let kyverno = review.of_policy(&pair.original().id(), true);
-            pair.compare(&kyverno, native.as_ref(), request, world, discovery, mocks)
+            pair.compare(&kyverno, native.as_ref(), request, environment)
         });
         // That a policy has no twin says least about the request.
         divergences.min_by_key(|divergence| (divergence.class == DivergenceClass::NotConvertible, divergence.class))

@@ -3,27 +3,27 @@
 //! Two lenses. In the default one a row that nothing satisfies is a failure; [`compat`] gives the verdicts that
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
-mod asking;
+mod cluster;
 pub mod compat;
 pub mod counterexample;
+mod counterpart;
 pub mod coverage;
 pub mod diff;
 mod edit;
 mod engine;
+mod engines;
+mod evaluate;
 pub mod expect;
 pub mod fill;
 pub mod filter;
 pub mod found;
-mod native;
 pub mod places;
 mod question;
-mod respond;
+mod requests;
+mod response;
 pub mod selector;
 pub mod skeleton;
 pub mod strict;
-mod surroundings;
-mod told;
-mod twins;
 pub mod update;
 mod values;
 pub mod written;
@@ -43,6 +43,7 @@ use kyvtest_model::{
 };
 use kyvtest_prove::behaviour::Behaviours;
 
+pub use counterpart::Counterpart;
 pub use coverage::Coverage;
 pub use engine::Engine;
 pub use found::{Found, Proof};
@@ -50,9 +51,7 @@ pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
 pub use kyvtest_prove::pair::Note;
 pub use places::Places;
 pub use question::Asker;
-pub use respond::{Key, Response, Responses};
-pub use told::Told;
-pub use twins::Twin;
+pub use response::{Key, Response, Responses};
 
 /// How suites are run.
 #[derive(Debug, Clone)]
@@ -131,7 +130,7 @@ pub struct SuiteRun {
     pub places: Places,
     /// The labels of the suite: `key`, and `key=value` where there is one.
     pub tags: Vec<String>,
-    /// What is to be known about the comparison of policies with their twins, by name of the policy.
+    /// Notes on the comparison of policies with their native counterparts, by name of the policy.
     pub notes: Vec<(String, Note)>,
     /// What the suite tries of its policies, where somebody asked.
     pub coverage: Option<Coverage>,
@@ -212,12 +211,21 @@ pub struct Case {
     pub accepted: Option<String>,
     /// How long it took to decide it on both sides, where that was measured.
     pub elapsed: Option<Duration>,
-    /// How the engines came to their answers, where that is told.
-    pub told: Told,
+    /// How the engines came to their verdicts, if the run is traced.
+    pub trace: CaseTrace,
     /// Where the expectation stands.
     pub place: Option<Span>,
     /// Which expectations are not met, and why.
     pub findings: Vec<Diagnostic>,
+}
+
+/// How the engines came to their verdicts on a case, in lines for people.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CaseTrace {
+    /// Of Kyverno's engine.
+    pub kyverno: Vec<String>,
+    /// Of the API server's.
+    pub vap: Vec<String>,
 }
 
 /// What a native policy answered.
@@ -306,7 +314,7 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         .all(|diagnostic| diagnostic.severity != Severity::Error);
     let skipped = settings.compat && suite.upstream == Upstream::Skips;
     if suite.test.is_some() && usable && !skipped {
-        responses = respond::respond(suite, settings);
+        responses = evaluate::evaluate(suite, settings);
         diagnostics.extend(responses.diagnostics.iter().cloned());
         cases = if settings.compat && responses.aborts {
             // `kyverno test` ends here and prints no line.

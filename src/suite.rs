@@ -67,6 +67,16 @@ impl Default for Options<'_> {
     }
 }
 
+impl<'a> Options<'a> {
+    /// The defaults, with the scopes of what a cluster serves.
+    pub fn in_cluster(scopes: &'a dyn Scopes) -> Self {
+        Self {
+            scopes,
+            ..Self::default()
+        }
+    }
+}
+
 impl std::fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Options")

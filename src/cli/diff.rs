@@ -15,7 +15,7 @@ use crate::{
 };
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
-use kyvtest_model::{policy::Metadata, verdict::DivergenceClass};
+use kyvtest_model::{kube::Discovery, verdict::DivergenceClass};
 
 /// Compare two sets of policies
 ///
@@ -98,9 +98,10 @@ impl Args {
             mapping.push((from.to_owned(), to.to_owned()));
         }
         let mut exit = Exit::Success;
-        let mut from = self.side(&self.from, output, &mut exit)?;
-        let mut to = self.side(&self.to, output, &mut exit)?;
-        let resources = self.resources(output, &mut exit)?;
+        let scopes = &settings.discovery;
+        let mut from = self.side(&self.from, scopes, output, &mut exit)?;
+        let mut to = self.side(&self.to, scopes, output, &mut exit)?;
+        let resources = self.resources(scopes, output, &mut exit)?;
         for suite in &mut from {
             suite.resources.extend(resources.iter().cloned());
         }
@@ -122,14 +123,21 @@ impl Args {
                 .into());
         }
         let text = match self.format {
-            Format::Human => human(&found, self.all, self.messages, &|from_side, name| {
-                kind_of(if from_side { &from } else { &to }, name)
-            }),
+            Format::Human => human(&found, self.all, self.messages),
             Format::Json => format!("{:#}\n", to_json(&found, settings.now)),
         };
         output.artefact().write_all(text.as_bytes())?;
+        for refused in &found.refused {
+            let side = if refused.from { "--from" } else { "--to" };
+            let message = format!(
+                "policy `{}` of `{side}` is rejected: {}",
+                refused.policy, refused.reason
+            );
+            output.diagnostic(&Diagnostic::new(Code::PolicyRefused, message), &Sources::new());
+            exit = exit.combine(Exit::Input);
+        }
         let cases = found.pairs.iter().flat_map(|pair| &pair.cases);
-        if cases.clone().next().is_none() {
+        if cases.clone().next().is_none() && found.refused.is_empty() {
             let diagnostic = Diagnostic::new(Code::NoTests, "nothing was compared: no resources given");
             let help = "add suites with resources, or `--resources FILE`";
             output.diagnostic(&diagnostic.with_help(help), &Sources::new());
@@ -145,10 +153,17 @@ impl Args {
     }
 
     /// The suites of a side. What is no suite is taken for a file with policies.
-    fn side(&self, paths: &[String], output: &mut Output, exit: &mut Exit) -> Result<Vec<Suite>, Failure> {
+    fn side(
+        &self,
+        paths: &[String],
+        scopes: &Discovery,
+        output: &mut Output,
+        exit: &mut Exit,
+    ) -> Result<Vec<Suite>, Failure> {
         let options = Options {
             file_name: &self.file_name,
             sidecar: false,
+            scopes,
             ..Options::default()
         };
         let mut suites = Vec::new();
@@ -175,7 +190,7 @@ impl Args {
     }
 
     /// The resources that are given besides those of the suites.
-    fn resources(&self, output: &mut Output, exit: &mut Exit) -> Result<Vec<Resource>, Failure> {
+    fn resources(&self, scopes: &Discovery, output: &mut Output, exit: &mut Exit) -> Result<Vec<Resource>, Failure> {
         if self.resources.is_empty() {
             return Ok(Vec::new());
         }
@@ -187,6 +202,7 @@ impl Args {
         }
         let options = Options {
             sidecar: false,
+            scopes,
             ..Options::default()
         };
         let written = Written::new(&[], &self.resources);
@@ -258,29 +274,11 @@ impl Files for Written {
     }
 }
 
-/// The kind of a policy by its name.
-fn kind_of(suites: &[Suite], name: &str) -> &'static str {
-    let has = |metadata: &Metadata| metadata.name.value == name;
-    for suite in suites {
-        let loaded = &suite.policies;
-        if let Some(policy) = loaded.policies.iter().find(|policy| has(&policy.metadata)) {
-            return policy.kind.name();
-        }
-        if let Some(policy) = loaded.validating_policies.iter().find(|policy| has(&policy.metadata)) {
-            return policy.kind();
-        }
-        if loaded.vaps.iter().any(|policy| has(&policy.metadata)) {
-            return "ValidatingAdmissionPolicy";
-        }
-    }
-    ""
-}
-
 /// How many policies a line of the summary names.
 const NAMED: usize = 5;
 
-/// The result for people. `kind` gives the kind of a policy of the first side (`true`) or the second.
-fn human(found: &Diff, all: bool, messages: bool, kind: &dyn Fn(bool, &str) -> &'static str) -> String {
+/// The result for people.
+fn human(found: &Diff, all: bool, messages: bool) -> String {
     let mut out = String::new();
     for pair in &found.pairs {
         let mut name = if pair.from == pair.to {
@@ -288,9 +286,9 @@ fn human(found: &Diff, all: bool, messages: bool, kind: &dyn Fn(bool, &str) -> &
         } else {
             format!("{} -> {}", pair.from, pair.to)
         };
-        let kinds = (kind(true, &pair.from), kind(false, &pair.to));
-        if kinds.0 != kinds.1 {
-            let _ = write!(name, " ({} -> {})", kinds.0, kinds.1);
+        let (from, to) = pair.kinds;
+        if from != to {
+            let _ = write!(name, " ({from} -> {to})");
         }
         let _ = writeln!(out, "{name}: {}", counts(pair.cases.iter()));
         if pair.audit_warnings {
@@ -408,5 +406,19 @@ fn to_json(found: &Diff, now: Option<Timestamp>) -> Json {
             json!({"from": pair.from, "to": pair.to, "cases": cases, "auditWarnings": pair.audit_warnings})
         })
         .collect();
-    json!({"version": 1, "now": now.map(|now| now.to_string()), "pairs": pairs, "onlyFrom": found.only_from, "onlyTo": found.only_to})
+    let refused = found.refused.iter();
+    let refused: Vec<Json> = refused
+        .map(|refused| {
+            let side = if refused.from { "from" } else { "to" };
+            json!({"side": side, "policy": refused.policy, "reason": refused.reason})
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "now": now.map(|now| now.to_string()),
+        "pairs": pairs,
+        "onlyFrom": found.only_from,
+        "onlyTo": found.only_to,
+        "refused": refused,
+    })
 }

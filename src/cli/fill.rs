@@ -49,6 +49,7 @@ impl Args {
             proofs: false,
             stop: Some(interrupt::flag()),
         };
+        let settings = self.suites.settings()?;
         let executed = self.suites.execute()?;
         // What is only half known is not written.
         if interrupt::flag().load(Ordering::Relaxed) {
@@ -64,7 +65,7 @@ impl Args {
                 exit = exit.combine(Exit::Input);
                 continue;
             }
-            let loaded = suite::load(&Disk, &timed.run.path, &Options::default());
+            let loaded = suite::load(&Disk, &timed.run.path, &Options::in_cluster(&settings.discovery));
             if let Some(own) = loaded.into_iter().find(|suite| suite.document == timed.run.doc) {
                 self.fill(&timed.run, &own, &mut lines)?;
             }

@@ -65,7 +65,10 @@ impl Args {
         let path = join(&folder, "kyverno-test.yaml");
         over.add(&path, Document::from(&probe).root().to_yaml());
         let overlay = Overlay { under: &Disk, over };
-        let Some(probe) = suite::load(&overlay, &path, &Options::default()).into_iter().next() else {
+        let Some(probe) = suite::load(&overlay, &path, &Options::in_cluster(&settings.discovery))
+            .into_iter()
+            .next()
+        else {
             return Ok(Exit::Input);
         };
         let mut diagnostics: Vec<Diagnostic> = probe.diagnostics.clone();

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     report::{Run, Times},
     run::{self, Engine, Extras, Settings, SuiteRun, places},
-    suite::{self, Asked, BuiltInScopes, Disk, Files, Noting, Options, Suite},
+    suite::{self, Asked, BuiltInScopes, Disk, Files, Noting, Options, Scopes, Suite},
 };
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::{
@@ -216,26 +216,31 @@ impl Suites {
         for remark in &remarks.0 {
             listen(Event::Remark(remark, &remarks.1));
         }
-        let settings = self.settings()?;
-        let options = Options {
-            file_name: &self.file_name,
-            accept_file: !self.compat,
-            scopes: &BuiltInScopes,
-            own_crds: !self.compat,
-            sidecar: !self.compat,
-        };
         let pinned = self.cluster.now()?;
         let clock = Clock::start(pinned);
         let overrides = Overrides {
             entries: self.overrides.clone(),
             timeout: self.timeout,
         };
-        let now = settings.now;
-        let mut settings = settings;
+        let mut settings = self.settings()?;
         // A pinned clock makes reports reproducible, so timings stay off.
         if pinned.is_none() || overrides.needs_watch() {
             settings.watch = Some(watch);
         }
+        let now = settings.now;
+        // `kyverno test` knows no kinds but its own.
+        let scopes: &dyn Scopes = if self.compat {
+            &BuiltInScopes
+        } else {
+            &settings.discovery
+        };
+        let options = Options {
+            file_name: &self.file_name,
+            accept_file: !self.compat,
+            scopes,
+            own_crds: !self.compat,
+            sidecar: !self.compat,
+        };
         let mut works = Vec::new();
         for path in &self.paths {
             match suite::discover_all(&Disk, path, &options) {

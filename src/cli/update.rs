@@ -111,7 +111,7 @@ impl Update {
             if quit || runs.iter().any(|run| run.is_broken()) {
                 continue;
             }
-            let loaded = suite::load(&Disk, path, &Options::default());
+            let loaded = suite::load(&Disk, path, &Options::in_cluster(&settings.discovery));
             let mut changes: Vec<(&Suite, Change)> = Vec::new();
             let mut before = Vec::new();
             for suite in &loaded {
@@ -199,7 +199,7 @@ fn unusable(files: &[Changed], path: &str, settings: &Settings, before: &[Vec<bo
         let message = format!("`{path}` cannot be changed in place");
         Diagnostic::new(Code::NotUpdated, message).with_note(note)
     };
-    let suites = suite::load(&overlay, path, &Options::default());
+    let suites = suite::load(&overlay, path, &Options::in_cluster(&settings.discovery));
     for (suite, before) in suites.iter().zip(before) {
         let run = run::run(suite, settings);
         if run.is_broken() {

@@ -177,7 +177,7 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &m
     }
     let mut more = String::new();
     answers(case, look.verbose, &mut more);
-    for (engine, lines) in [("kyverno", &case.told.kyverno), ("vap", &case.told.vap)] {
+    for (engine, lines) in [("kyverno", &case.trace.kyverno), ("vap", &case.trace.vap)] {
         if !lines.is_empty() && look.verbose {
             let _ = writeln!(more, "{engine} trace:");
             for line in lines.iter().flat_map(|line| line.lines()) {

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `commands/test/output.go` (`printTestResult`), `commands/test/command.go` (`checkResult`).
 
-use super::{Answer, Asker, Case, Key, Outcome, Response, Responses, Settings, Told};
+use super::{Answer, Asker, Case, CaseTrace, Key, Outcome, Response, Responses, Settings};
 use crate::suite::{Resource, ResourceSpec, Row, Suite, Upstream};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Span},
@@ -24,8 +24,7 @@ pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -
             break;
         }
         let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value);
-        let keys: Vec<&Key> = responses.keys.iter().collect();
-        for key in selected(row, &keys) {
+        for key in selected(row, responses) {
             judge_key(number, row, run, key, responses, &mut cases);
         }
     }
@@ -149,18 +148,22 @@ pub(super) fn vacuous(suite: &Suite, cases: &[Case]) -> Vec<Diagnostic> {
 }
 
 /// The resources of a row: those that it names; all of them where it names none that exists.
-fn selected<'k>(row: &Row, keys: &[&'k Key]) -> Vec<&'k Key> {
+fn selected<'k>(row: &Row, responses: &'k Responses) -> Vec<&'k Key> {
     let named = row.resources.iter().flatten().map(|text| text.value.as_str());
     let mut found: Vec<&Key> = Vec::new();
     for name in named {
-        found.extend(keys.iter().copied().filter(|key| names(name, key)));
+        found.extend(responses.named(name));
     }
     for spec in &row.resource_specs {
-        found.extend(keys.iter().copied().filter(|key| describes(spec, key)));
+        found.extend(responses.keys.iter().filter(|key| describes(spec, key)));
     }
     // What is named twice is checked twice.
     found.sort();
-    if found.is_empty() { keys.to_vec() } else { found }
+    if found.is_empty() {
+        responses.keys.iter().collect()
+    } else {
+        found
+    }
 }
 
 /// `name` fits any kind and namespace, `namespace/name` any kind; a payload is named by its path.
@@ -215,8 +218,8 @@ fn judge_key(
         expected_divergence: None,
         accepted: None,
         elapsed: None,
-        told: Told {
-            kyverno: answers.iter().flat_map(|response| response.told.clone()).collect(),
+        trace: CaseTrace {
+            kyverno: answers.iter().flat_map(|response| response.trace.clone()).collect(),
             vap: Vec::new(),
         },
         place: Some(row.span),

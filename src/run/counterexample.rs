@@ -258,7 +258,7 @@ fn cases(files: &[File], test: &Json, sidecar: &Json, settings: &Settings) -> Re
     }
     memory.add(TEST, yaml(test));
     memory.add(SIDECAR, yaml(sidecar));
-    let suites = suite::load(&memory, TEST, &Options::default());
+    let suites = suite::load(&memory, TEST, &Options::in_cluster(&settings.discovery));
     let suite = suites.first().ok_or("no suite")?;
     let done = run(suite, settings);
     match done.diagnostics.first() {

@@ -1,7 +1,7 @@
-//! What a suite tries of its policies: rules, filters, conditions, expressions and their branches, and what each came to.
+//! What a suite exercises of its policies: rules, filters, conditions, expressions and their branches, and what each came to.
 //!
 //! Only requests count that a row or a case asks a policy about: what is evaluated and never looked at proves nothing. The
-//! native twin has the same expressions, so Kyverno's side is counted, once; what autogen makes of a rule counts for the rule
+//! native counterpart has the same expressions, so Kyverno's side is counted, once; what autogen makes of a rule counts for the rule
 //! as it is written. No upstream counterpart.
 
 mod items;
@@ -192,10 +192,6 @@ fn unreferenced(suite: &Suite) -> Vec<(Key, Span)> {
         (Key::of(resource), Span::point(span.file, span.start))
     });
     resources
-        .filter(|(key, _)| {
-            !questions
-                .iter()
-                .any(|question| question.concerns(key, &question.listed()))
-        })
+        .filter(|(key, _)| !questions.iter().any(|question| question.concerns(key)))
         .collect()
 }

@@ -4,21 +4,24 @@
 //! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not: the
 //! resources that nobody wrote a row for are where conversions go wrong.
 
-use super::{Answer, Key, Response, Settings, respond};
+use super::{Answer, Key, Response, Responses, Settings, evaluate::evaluate_with};
 use crate::suite::{Resource, Suite};
 use kyvtest_model::{
     compare::{self, Divergence},
     kube::Operation,
+    policy::PolicyId,
     verdict::{Effect, Status, Verdict},
 };
 
 /// Two policies that shall decide alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyPair {
-    /// The policy on the one side.
+    /// The policy on the one side, `namespace/name` if it has a namespace.
     pub from: String,
     /// The policy on the other.
     pub to: String,
+    /// The kinds of the two.
+    pub kinds: (&'static str, &'static str),
     /// What they answer, by resource and operation.
     pub cases: Vec<DiffCase>,
     /// Whether the other side is a native policy that warns the client on violations that Kyverno only audits.
@@ -51,87 +54,128 @@ pub struct Diff {
     pub only_from: Vec<String>,
     /// Policies of the other side without a partner.
     pub only_to: Vec<String>,
+    /// Policies that Kyverno or the API server refuses; their pairs have no cases.
+    pub refused: Vec<RefusedPolicy>,
+}
+
+/// A policy that cannot be stored, so that there is nothing to compare.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedPolicy {
+    /// Whether it is one of the first side.
+    pub from: bool,
+    /// Its name.
+    pub policy: String,
+    /// Why it is refused.
+    pub reason: String,
 }
 
 /// Compares two sets. `mapping` pairs policies of different names.
 pub fn diff(from: &mut [Suite], to: &mut [Suite], mapping: &[(String, String)], settings: &Settings) -> Diff {
-    let (ours, theirs) = (names(from), names(to));
-    let partner = |name: &String| match mapping.iter().find(|(from, _)| from == name) {
-        Some((_, to)) => theirs.contains(to).then(|| to.clone()),
-        None => theirs.contains(name).then(|| name.clone()),
+    let (ours, theirs) = (ids(from), ids(to));
+    let (our_names, their_names) = (names(&ours), names(&theirs));
+    let mut found = Diff {
+        pairs: Vec::new(),
+        only_from: Vec::new(),
+        only_to: Vec::new(),
+        refused: Vec::new(),
     };
-    let paired: Vec<(String, String)> = ours
-        .iter()
-        .filter_map(|name| Some((name.clone(), partner(name)?)))
-        .collect();
-    let only_from = ours.iter().filter(|name| partner(name).is_none()).cloned().collect();
-    let only_to = theirs
-        .iter()
-        .filter(|name| !paired.iter().any(|(_, to)| to == *name))
-        .cloned()
-        .collect();
-    let pairs = paired
-        .into_iter()
-        .map(|(from_name, to_name)| {
-            let cases = compare_policies(from, &from_name, to, &to_name, settings);
-            PolicyPair {
-                audit_warnings: warns_beside_audit(from, &from_name, to, &to_name, &cases),
-                from: from_name,
-                to: to_name,
-                cases,
-            }
-        })
-        .collect();
-    Diff {
-        pairs,
-        only_from,
-        only_to,
+    let mut paired = Vec::new();
+    for name in &our_names {
+        let mapped = mapping.iter().find(|(from, _)| is_named(name, from));
+        let wanted = mapped.map_or(name.as_str(), |(_, to)| to);
+        let Some(partner) = partner(wanted, &their_names) else {
+            found.only_from.push(name.clone());
+            continue;
+        };
+        paired.push(partner);
+        let kind = |ids: &[PolicyId], name: &str| ids.iter().find(|id| qualified(id) == name).map_or("", |id| id.kind);
+        let mut pair = PolicyPair {
+            kinds: (kind(&ours, name), kind(&theirs, partner)),
+            from: name.clone(),
+            to: partner.clone(),
+            cases: Vec::new(),
+            audit_warnings: false,
+        };
+        compare_policies(from, to, &mut pair, &mut found.refused, settings);
+        pair.audit_warnings = warns_beside_audit(from, to, &pair);
+        found.pairs.push(pair);
+    }
+    let unpaired = their_names.iter().filter(|name| !paired.contains(name));
+    found.only_to = unpaired.cloned().collect();
+    found
+}
+
+/// The name of a policy with its namespace, if it has one.
+fn qualified(id: &PolicyId) -> String {
+    if id.namespace.is_empty() {
+        id.name.clone()
+    } else {
+        format!("{}/{}", id.namespace, id.name)
     }
 }
 
+/// Whether a reference names a policy: its qualified name, or the name alone.
+fn is_named(qualified: &str, reference: &str) -> bool {
+    qualified == reference || qualified.rsplit('/').next() == Some(reference)
+}
+
+/// The policy of the same name; one in another namespace only if no other has its name.
+fn partner<'n>(wanted: &str, names: &'n [String]) -> Option<&'n String> {
+    let exact = names.iter().find(|name| *name == wanted);
+    exact.or_else(|| {
+        let bare = wanted.rsplit('/').next()?;
+        let mut same = names.iter().filter(|name| is_named(name, bare));
+        same.next().filter(|_| same.next().is_none())
+    })
+}
+
 /// Whether both sides audit a request, and a native binding of the other side warns the client where Kyverno does not.
-fn warns_beside_audit(from: &[Suite], from_name: &str, to: &[Suite], to_name: &str, cases: &[DiffCase]) -> bool {
+fn warns_beside_audit(from: &[Suite], to: &[Suite], pair: &PolicyPair) -> bool {
     let audits = |case: &DiffCase| case.from.effect == Effect::Audit && case.to.effect == Effect::Audit;
     let mut classic = from.iter().flat_map(|suite| &suite.policies.policies);
-    let is_silent = classic.any(|policy| policy.metadata.name.value == from_name && !policy.spec.emit_warning);
+    let is_silent = classic.any(|policy| qualified(&policy.id()) == pair.from && !policy.spec.emit_warning);
     let mut bindings = to.iter().flat_map(|suite| &suite.policies.bindings);
     let warns = bindings.any(|binding| {
         let has = |wanted: &str| binding.validation_actions.iter().any(|action| action.value == wanted);
-        binding.policy_name.value == to_name && has("Audit") && has("Warn")
+        binding.policy_name.value == pair.to && has("Audit") && has("Warn")
     });
-    is_silent && warns && cases.iter().any(audits)
+    is_silent && warns && pair.cases.iter().any(audits)
 }
 
-fn names(suites: &[Suite]) -> Vec<String> {
-    let mut names: Vec<String> = suites.iter().flat_map(policy_names).collect();
+fn ids(suites: &[Suite]) -> Vec<PolicyId> {
+    suites.iter().flat_map(policy_ids).collect()
+}
+
+/// The names of policies, sorted; those of different kinds may share one, and are then compared together.
+fn names(ids: &[PolicyId]) -> Vec<String> {
+    let mut names: Vec<String> = ids.iter().map(qualified).collect();
     names.sort();
     names.dedup();
     names
 }
 
-fn policy_names(suite: &Suite) -> Vec<String> {
+fn policy_ids(suite: &Suite) -> Vec<PolicyId> {
     let loaded = &suite.policies;
-    let classic = loaded.policies.iter().map(|policy| &policy.metadata);
-    let validating = loaded.validating_policies.iter().map(|policy| &policy.metadata);
-    let native = loaded.vaps.iter().map(|policy| &policy.metadata);
-    let all = classic.chain(validating).chain(native);
-    all.map(|metadata| metadata.name.value.clone()).collect()
+    let classic = loaded.policies.iter().map(|policy| policy.id());
+    let validating = loaded.validating_policies.iter().map(|policy| policy.id());
+    let native = loaded.vaps.iter().map(|policy| policy.id());
+    classic.chain(validating).chain(native).collect()
 }
 
 fn compare_policies(
     from: &mut [Suite],
-    from_name: &str,
     to: &mut [Suite],
-    to_name: &str,
+    pair: &mut PolicyPair,
+    refused: &mut Vec<RefusedPolicy>,
     settings: &Settings,
-) -> Vec<DiffCase> {
+) {
     let having = |suites: &[Suite], name: &str| -> Vec<usize> {
-        let has = |suite: &Suite| policy_names(suite).iter().any(|known| known == name);
+        let has = |suite: &Suite| policy_ids(suite).iter().any(|id| qualified(id) == name);
         (0..suites.len()).filter(|&i| suites.get(i).is_some_and(has)).collect()
     };
-    let (ours, theirs) = (having(from, from_name), having(to, to_name));
+    let (ours, theirs) = (having(from, &pair.from), having(to, &pair.to));
     let (Some(&first), Some(&second)) = (ours.first(), theirs.first()) else {
-        return Vec::new();
+        return;
     };
     let involved = || {
         let ours = ours.iter().filter_map(|&i| from.get(i));
@@ -145,15 +189,30 @@ fn compare_policies(
     operations.dedup();
     let layers = layers(involved().flat_map(|suite| &suite.resources));
     let (Some(left), Some(right)) = (from.get_mut(first), to.get_mut(second)) else {
-        return Vec::new();
+        return;
     };
-    let mut cases: Vec<DiffCase> = Vec::new();
+    // Whether a policy is refused shows even without resources.
+    let empty = evaluate(left, Vec::new(), &[], settings);
+    let other = evaluate(right, Vec::new(), &[], settings);
+    let before = refused.len();
+    for (is_from, name, responses) in [(true, &pair.from, &empty), (false, &pair.to, &other)] {
+        let reasons = responses.refused.iter().filter(|(policy, _)| is_named(name, policy));
+        refused.extend(reasons.map(|(_, reason)| RefusedPolicy {
+            from: is_from,
+            policy: name.clone(),
+            reason: reason.clone(),
+        }));
+    }
+    if refused.len() > before {
+        return;
+    }
+    let cases = &mut pair.cases;
     for layer in layers {
-        let ours = answers(left, layer.clone(), &operations, settings);
-        let theirs = answers(right, layer, &operations, settings);
+        let ours = evaluate(left, layer.clone(), &operations, settings).list;
+        let theirs = evaluate(right, layer, &operations, settings).list;
         for (key, run) in requests(&ours) {
-            let (ours, operation) = verdict(&ours, &key, run, from_name);
-            let (theirs, _) = verdict(&theirs, &key, run, to_name);
+            let (ours, operation) = verdict(&ours, &key, run, &pair.from);
+            let (theirs, _) = verdict(&theirs, &key, run, &pair.to);
             let unsupported = [&ours, &theirs]
                 .iter()
                 .any(|verdict| verdict.status == Status::Unsupported);
@@ -171,7 +230,6 @@ fn compare_policies(
             }
         }
     }
-    cases
 }
 
 /// The resources of both sides, each once. Two of the same name that are not the same object come one after the other, so that
@@ -201,15 +259,10 @@ fn is_called_like(one: &Resource, other: &Resource) -> bool {
         && one.name == other.name
 }
 
-/// The answers of a suite's policies about resources.
-fn answers(
-    suite: &mut Suite,
-    resources: Vec<Resource>,
-    operations: &[Operation],
-    settings: &Settings,
-) -> Vec<Response> {
+/// Evaluates a suite's policies on resources.
+fn evaluate(suite: &mut Suite, resources: Vec<Resource>, operations: &[Operation], settings: &Settings) -> Responses {
     let own = std::mem::replace(&mut suite.resources, resources);
-    let responses = respond::respond_about(suite, settings, operations).list;
+    let responses = evaluate_with(suite, settings, operations);
     suite.resources = own;
     responses
 }
@@ -234,7 +287,7 @@ fn verdict(responses: &[Response], key: &Key, run: Option<Operation>, policy: &s
         .filter(|response| response.asker.is_none() && response.key == *key && response.run == run)
         .collect();
     let operation = own.first().map_or(Operation::Create, |response| response.operation);
-    let rules = own.iter().filter(|response| response.policy.name == policy);
+    let rules = own.iter().filter(|response| qualified(&response.policy) == policy);
     let verdicts = rules
         .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))
         .collect();

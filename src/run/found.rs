@@ -1,17 +1,15 @@
 //! What a run may find out about the policies of a suite for all requests: labels of proofs, and behaviours.
 
 use super::{
-    asking::Asking,
     coverage::Watch,
-    edit::edited,
-    respond::{default_operation, requests},
+    engines::Engines,
+    requests::{default_operation, requests},
 };
-use crate::suite::Resource;
+use kyvtest_cel::host::Host;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::diagnostic::FileId;
-use kyvtest_kyverno::classic_policy::CompiledPolicy;
+use kyvtest_kyverno::lowered::Lowered;
 use kyvtest_model::{
-    kube::Request,
     policy::{Mode, Origin},
     verdict::Verdict,
 };
@@ -45,10 +43,13 @@ pub struct Found<T> {
 }
 
 /// The policies of a suite that have a native twin, or could have one, in the order of the files.
-fn originals(asking: Asking<'_>) -> Vec<(Original, Origin)> {
-    let loaded = &asking.suite.policies;
-    let classic = asking.policies.classic.iter().map(CompiledPolicy::policy);
-    let classic = classic.map(|policy| (Original::Policy(policy.clone()), policy.origin));
+fn originals(engines: &Engines<'_>) -> Vec<(Original, Origin)> {
+    let loaded = &engines.suite.policies;
+    let classic = engines.controller.policies().iter().filter_map(Lowered::as_classic);
+    let classic = classic.map(|compiled| {
+        let policy = compiled.policy();
+        (Original::Policy(policy.clone()), policy.origin)
+    });
     let validating = loaded.validating_policies.iter();
     let validating = validating.map(|policy| (Original::ValidatingPolicy(policy.clone()), policy.origin));
     let mut all: Vec<(Original, Origin)> = classic.chain(validating).collect();
@@ -56,21 +57,21 @@ fn originals(asking: Asking<'_>) -> Vec<(Original, Origin)> {
     all
 }
 
-fn each<T>(asking: Asking<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options<'_>) -> T) -> Vec<Found<T>> {
+fn each<T>(engines: &Engines<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options<'_>) -> T) -> Vec<Found<T>> {
     let exceptions = Exceptions {
-        classic: &asking.suite.exceptions.exceptions,
-        cel: &asking.suite.exceptions.cel_exceptions,
+        classic: &engines.suite.exceptions.exceptions,
+        cel: &engines.suite.exceptions.cel_exceptions,
     };
-    let resources = asking.suite.resources.iter();
+    let resources = engines.suite.resources.iter();
     let samples: Vec<serde_json::Value> = resources.map(|resource| resource.object.root().to_serde()).collect();
     let options = Options {
-        now: asking.settings.now,
+        now: engines.settings.now,
         samples: &samples,
         paths: PATHS,
-        stop: asking.settings.extras.stop,
+        stop: engines.settings.extras.stop,
         ..Options::default()
     };
-    let found = originals(asking).into_iter().map(|(original, origin)| Found {
+    let found = originals(engines).into_iter().map(|(original, origin)| Found {
         found: find(&original, exceptions, &options),
         name: original.name().to_owned(),
         kind: original.kind(),
@@ -81,87 +82,64 @@ fn each<T>(asking: Asking<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options
 }
 
 /// The label of each policy.
-pub(super) fn proofs(asking: Asking<'_>) -> Vec<Found<Proof>> {
-    each(asking, |original, exceptions, options| {
-        kyvtest_prove::prove(
-            original,
-            exceptions,
-            None,
-            &asking.surroundings.cluster.discovery,
-            options,
-        )
+pub(super) fn proofs(engines: &Engines<'_>) -> Vec<Found<Proof>> {
+    each(engines, |original, exceptions, options| {
+        kyvtest_prove::prove(original, exceptions, None, &engines.cluster.cluster.discovery, options)
     })
 }
 
 /// The behaviours of each policy that rows or cases are about, and which of them they exercise.
-pub(super) fn all_behaviours(asking: Asking<'_>) -> Vec<Found<Behaviours>> {
-    let watch = Watch::new(asking.suite);
-    let mut found = each(asking, |original, exceptions, options| {
+pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<Found<Behaviours>> {
+    let watch = Watch::new(engines.suite);
+    let mut found = each(engines, |original, exceptions, options| {
         // Behaviours are about requests.
         if let Original::ValidatingPolicy(policy) = original
             && policy.spec.evaluation.mode != Mode::Kubernetes
         {
             return Behaviours::default();
         }
-        let tried = tried(asking, &watch, original);
-        let surroundings = asking.surroundings;
+        let tried = tried(engines, &watch, original, host);
+        let cluster = &engines.cluster.cluster;
         behaviours(
             original,
             exceptions,
-            &surroundings.cluster.discovery,
+            &cluster.discovery,
             options,
             &tried,
-            &surroundings.cluster.world,
-            asking.host,
+            &cluster.world,
+            host,
         )
     });
     found.retain(|policy| !policy.found.list.is_empty() || !policy.found.note.is_empty());
     found
 }
 
-/// The requests that rows and cases ask a policy about, with its answers.
-fn tried(asking: Asking<'_>, watch: &Watch<'_>, original: &Original) -> Vec<Tried> {
-    let (suite, settings) = (asking.suite, asking.settings);
+/// The requests that rows and cases name for a policy, with its verdicts.
+fn tried(engines: &Engines<'_>, watch: &Watch<'_>, original: &Original, host: &dyn Host) -> Vec<Tried> {
+    let (suite, settings) = (engines.suite, engines.settings);
+    let id = original.id();
+    let policy = engines.controller.policy(&id);
     let mut tried = Vec::new();
     for mut asked in requests(suite, settings, &[]) {
-        if !watch.is_asked(original.name(), &asked) {
+        if !watch.is_asked(&id, &asked) {
             continue;
         }
-        let operation = asked.run.unwrap_or_else(|| default_operation(suite, asked.resource));
-        let old = asked.old.take();
-        let request = asking.surroundings.request(suite, asked.resource, operation, old);
-        let (request, verdicts) = answer(asking, original, request, asked.resource);
+        let resource = asked.resource;
+        let operation = asked.run.unwrap_or_else(|| default_operation(suite, resource));
+        let request = engines.cluster.request(suite, resource, operation, asked.old.take());
+        let mut verdicts = Vec::new();
+        for response in policy
+            .into_iter()
+            .flat_map(|policy| engines.kyverno(policy, &request, resource, host))
+        {
+            let scored = policy.is_none_or(Lowered::is_scored);
+            verdicts.extend(response.rules.iter().map(|rule| rule.verdict(scored)));
+        }
+        let edited = policy.and_then(|policy| engines.edited(policy, &request, resource));
         tried.push(Tried {
-            request,
+            request: edited.unwrap_or(request),
             kyverno: Verdict::strongest(verdicts),
         });
     }
     tried
-}
-
-fn answer(asking: Asking<'_>, original: &Original, request: Request, resource: &Resource) -> (Request, Vec<Verdict>) {
-    let mut verdicts = Vec::new();
-    match original {
-        Original::Policy(policy) => {
-            let name = &policy.metadata.name.value;
-            let mut classic = asking.policies.classic();
-            if let Some((compiled, webhook)) = classic.find(|(compiled, _)| compiled.policy().origin == policy.origin) {
-                let scored = compiled.is_scored();
-                let answers = asking.classic(compiled, webhook, &request, resource);
-                verdicts.extend(answers.iter().map(|answer| answer.verdict(scored)));
-            }
-            let edited = edited(asking.suite, name, resource, &request);
-            (edited.unwrap_or(request), verdicts)
-        }
-        Original::ValidatingPolicy(policy) => {
-            let name = policy.metadata.name.value.as_str();
-            let variants = asking.policies.validating.iter();
-            for variant in variants.filter(|one| one.kind == policy.kind() && one.compiled.name() == name) {
-                let scored = variant.compiled.is_scored();
-                let answers = asking.validating(variant, &request, resource).unwrap_or_default();
-                verdicts.extend(answers.iter().map(|answer| answer.verdict(scored)));
-            }
-            (request, verdicts)
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{Key, compat, expect::Wanted};
+use super::{Key, Responses, compat, expect::Wanted};
 use crate::suite::{Expected, ResourceSpec, Suite};
 use kyvtest_go_compat::diagnostic::Span;
 use kyvtest_model::{
@@ -20,7 +20,7 @@ pub enum Asker {
 }
 
 /// One row, or one case of the sidecar.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Question<'s> {
     pub(super) asker: Asker,
     pub(super) name: Option<&'s Text>,
@@ -31,6 +31,8 @@ pub(super) struct Question<'s> {
     pub(super) operation: Option<Operation>,
     pub(super) result: Option<Spanned<Expected>>,
     pub(super) span: Span,
+    /// The references of the resources that are named, for lookups.
+    listed: FxHashSet<&'s str>,
 }
 
 impl<'s> Question<'s> {
@@ -46,6 +48,7 @@ impl<'s> Question<'s> {
             operation: row.operation.map(|operation| operation.value),
             result: Some(row.result),
             span: row.span,
+            listed: listed(row.resources.as_deref().unwrap_or_default()),
         });
         let cases = suite.cases.iter().enumerate().map(|(number, case)| Self {
             asker: Asker::Case(number),
@@ -57,6 +60,7 @@ impl<'s> Question<'s> {
             operation: case.operation.map(|operation| operation.value),
             result: case.result,
             span: case.span,
+            listed: listed(&case.resources),
         });
         rows.chain(cases)
     }
@@ -86,20 +90,41 @@ impl<'s> Question<'s> {
         self.result.map_or("", |result| result.value.as_str())
     }
 
-    /// The references of the resources that are named.
-    pub(super) fn listed(&self) -> FxHashSet<&'s str> {
-        let names = self.resources.into_iter().flatten();
-        names.map(|name| name.value.as_str()).collect()
+    /// Whether an expectation gives an old object for any of the resources.
+    pub(super) fn may_have_old_object(&self, suite: &Suite) -> bool {
+        match self.asker {
+            Asker::Case(number) => suite
+                .cases
+                .get(number)
+                .is_some_and(|case| case.expectation.old_object.is_some()),
+            Asker::Row(number) => suite.test.as_ref().is_some_and(|test| {
+                let mut entries = suite.expectations.iter();
+                entries.any(|entry| {
+                    entry.expectation.old_object.is_some() && entry.selector.rows(test).any(|row| row == number)
+                })
+            }),
+        }
+    }
+
+    /// The resources and payloads that it is about, sorted.
+    pub(super) fn keys<'r>(&self, responses: &'r Responses) -> Vec<&'r Key> {
+        let Some(named) = self.resources.filter(|_| self.specs.is_empty()) else {
+            return responses.keys.iter().filter(|key| self.concerns(key)).collect();
+        };
+        let mut keys: Vec<&Key> = named.iter().flat_map(|name| responses.named(&name.value)).collect();
+        keys.sort();
+        keys.dedup();
+        keys
     }
 
     /// Whether a resource is among those that are asked about.
-    pub(super) fn concerns(&self, key: &Key, listed: &FxHashSet<&str>) -> bool {
+    pub(super) fn concerns(&self, key: &Key) -> bool {
         let everything = self.resources.is_none() && self.specs.is_empty();
         everything
             || key
                 .references()
                 .iter()
-                .any(|reference| listed.contains(reference.as_str()))
+                .any(|reference| self.listed.contains(reference.as_str()))
             || self.specs.iter().any(|spec| compat::describes(spec, key))
     }
 
@@ -125,4 +150,8 @@ impl<'s> Question<'s> {
         }
         wanted
     }
+}
+
+fn listed(names: &[Text]) -> FxHashSet<&str> {
+    names.iter().map(|name| name.value.as_str()).collect()
 }

@@ -248,7 +248,7 @@ fn check(
     let overlay = Overlay { under: files, over };
     let path = join(folder, "kyverno-test.yaml");
     let mut wrong = Vec::new();
-    for suite in suite::load(&overlay, &path, &Options::default()) {
+    for suite in suite::load(&overlay, &path, &Options::in_cluster(&settings.discovery)) {
         let run = run(&suite, settings);
         if run.is_broken() {
             return Err((run.diagnostics, suite.sources));

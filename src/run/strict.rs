@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    Answer, Case, Key, Outcome, Response, Responses, Settings, Told, compat,
+    Answer, Case, CaseTrace, Key, Outcome, Response, Responses, Settings, compat,
     expect::{Wanted, settle},
     question::Question,
 };
@@ -61,7 +61,7 @@ impl Judge<'_> {
             expected_divergence: None,
             accepted: None,
             elapsed: None,
-            told: Told::default(),
+            trace: CaseTrace::default(),
             place: Some(question.span),
             findings: Vec::new(),
         }
@@ -99,7 +99,7 @@ impl Judge<'_> {
             )
         };
         for name in self.question.resources.into_iter().flatten() {
-            if !self.responses.has_resource(&name.value) {
+            if self.responses.named(&name.value).next().is_none() {
                 cases.push(unknown(&name.value, name.span));
             }
         }
@@ -108,8 +108,7 @@ impl Judge<'_> {
                 cases.push(unknown(&spec.name, spec.span));
             }
         }
-        let listed = self.question.listed();
-        for key in keys.iter().filter(|key| self.question.concerns(key, &listed)) {
+        for key in self.question.keys(self.responses) {
             self.key(key, cases);
         }
         if cases.len() == before {
@@ -156,14 +155,14 @@ impl Judge<'_> {
             .iter()
             .map(|response| response.elapsed)
             .sum::<Option<Duration>>();
-        let twin = answers.iter().find_map(|response| response.twin.as_deref());
+        let counterpart = answers.iter().find_map(|response| response.counterpart.as_deref());
         for case in &mut cases[before..] {
             case.elapsed = elapsed.filter(|_| !answers.is_empty());
-            case.told.kyverno = answers.iter().flat_map(|response| response.told.clone()).collect();
-            if let Some(twin) = twin {
-                case.told.vap.clone_from(&twin.told);
-                case.vap.clone_from(&twin.native);
-                case.divergence.clone_from(&twin.divergence);
+            case.trace.kyverno = answers.iter().flat_map(|response| response.trace.clone()).collect();
+            if let Some(counterpart) = counterpart {
+                case.trace.vap.clone_from(&counterpart.trace);
+                case.vap.clone_from(&counterpart.native);
+                case.divergence.clone_from(&counterpart.divergence);
             }
             settle(case);
         }
@@ -267,11 +266,8 @@ pub(super) fn unfitting_kinds(suite: &Suite, responses: &Responses) -> Vec<Diagn
             continue;
         };
         let wanted = kind.value.rsplit('/').next().unwrap_or_default();
-        let listed = question.listed();
-        let keys = responses
-            .keys
-            .iter()
-            .filter(|key| question.concerns(key, &listed) && !key.kind.is_empty());
+        let keys = question.keys(responses);
+        let keys = keys.into_iter().filter(|key| !key.kind.is_empty());
         let kinds: BTreeSet<&str> = keys.map(|key| key.kind.as_str()).collect();
         if kinds.is_empty() || kinds.contains(wanted) {
             continue;

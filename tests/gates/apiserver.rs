@@ -10,10 +10,10 @@ use std::{
 use kyvtest::{
     cel::host::NoHost,
     diagnostic::Sources,
-    kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, UserInfo, World},
+    kube::{Discovery, Environment, GroupVersionKind, Namespace, Operation, Request, UserInfo, World},
     policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, validate_admission},
     value::Document,
-    vap::{Answer, Binding, CompiledPolicy, decide},
+    vap::{Answer, Lens, Server},
 };
 use serde_json::{Value, json};
 
@@ -42,17 +42,14 @@ fn items<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
     value.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn policy(object: &Value) -> Result<CompiledPolicy, String> {
+fn policy(object: &Value) -> Result<ValidatingAdmissionPolicy, String> {
     let (policy, diagnostics) = ValidatingAdmissionPolicy::from_value(Document::from(object).root());
-    let policy = policy.ok_or_else(|| format!("not read: {diagnostics:?}"))?;
-    Ok(CompiledPolicy::compile(&policy))
+    policy.ok_or_else(|| format!("not read: {diagnostics:?}"))
 }
 
-fn binding(object: &Value) -> Result<Binding, String> {
+fn binding(object: &Value) -> Result<ValidatingAdmissionPolicyBinding, String> {
     let (binding, diagnostics) = ValidatingAdmissionPolicyBinding::from_value(Document::from(object).root());
-    Ok(Binding::new(
-        &binding.ok_or_else(|| format!("not read: {diagnostics:?}"))?,
-    ))
+    binding.ok_or_else(|| format!("not read: {diagnostics:?}"))
 }
 
 /// The rules of a row as RBAC objects, in the names that the server had for them.
@@ -110,7 +107,8 @@ fn answer(row: &Value) -> Result<Answer, String> {
         request["object"] = seen.clone();
     }
     let request = Request::from_value(Document::from(&request).root(), &DISCOVERY)?;
-    Ok(decide(&policies, &bindings, &request, &world, &DISCOVERY, &NoHost))
+    let server = Server::new(&policies, &bindings, Lens::ApiServer);
+    Ok(server.review(&request, Environment::new(&world, &DISCOVERY, &NoHost)))
 }
 
 /// Whether a warning is one of a policy: a server warns for other reasons, too.
@@ -236,13 +234,12 @@ fn refusals() {
     }
 }
 
-/// What the generator made of a policy, compiled; with `Deny` as the only action, too.
+/// What the generator made of a policy, on a server; with `Deny` as the only action, too.
 struct Generated {
     vap: Value,
     binding: Value,
-    policy: CompiledPolicy,
-    bound: Binding,
-    enforced: Binding,
+    bound: Server,
+    enforced: Server,
 }
 
 type PolicyKey = (String, bool, bool);
@@ -266,12 +263,15 @@ fn generated(path: &Path) -> BTreeMap<PolicyKey, Generated> {
         let mut enforced = object.clone();
         enforced["spec"]["validationActions"] = json!(["Deny"]);
         // A policy that was also generated with its exceptions was installed without them.
+        let server = |object: &Value| {
+            let (policy, binding) = (policy(&vap).expect("a policy"), binding(object).expect("a binding"));
+            Server::new([&policy], [&binding], Lens::ApiServer)
+        };
         generated.entry(policy_key(&row)).or_insert_with(|| Generated {
-            policy: policy(&vap).expect("a policy"),
-            bound: binding(&object).expect("a binding"),
-            enforced: binding(&enforced).expect("a binding"),
-            vap,
-            binding: object,
+            bound: server(&object),
+            enforced: server(&enforced),
+            vap: vap.clone(),
+            binding: object.clone(),
         });
     }
     generated
@@ -366,13 +366,13 @@ fn verdicts() {
         }
         let mut discovery = served.clone();
         let request = sent(row, &resources, &mut discovery)?;
-        let binding = if row["enforced"] == true {
+        let server = if row["enforced"] == true {
             &generated.enforced
         } else {
             &generated.bound
         };
-        let (policy, binding) = (std::slice::from_ref(&generated.policy), std::slice::from_ref(binding));
-        let answer = decide(policy, binding, &request, &World::new(), &discovery, &NoHost);
+        let world = World::new();
+        let answer = server.review(&request, Environment::new(&world, &discovery, &NoHost));
         let got = (answer.allowed, answer.message.as_str());
         let allowed = row["allowed"] == true;
         // Some of what was admitted was there already, which is no matter of policies.

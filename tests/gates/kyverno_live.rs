@@ -5,11 +5,15 @@ use std::{collections::HashMap, sync::Arc};
 use kyvtest::{
     cel::host::NoHost,
     diagnostic::Sources,
-    kube::{Discovery, GroupVersionResource, NAME_LABEL, Namespace, Operation, Request, Resource, UserInfo, World},
+    kube::{
+        Discovery, Environment, GroupVersionResource, NAME_LABEL, Namespace, Operation, Request, Resource, UserInfo,
+        World,
+    },
     kyverno::{
-        admission::{Controller, Installed, Review},
         autogen,
         config::Config,
+        controller::{Controller, Installed, Review},
+        lens::Lens,
         refusal::Answered,
         validating_policy::CompiledValidatingPolicy,
     },
@@ -106,10 +110,10 @@ fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Review, String> {
         validating_policies: &loaded.validating_policies,
         cel_exceptions: &loaded.cel_exceptions,
     };
-    let (controller, refused) = Controller::new(installed, cluster.config.clone(), cluster.discovery);
+    let (controller, refused) = Controller::new(installed, cluster.config.clone(), Lens::CLUSTER, cluster.discovery);
     match refused.into_iter().next() {
-        Some((_, error)) => Err(error),
-        None => Ok(controller.review(request, cluster.world, cluster.discovery, &NoHost)),
+        Some(refused) => Err(refused.errors.to_string()),
+        None => Ok(controller.review(request, Environment::new(cluster.world, cluster.discovery, &NoHost))),
     }
 }
 

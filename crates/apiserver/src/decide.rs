@@ -29,7 +29,7 @@ use kyvtest_model::{
 /// `world` holds namespaces, parameters and RBAC objects, `discovery` says what the server serves, and `host` answers for the
 /// authorizer where it has something to say; the rest is up to the RBAC objects. A binding whose policy is missing does
 /// nothing.
-pub fn decide(
+pub(super) fn decide(
     policies: &[CompiledPolicy],
     bindings: &[Binding],
     request: &Request,

@@ -3,11 +3,11 @@
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy` (`generic`, `matching`, `validating`). The expressions
 //! themselves, their budgets and messages are in [`kyvtest_cel::admission`], which Kyverno links, too.
 //!
-//! [`decide`] is the whole decision on one request; [`matching`] is its first step, written against
-//! [`Facts`](kyvtest_model::kube::Facts) so that a proof can ask it about all requests. [`offline`] is the same engine as Kyverno's
-//! command line uses it.
+//! [`Server::review`] is the whole decision on one request; [`matching`] is its first step, written against
+//! [`Facts`](kyvtest_model::kube::Facts) so that a proof can ask it about all requests. [`Lens::Cli`] is the same engine as
+//! Kyverno's command line uses it.
 //!
-//! Known deviations: policies and bindings are asked in the order of their names, where a server has none; every namespace
+//! Known deviations: policies and bindings are evaluated in the order of their names, where a server has none; every namespace
 //! exists; of the conversions between versions only those of `apiVersion`, events and the CPU target of autoscalers are
 //! made; the time limit of a request is not watched.
 
@@ -17,12 +17,13 @@ mod check;
 mod decide;
 mod input;
 pub mod matching;
-pub mod offline;
+mod offline;
 mod params;
 mod policy;
+mod server;
 mod warning;
 
 pub use answer::{Answer, Details, INVALID, PolicyVerdict, admitted_code};
 pub use check::check;
-pub use decide::decide;
 pub use policy::{Binding, CompiledPolicy};
+pub use server::{Evaluation, Lens, Server};

@@ -36,7 +36,7 @@ use kyvtest_model::{
 const SENTINEL: &str = "system:kyverno:background-scan";
 
 /// Compiles a policy for [`decide`].
-pub fn compile(policy: &ValidatingAdmissionPolicy) -> CompiledPolicy {
+pub(super) fn compile(policy: &ValidatingAdmissionPolicy) -> CompiledPolicy {
     CompiledPolicy::with_profile(policy, Profile::kyverno_classic(), false)
 }
 
@@ -65,7 +65,7 @@ impl Matcher {
 
 /// What the command line says about an object; `None` where the policy does not look at it. `fake_cluster` is whether the
 /// suite describes a cluster.
-pub fn decide(
+pub(super) fn decide(
     policy: &CompiledPolicy,
     bindings: &[Binding],
     request: &Request,

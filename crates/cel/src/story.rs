@@ -46,6 +46,20 @@ impl Story {
     }
 }
 
+/// The evaluations in lines, each with its parts below it. One that is repeated is shown once.
+pub fn lines(evaluations: Vec<Evaluation>) -> impl Iterator<Item = String> {
+    let mut once: Vec<Evaluation> = Vec::new();
+    for evaluation in evaluations {
+        if !once.contains(&evaluation) {
+            once.push(evaluation);
+        }
+    }
+    once.into_iter().flat_map(|Evaluation { text, value, parts }| {
+        let parts = parts.into_iter().map(|(text, value)| format!("    {text} = {value}"));
+        std::iter::once(format!("{text} = {value}")).chain(parts)
+    })
+}
+
 /// A value in one line, the end of a long one left out.
 pub(super) fn shown(value: Val<'_>) -> String {
     let mut text = String::new();

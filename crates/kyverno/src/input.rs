@@ -55,7 +55,15 @@ impl<'r> Input<'r> {
         let name = request.namespace.as_str();
         let stored = world.namespace(name).cloned();
         let namespace = match lens.namespaces {
-            Namespaces::Stored if !name.is_empty() => Some(stored.unwrap_or_else(|| Namespace::minimal(name))),
+            Namespaces::Stored if !name.is_empty() => {
+                // A Namespace that is updated or deleted is stored, whether it was described or not.
+                let own = || {
+                    let old = &request.old_object;
+                    let is_own = request.cell().is_core_namespace() && !old.root().is_null();
+                    is_own.then(|| Namespace { object: old.clone() })
+                };
+                Some(stored.or_else(own).unwrap_or_else(|| Namespace::minimal(name)))
+            }
             Namespaces::Stored | Namespaces::Described => stored,
         };
         Self {

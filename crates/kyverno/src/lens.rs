@@ -21,9 +21,22 @@ pub enum Namespaces {
     Described,
 }
 
+/// How requests get to the policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// Through the webhooks that Kyverno registers, and past the filters of its configuration.
+    Webhooks,
+    /// Every policy gets every request, those that its webhook lists in the listed version: a rule on its own.
+    Converted,
+    /// Every policy gets every request as it is: `kyverno test` has no webhooks.
+    Direct,
+}
+
 /// The differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lens {
+    /// How requests get to the policies.
+    pub route: Route,
     /// How numbers look.
     pub numbers: Numbers,
     /// What is known of namespaces.
@@ -48,6 +61,7 @@ pub struct Lens {
 impl Lens {
     /// The admission controller of a cluster.
     pub const CLUSTER: Self = Self {
+        route: Route::Webhooks,
         numbers: Numbers::Decoded,
         namespaces: Namespaces::Stored,
         converts_objects: true,
@@ -59,8 +73,15 @@ impl Lens {
         rbac: true,
     };
 
+    /// The rules of a policy in a cluster, whatever its webhook lets through.
+    pub const RULE: Self = Self {
+        route: Route::Converted,
+        ..Self::CLUSTER
+    };
+
     /// `kyverno test`.
     pub const CLI: Self = Self {
+        route: Route::Direct,
         numbers: Numbers::Doubles,
         namespaces: Namespaces::Described,
         converts_objects: false,

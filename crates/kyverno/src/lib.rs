@@ -1,16 +1,17 @@
 //! What Kyverno 1.19 decides.
 
-pub mod admission;
 pub mod autogen;
 pub mod cel_rule;
 pub mod classic;
 pub mod classic_policy;
 pub mod config;
 pub mod constraints;
+pub mod controller;
 pub mod exception;
 pub mod failure_action;
 pub mod input;
 pub mod lens;
+pub mod lowered;
 pub mod matching;
 pub mod mutate;
 pub mod mutating_policy;

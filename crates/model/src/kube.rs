@@ -29,7 +29,7 @@ mod world;
 
 pub use authorize::{Access, Authorized, Role};
 pub use cell::{Cell, Side};
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Environment};
 pub use concrete::Concrete;
 pub use convert::convert;
 pub use describe::{Description, describe, namespace_object};

@@ -156,6 +156,14 @@ impl Trace {
     }
 }
 
+impl fmt::Display for Trace {
+    /// The part that decided, for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let erred = if self.erred { " (an error)" } else { "" };
+        write!(f, "{}{erred}", self.part)
+    }
+}
+
 /// What an engine says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {

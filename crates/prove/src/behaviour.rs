@@ -30,7 +30,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::config::Config;
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Cell, Concrete, Discovery, Facts as _, Request, Resource, World},
+    kube::{Cell, Concrete, Discovery, Environment, Facts as _, Request, Resource, World},
     verdict::{Effect, Status, Verdict},
 };
 
@@ -267,7 +267,7 @@ fn found_from(
                 tried,
                 both: sides.run(&request.cell(), &equivalents, &universe, &mut facts),
                 native: pair
-                    .native(request, world, discovery, host)
+                    .native(request, Environment::new(world, discovery, host))
                     .map(|native| native.verdict),
                 namespace,
             }

@@ -8,18 +8,19 @@
 use std::sync::Arc;
 
 use kyvtest_apiserver as vap;
-use kyvtest_cel::{host::Host, time::Timestamp};
+use kyvtest_cel::time::Timestamp;
 use kyvtest_convert::{
     self as convert, Conversion, Exceptions, Generated, Options, Outcome, RefusalCode, Source,
     hazard::{Direction, Hazard},
 };
 use kyvtest_kyverno::{
-    admission::{Controller, Installed},
     config::Config,
+    controller::{Controller, Installed},
+    lens::Lens,
 };
 use kyvtest_model::{
     compare::{self, Divergence, Suspect, Tendency},
-    kube::{Discovery, Request, World},
+    kube::{Discovery, Environment, Request},
     policy::{Mode, Policy, PolicyId, ValidatingPolicy},
     verdict::{DivergenceClass, Verdict},
 };
@@ -72,10 +73,7 @@ impl Original {
                 let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
                 cel.is_some_and(|cel| cel.generate)
             }),
-            Self::ValidatingPolicy(policy) => {
-                let generate = policy.spec.autogen.validating_admission_policy;
-                generate.is_some_and(|generate| generate.value)
-            }
+            Self::ValidatingPolicy(policy) => policy.is_marked(),
         }
     }
 
@@ -150,19 +148,12 @@ pub const JSON_MODE: &str = "json-mode";
 /// The code of a native policy that the API server refuses.
 pub const VAP_INVALID: &str = "vap-invalid";
 
-/// A native policy with its bindings, ready to be asked.
-#[derive(Debug)]
-pub struct Native {
-    policies: [vap::CompiledPolicy; 1],
-    bindings: Vec<vap::Binding>,
-}
-
 /// A policy and its twin.
 #[derive(Debug)]
 pub struct Pair {
     original: Original,
     conversion: Conversion,
-    native: Result<Native, Missing>,
+    native: Result<vap::Server, Missing>,
     /// The policy as it is compared, where that is not the policy itself.
     compared: Option<Controller>,
 }
@@ -194,10 +185,10 @@ impl Pair {
                     cel_exceptions: exceptions.cel,
                     ..Installed::default()
                 };
-                compared = Some(Controller::new(installed, Config::bare(), discovery).0);
+                compared = Some(Controller::new(installed, Config::bare(), Lens::CLUSTER, discovery).0);
             }
         }
-        let native = Native::of(&conversion);
+        let native = server(&conversion);
         Self {
             original,
             conversion,
@@ -223,10 +214,10 @@ impl Pair {
 
     /// The names of the native policy and its first binding.
     pub fn names(&self) -> Option<(&str, &str)> {
-        let native = self.native.as_ref().ok()?;
+        let server = self.native.as_ref().ok()?;
         Some((
-            native.policies[0].name(),
-            native.bindings.first().map_or("", vap::Binding::name),
+            server.policies().first()?.name(),
+            server.bindings().first().map_or("", vap::Binding::name),
         ))
     }
 
@@ -259,15 +250,9 @@ impl Pair {
     }
 
     /// What the API server decides with the twin.
-    pub fn native(
-        &self,
-        request: &Request,
-        world: &World,
-        discovery: &Discovery,
-        host: &dyn Host,
-    ) -> Option<NativeVerdict> {
-        let native = self.native.as_ref().ok()?;
-        Some(native.decide(request, world, discovery, host))
+    pub fn native(&self, request: &Request, environment: Environment<'_>) -> Option<NativeVerdict> {
+        let server = self.native.as_ref().ok()?;
+        Some(NativeVerdict::of(server.review(request, environment)))
     }
 
     /// The difference between what Kyverno says and what the twin says. `kyverno` is the verdict of the policy as a whole.
@@ -276,9 +261,7 @@ impl Pair {
         kyverno: &Verdict,
         native: Option<&NativeVerdict>,
         request: &Request,
-        world: &World,
-        discovery: &Discovery,
-        host: &dyn Host,
+        environment: Environment<'_>,
     ) -> Option<Divergence> {
         let native = match (&self.native, native) {
             (Ok(_), Some(native)) => native,
@@ -295,7 +278,7 @@ impl Pair {
         let kyverno = match &self.compared {
             None => kyverno,
             Some(controller) => {
-                let review = controller.review(request, world, discovery, host);
+                let review = controller.review(request, environment);
                 plain = review.of_policy(&self.original.id(), true);
                 &plain
             }
@@ -342,43 +325,34 @@ fn tendency(direction: Direction) -> Option<Tendency> {
     }
 }
 
-impl Native {
-    /// What was generated, if anything was and the API server takes it.
-    fn of(conversion: &Conversion) -> Result<Self, Missing> {
-        let generated = match &conversion.outcome {
-            Outcome::Generated(generated) => generated,
-            Outcome::Refused(refusal) => {
-                return Err(Missing {
-                    code: refusal.code.as_str(),
-                    text: refusal
-                        .message
-                        .clone()
-                        .unwrap_or_else(|| refusal.code.advice().to_owned()),
-                });
-            }
-        };
-        let bindings = generated.bindings.iter().map(|binding| &binding.checked);
-        let mut checked = std::iter::once(&generated.vap.checked).chain(bindings);
-        if let Some(refused) = checked.find(|checked| !checked.errors.is_empty()) {
+/// A server with what was generated, if anything was and the API server takes it.
+fn server(conversion: &Conversion) -> Result<vap::Server, Missing> {
+    let generated = match &conversion.outcome {
+        Outcome::Generated(generated) => generated,
+        Outcome::Refused(refusal) => {
             return Err(Missing {
-                code: VAP_INVALID,
-                text: refused.message.clone(),
+                code: refusal.code.as_str(),
+                text: refusal
+                    .message
+                    .clone()
+                    .unwrap_or_else(|| refusal.code.advice().to_owned()),
             });
         }
-        Ok(Self {
-            policies: [vap::CompiledPolicy::compile(&generated.vap.model)],
-            bindings: generated
-                .bindings
-                .iter()
-                .map(|binding| vap::Binding::new(&binding.model))
-                .collect(),
-        })
+    };
+    let bindings = generated.bindings.iter().map(|binding| &binding.checked);
+    let mut checked = std::iter::once(&generated.vap.checked).chain(bindings);
+    if let Some(refused) = checked.find(|checked| !checked.errors.is_empty()) {
+        return Err(Missing {
+            code: VAP_INVALID,
+            text: refused.message.clone(),
+        });
     }
-
-    fn decide(&self, request: &Request, world: &World, discovery: &Discovery, host: &dyn Host) -> NativeVerdict {
-        let answer = vap::decide(&self.policies, &self.bindings, request, world, discovery, host);
-        NativeVerdict::of(answer)
-    }
+    let bindings = generated.bindings.iter().map(|binding| &*binding.model);
+    Ok(vap::Server::new(
+        [&*generated.vap.model],
+        bindings,
+        vap::Lens::ApiServer,
+    ))
 }
 
 impl NativeVerdict {

@@ -2,26 +2,21 @@
 
 use std::sync::Arc;
 
-use super::{Layer, Target, admitted::admitted, sides::delivered, witness::Situation};
+use super::{Layer, Target, admitted::admitted, witness::Situation};
 use crate::pair::{NativeVerdict, Original};
 use kyvtest_apiserver as vap;
 use kyvtest_cel::{host::Mocks, profile::Profile};
 use kyvtest_convert::Exceptions;
 use kyvtest_kyverno::{
-    admission::{Controller, Installed},
-    classic_policy::CompiledPolicy,
     config::Config,
-    exception::CompiledException,
-    input::Input,
+    controller::{Controller, Installed},
     lens::Lens,
-    validating_policy::{Answer, CompiledValidatingPolicy},
-    webhook::Registration,
 };
 use kyvtest_model::{
     compare,
-    kube::Discovery,
-    policy::{PolicyId, validate_exception},
-    verdict::{DivergenceClass, Effect, Part, Status, Trace, Verdict},
+    kube::{Discovery, Environment},
+    policy::PolicyId,
+    verdict::{DivergenceClass, Verdict},
 };
 
 /// A request on which both engines were asked, and what they said. There is no other way to make one than to ask them.
@@ -55,24 +50,13 @@ impl Replayed {
     }
 }
 
-#[derive(Debug)]
-enum Kyverno {
-    Rule {
-        policy: Box<CompiledPolicy>,
-        exceptions: Vec<CompiledException>,
-    },
-    Variants(Vec<CompiledValidatingPolicy>),
-    Controller(Box<Controller>),
-}
-
 /// Both engines, ready to be asked.
 #[derive(Debug)]
 pub struct Engines<'d> {
-    kyverno: Kyverno,
+    controller: Controller,
     id: PolicyId,
-    registration: Registration,
-    native: Vec<vap::CompiledPolicy>,
-    bindings: Vec<vap::Binding>,
+    server: vap::Server,
+    layer: Layer,
     discovery: &'d Discovery,
     mocks: Mocks,
     /// Whether a warning to the client counts beside an audit.
@@ -109,58 +93,32 @@ impl<'d> Engines<'d> {
         discovery: &'d Discovery,
         kube: &'static Profile,
     ) -> Result<Self, String> {
-        let cel = exceptions.cel.iter().map(|exception| &**exception);
-        let kyverno = match (original, layer) {
-            (Original::Policy(policy), Layer::Rule) => {
-                let usable = exceptions
-                    .classic
-                    .iter()
-                    .filter(|exception| validate_exception(exception).is_none());
-                Kyverno::Rule {
-                    policy: Box::new(CompiledPolicy::new(Arc::clone(policy))),
-                    exceptions: usable.map(|exception| CompiledException::new(exception)).collect(),
-                }
-            }
-            (Original::ValidatingPolicy(policy), Layer::Rule) => {
-                let compiled = CompiledValidatingPolicy::compile_all(policy, cel);
-                Kyverno::Variants(compiled.map_err(|error| error.to_string())?)
-            }
-            (_, Layer::Policy | Layer::Cluster) => {
-                let (mut policies, mut validating) = (Vec::new(), Vec::new());
-                match original {
-                    Original::Policy(policy) => policies.push(Arc::clone(policy)),
-                    Original::ValidatingPolicy(policy) => validating.push(Arc::clone(policy)),
-                }
-                let installed = Installed {
-                    policies: &policies,
-                    exceptions: exceptions.classic,
-                    validating_policies: &validating,
-                    cel_exceptions: exceptions.cel,
-                };
-                let (controller, mut refused) = Controller::new(installed, config.clone(), discovery);
-                if let Some((_, error)) = refused.pop() {
-                    return Err(error);
-                }
-                Kyverno::Controller(Box::new(controller))
-            }
+        let (mut policies, mut validating) = (Vec::new(), Vec::new());
+        match original {
+            Original::Policy(policy) => policies.push(Arc::clone(policy)),
+            Original::ValidatingPolicy(policy) => validating.push(Arc::clone(policy)),
+        }
+        let installed = Installed {
+            policies: &policies,
+            exceptions: exceptions.classic,
+            validating_policies: &validating,
+            cel_exceptions: exceptions.cel,
         };
+        let lens = match layer {
+            Layer::Rule => Lens::RULE,
+            Layer::Policy | Layer::Cluster => Lens::CLUSTER,
+        };
+        let (controller, mut refused) = Controller::new(installed, config.clone(), lens, discovery);
+        if let Some(refused) = refused.pop() {
+            return Err(refused.errors.to_string());
+        }
+        let natives = target.policies.iter().map(|policy| &**policy);
+        let bindings = target.bindings.iter().map(|binding| &**binding);
         Ok(Self {
-            kyverno,
+            controller,
             id: original.id(),
-            registration: match original {
-                Original::Policy(policy) => Registration::of_policy(policy, discovery),
-                Original::ValidatingPolicy(policy) => Registration::of_validating_policy(policy, discovery),
-            },
-            native: target
-                .policies
-                .iter()
-                .map(|policy| vap::CompiledPolicy::for_profile(policy, kube))
-                .collect(),
-            bindings: target
-                .bindings
-                .iter()
-                .map(|binding| vap::Binding::new(binding))
-                .collect(),
+            server: vap::Server::of_release(natives, bindings, kube),
+            layer,
             discovery,
             mocks: Mocks::new(),
             warnings: false,
@@ -176,7 +134,7 @@ impl<'d> Engines<'d> {
 
     /// Why the API server refuses the webhook that Kyverno registers for the policy.
     pub fn registration_problem(&self) -> Option<&str> {
-        self.registration.problem()
+        self.controller.registration_problem()
     }
 
     /// Compares both verdicts; `warned` says which side warns the client.
@@ -189,78 +147,25 @@ impl<'d> Engines<'d> {
         }
     }
 
+    fn environment<'s>(&'s self, situation: &'s Situation) -> Environment<'s> {
+        Environment::new(&situation.world, self.discovery, &self.mocks)
+    }
+
     /// Whether each side warns the client.
     fn warned(&self, situation: &Situation) -> [bool; 2] {
-        let Situation { request, world, .. } = situation;
-        let kyverno = match &self.kyverno {
-            Kyverno::Controller(controller) => {
-                let review = controller.review(request, world, self.discovery, &self.mocks);
-                !review.warnings.is_empty()
-            }
-            Kyverno::Rule { .. } | Kyverno::Variants(_) => false,
-        };
-        let (policies, bindings) = (&self.native, &self.bindings);
-        let answer = vap::decide(policies, bindings, request, world, self.discovery, &self.mocks);
+        let environment = self.environment(situation);
+        let review = self.controller.review(&situation.request, environment);
+        let answer = self.server.review(&situation.request, environment);
+        let kyverno = self.layer != Layer::Rule && !review.warnings.is_empty();
         [kyverno, !answer.warnings.is_empty()]
     }
 
-    fn kyverno(&self, situation: &Situation) -> Verdict {
-        let Situation { request, world, .. } = situation;
-        let nothing = || Verdict {
-            status: Status::NoMatch,
-            effect: Effect::Admit,
-            message: String::new(),
-            trace: Trace::of(Part::Match),
-        };
-        if let Kyverno::Controller(controller) = &self.kyverno {
-            let review = controller.review(request, world, self.discovery, &self.mocks);
-            return review.of_policy(&self.id, true);
-        }
-        let input = Input::new(request, world, self.discovery, Lens::CLUSTER);
-        let delivery = delivered(
-            self.registration.only(),
-            Layer::Rule,
-            &request.cell(),
-            self.discovery,
-            &mut input.facts(),
-        );
-        let Some(request) = delivery.of(request) else {
-            return nothing();
-        };
-        let input = Input::new(&request, world, self.discovery, Lens::CLUSTER);
-        let verdicts: Vec<Verdict> = match &self.kyverno {
-            Kyverno::Rule { policy, exceptions } => {
-                let response = policy.decide(&input, exceptions, &self.mocks);
-                response.rules.iter().map(|rule| rule.verdict(true)).collect()
-            }
-            Kyverno::Variants(variants) => variants
-                .iter()
-                .filter_map(|policy| match policy.decide(&input, &self.mocks) {
-                    Answer::NoMatch(_) => None,
-                    Answer::Rule(response) => Some(response.verdict(true)),
-                })
-                .collect(),
-            Kyverno::Controller(_) => Vec::new(),
-        };
-        if verdicts.is_empty() {
-            nothing()
-        } else {
-            Verdict::strongest(verdicts)
-        }
-    }
-
-    /// What both say.
+    /// Returns the verdicts of both engines.
     pub fn ask(&self, situation: &Situation) -> (Verdict, Verdict) {
-        let Situation { request, world, .. } = situation;
-        let answer = vap::decide(
-            &self.native,
-            &self.bindings,
-            request,
-            world,
-            self.discovery,
-            &self.mocks,
-        );
-        (self.kyverno(situation), NativeVerdict::of(answer).verdict)
+        let environment = self.environment(situation);
+        let review = self.controller.review(&situation.request, environment);
+        let answer = self.server.review(&situation.request, environment);
+        (review.of_policy(&self.id, true), NativeVerdict::of(answer).verdict)
     }
 
     /// How they differ about a request.

@@ -16,7 +16,7 @@ use kyvtest_kyverno::{
     webhook::Webhook,
 };
 use kyvtest_model::policy::{
-    AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Policy, Rule, Subtree,
+    AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Policy, PolicyId, Rule, Subtree,
     ValidatingAdmissionPolicy, ValidatingPolicy, Validation, Variable,
 };
 
@@ -275,8 +275,8 @@ fn locate(subtree: &Subtree, path: &str) -> Option<Span> {
 }
 
 impl Watch<'_> {
-    fn rule(&self, kind: &'static str, policy: &str, rule: Option<&str>, span: Span, may_skip: bool) -> Option<Item> {
-        let answered = self.of_rule(kind, policy, rule.unwrap_or_default());
+    fn rule(&self, policy: &PolicyId, rule: Option<&str>, span: Span, may_skip: bool) -> Option<Item> {
+        let answered = self.of_rule(policy, rule.unwrap_or_default());
         if answered.unsupported > 0 {
             return None;
         }
@@ -304,8 +304,8 @@ impl Watch<'_> {
         })
     }
 
-    fn filter(&self, kind: &'static str, policy: &str, rule: Option<&str>, path: String, span: Span) -> Item {
-        let (yes, no) = self.of_filter(kind, policy, rule.unwrap_or_default(), &path);
+    fn filter(&self, policy: &PolicyId, rule: Option<&str>, path: String, span: Span) -> Item {
+        let (yes, no) = self.of_filter(policy, rule.unwrap_or_default(), &path);
         Item {
             kind: ItemKind::Filter,
             rule: rule.map(str::to_owned),
@@ -316,18 +316,18 @@ impl Watch<'_> {
         }
     }
 
-    fn constraints(&self, kind: &'static str, policy: &str, constraints: Option<&MatchConstraints>) -> Vec<Item> {
+    fn constraints(&self, policy: &PolicyId, constraints: Option<&MatchConstraints>) -> Vec<Item> {
         let apart = constraints.map(constraints_apart).unwrap_or_default();
         apart
             .into_iter()
-            .map(|(path, alone)| self.filter(kind, policy, None, path, alone.span))
+            .map(|(path, alone)| self.filter(policy, None, path, alone.span))
             .collect()
     }
 
     /// What was seen of a classic policy.
     pub(super) fn classic(&self, compiled: &CompiledPolicy, webhook: Option<&Webhook>) -> PolicyCoverage {
         let policy = compiled.policy();
-        let (kind, name) = (policy.kind.name(), policy.metadata.name.value.as_str());
+        let id = policy.id();
         let watched = compiled.watched(&self.observer);
         let mut items = Texts::of_webhook(policy).items(
             None,
@@ -338,14 +338,14 @@ impl Watch<'_> {
             let own = rule.name.value.as_str();
             let may_skip = rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null())
                 || !rule.cel_preconditions.is_empty();
-            let Some(item) = self.rule(kind, name, Some(own), rule.name.span, may_skip) else {
+            let Some(item) = self.rule(&id, Some(own), rule.name.span, may_skip) else {
                 continue;
             };
             items.push(item);
             let blocks = [("match", Some(&rule.matches)), ("exclude", rule.exclude.as_ref())];
             for (word, block) in blocks {
                 for (path, filter) in block.into_iter().flat_map(|block| filters(block, word)) {
-                    items.push(self.filter(kind, name, Some(own), path, filter.span));
+                    items.push(self.filter(&id, Some(own), path, filter.span));
                 }
             }
             let variants: Vec<&WatchedRule<'_>> = watched.iter().filter(|one| written(one.rule) == own).collect();
@@ -353,37 +353,36 @@ impl Watch<'_> {
             items.extend(parts(rule, &variants));
             items.extend(Texts::of_rule(rule).items(Some(own), &programs, &self.observer));
         }
-        coverage(name, kind, policy.origin, items)
+        coverage(&id, policy.origin, items)
     }
 
     /// What was seen of a CEL policy. The first list of programs is that of the policy as it is written.
     pub(super) fn validating(&self, policy: &ValidatingPolicy, programs: &[Programs<'_>]) -> PolicyCoverage {
-        let (kind, name) = (policy.kind(), policy.metadata.name.value.as_str());
+        let id = policy.id();
         let may_skip = !policy.spec.match_conditions.is_empty();
         let mut items: Vec<Item> = self
-            .rule(kind, name, None, policy.metadata.name.span, may_skip)
+            .rule(&id, None, policy.metadata.name.span, may_skip)
             .into_iter()
             .collect();
-        items.extend(self.constraints(kind, name, policy.spec.match_constraints.as_ref()));
+        items.extend(self.constraints(&id, policy.spec.match_constraints.as_ref()));
         items.extend(Texts::of_validating(policy).items(None, programs, &self.observer));
-        coverage(name, kind, policy.origin, items)
+        coverage(&id, policy.origin, items)
     }
 
     /// What was seen of a native policy.
     pub(super) fn native(
         &self,
         policy: &ValidatingAdmissionPolicy,
-        kind: &'static str,
+        id: &PolicyId,
         programs: Programs<'_>,
     ) -> PolicyCoverage {
-        let name = policy.metadata.name.value.as_str();
         let mut items: Vec<Item> = self
-            .rule(kind, name, None, policy.metadata.name.span, false)
+            .rule(id, None, policy.metadata.name.span, false)
             .into_iter()
             .collect();
-        items.extend(self.constraints(kind, name, policy.match_constraints.as_ref()));
+        items.extend(self.constraints(id, policy.match_constraints.as_ref()));
         items.extend(Texts::of_native(policy).items(None, &[programs], &self.observer));
-        coverage(name, kind, policy.origin, items)
+        coverage(id, policy.origin, items)
     }
 }
 
@@ -431,10 +430,10 @@ fn parts(rule: &Rule, variants: &[&WatchedRule<'_>]) -> Vec<Item> {
     own.collect()
 }
 
-fn coverage(name: &str, kind: &'static str, origin: Origin, items: Vec<Item>) -> PolicyCoverage {
+fn coverage(policy: &PolicyId, origin: Origin, items: Vec<Item>) -> PolicyCoverage {
     PolicyCoverage {
-        name: name.to_owned(),
-        kind,
+        name: policy.name.clone(),
+        kind: policy.kind,
         file: origin.file,
         doc: origin.document,
         items,

@@ -1,12 +1,15 @@
-//! Looks on while the policies of a suite are asked.
+//! Observes the policies of a suite while they are evaluated.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use super::super::{Key, places::written, question::Question, respond::Asked};
+use super::super::{Key, places::written, question::Question, requests::SuiteRequest};
 use crate::suite::Suite;
 use kyvtest_cel::observe::Observer;
 use kyvtest_kyverno::{observe::Selected, response::RuleResponse};
-use kyvtest_model::{policy::MatchConstraints, verdict::Status};
+use kyvtest_model::{
+    policy::{MatchConstraints, PolicyId},
+    verdict::Status,
+};
 
 /// How often a rule answered what.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,8 +22,8 @@ pub(super) struct Answered {
     pub(super) unsupported: u64,
 }
 
-/// A policy by kind and name, and a rule of it.
-type Rule = (&'static str, String, String);
+/// A policy, and a rule of it.
+type Rule = (PolicyId, String);
 
 /// What is seen of a suite.
 pub(in crate::run) struct Watch<'s> {
@@ -45,12 +48,12 @@ impl<'s> Watch<'s> {
     }
 
     /// Whether a row or a case asks a policy about a request.
-    pub(in crate::run) fn is_asked(&self, policy: &str, asked: &Asked<'_>) -> bool {
+    pub(in crate::run) fn is_asked(&self, policy: &PolicyId, asked: &SuiteRequest<'_>) -> bool {
         let key = Key::of(asked.resource);
         let mut own = self
             .questions
             .iter()
-            .filter(|question| question.policy_name() == policy && question.concerns(&key, &question.listed()));
+            .filter(|question| policy.is_named(&question.policy.value) && question.concerns(&key));
         own.any(|question| match asked.asker {
             Some(asker) => asker == question.asker,
             // A question with an old object of its own is another request.
@@ -59,16 +62,15 @@ impl<'s> Watch<'s> {
     }
 
     /// Whether a row or a case asks a policy about a payload.
-    pub(super) fn is_asked_about_payload(&self, policy: &str, key: &Key) -> bool {
+    pub(super) fn is_asked_about_payload(&self, policy: &PolicyId, key: &Key) -> bool {
         let mut questions = self.questions.iter();
-        questions.any(|question| question.policy_name() == policy && question.concerns(key, &question.listed()))
+        questions.any(|question| policy.is_named(&question.policy.value) && question.concerns(key))
     }
 
     /// Notes the answers of a policy whose rules are named `rules`.
     pub(super) fn answers<'r>(
         &self,
-        kind: &'static str,
-        policy: &str,
+        policy: &PolicyId,
         rules: impl Iterator<Item = &'r str>,
         answers: &[RuleResponse],
     ) {
@@ -76,7 +78,7 @@ impl<'s> Watch<'s> {
             return;
         };
         let mut at = |rule: &str, count: fn(&mut Answered) -> &mut u64| {
-            let key = (kind, policy.to_owned(), rule.to_owned());
+            let key = (policy.clone(), rule.to_owned());
             *count(answered.entry(key).or_default()) += 1;
         };
         for rule in rules {
@@ -104,7 +106,7 @@ impl<'s> Watch<'s> {
     }
 
     /// Notes which filters select a request. Of several that stand for the same one, any may.
-    pub(super) fn selected(&self, kind: &'static str, policy: &str, found: &[Selected]) {
+    pub(super) fn selected(&self, policy: &PolicyId, found: &[Selected]) {
         let mut merged: BTreeMap<(&str, &str), bool> = BTreeMap::new();
         for one in found {
             *merged.entry((written(&one.rule), &one.path)).or_default() |= one.selects;
@@ -113,21 +115,21 @@ impl<'s> Watch<'s> {
             return;
         };
         for ((rule, path), selects) in merged {
-            let key = ((kind, policy.to_owned(), rule.to_owned()), path.to_owned());
+            let key = ((policy.clone(), rule.to_owned()), path.to_owned());
             let (yes, no) = filters.entry(key).or_default();
             *(if selects { yes } else { no }) += 1;
         }
     }
 
     /// What a rule answered.
-    pub(super) fn of_rule(&self, kind: &'static str, policy: &str, rule: &str) -> Answered {
-        let key = (kind, policy.to_owned(), rule.to_owned());
+    pub(super) fn of_rule(&self, policy: &PolicyId, rule: &str) -> Answered {
+        let key = (policy.clone(), rule.to_owned());
         self.answered.borrow().get(&key).copied().unwrap_or_default()
     }
 
     /// How often a filter selected a request, and how often it did not.
-    pub(super) fn of_filter(&self, kind: &'static str, policy: &str, rule: &str, path: &str) -> (u64, u64) {
-        let key = ((kind, policy.to_owned(), rule.to_owned()), path.to_owned());
+    pub(super) fn of_filter(&self, policy: &PolicyId, rule: &str, path: &str) -> (u64, u64) {
+        let key = ((policy.clone(), rule.to_owned()), path.to_owned());
         self.filters.borrow().get(&key).copied().unwrap_or_default()
     }
 }

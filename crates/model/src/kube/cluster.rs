@@ -5,7 +5,7 @@
 //! Known deviation: a kind that nothing describes is guessed from the object, as `kubectl` could not do.
 
 use kyvtest_cel::{
-    host::{Gvr, Mocks},
+    host::{Gvr, Host, Mocks},
     time::Timestamp,
 };
 use kyvtest_go_compat::value::{Document, List, Value};
@@ -23,7 +23,30 @@ pub struct Cluster {
     pub mocks: Mocks,
 }
 
+/// What an evaluation may look at besides the request: the parts of a cluster, each of which a caller may replace.
+#[derive(Clone, Copy)]
+pub struct Environment<'e> {
+    /// Namespaces, RBAC objects, parameters.
+    pub world: &'e World,
+    /// The kinds that are served.
+    pub discovery: &'e Discovery,
+    /// Answers lookups. An observer with a story gets the trace of every evaluation.
+    pub host: &'e dyn Host,
+}
+
+impl<'e> Environment<'e> {
+    /// Puts the parts together.
+    pub fn new(world: &'e World, discovery: &'e Discovery, host: &'e dyn Host) -> Self {
+        Self { world, discovery, host }
+    }
+}
+
 impl Cluster {
+    /// The cluster as evaluations see it.
+    pub fn environment(&self) -> Environment<'_> {
+        Environment::new(&self.world, &self.discovery, &self.mocks)
+    }
+
     /// A cluster as an API server starts it: with the default RBAC bindings, and an empty list for every served kind.
     pub fn new(discovery: Discovery) -> Self {
         let mut mocks = Mocks::new();

@@ -100,6 +100,12 @@ pub struct Autogen {
 }
 
 impl ValidatingPolicy {
+    /// Whether it asks for a native policy to be generated.
+    pub fn is_marked(&self) -> bool {
+        let generate = self.spec.autogen.validating_admission_policy;
+        generate.is_some_and(|generate| generate.value)
+    }
+
     /// The kind as objects write it.
     pub const fn kind(&self) -> &'static str {
         if self.namespaced {

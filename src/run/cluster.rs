@@ -1,9 +1,9 @@
-//! What surrounds the requests of a suite: the cluster, the mocks behind CEL's libraries, the user.
+//! The cluster of a suite: what it serves and holds, the mocks behind CEL's libraries, the user.
 
 use std::sync::Arc;
 
 use super::Settings;
-use crate::suite::{GlobalContextEntry, GlobalContextSource, Resource, Suite};
+use crate::suite::{GlobalContextEntry, GlobalContextSource, Resource, Subresource, Suite};
 use kyvtest_cel::host::{Gvr, Mocks};
 use kyvtest_go_compat::value::{Builder, Data, Document, Value};
 use kyvtest_jmespath as jmespath;
@@ -12,8 +12,8 @@ use kyvtest_model::{
     policy::Spanned,
 };
 
-/// Everything that is the same for all requests of a suite.
-pub(super) struct Surroundings {
+/// The cluster of a suite, and who sends its requests.
+pub(super) struct SuiteCluster {
     pub(super) cluster: Cluster,
     /// Whether the suite's old states count.
     old_states: bool,
@@ -22,7 +22,7 @@ pub(super) struct Surroundings {
     cluster_roles: Option<Vec<String>>,
 }
 
-impl Surroundings {
+impl SuiteCluster {
     pub(super) fn new(suite: &Suite, settings: &Settings) -> Self {
         let (user, roles, cluster_roles) = user(suite, settings);
         Self {
@@ -75,12 +75,7 @@ impl Surroundings {
     /// The resource that the API serves an object as; a subresource where the values say that it is one.
     fn served(&self, suite: &Suite, resource: &Resource) -> Arc<Served> {
         let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
-        let mapped = suite.values.subresources.iter().find(|entry| {
-            entry.subresource.group == kind.group
-                && entry.subresource.version == kind.version
-                && entry.subresource.kind == kind.kind
-        });
-        if let Some(entry) = mapped {
+        if let Some(entry) = subresource(suite, &kind) {
             let parent = GroupVersionKind::new(&entry.parent.group, &entry.parent.version, &entry.parent.kind);
             let plural = entry.parent.name.as_str();
             let name = entry.subresource.name.split_once('/').map_or("", |(_, name)| name);
@@ -97,6 +92,15 @@ impl Surroundings {
     }
 }
 
+/// The subresource that the values say a kind is.
+fn subresource<'s>(suite: &'s Suite, kind: &GroupVersionKind) -> Option<&'s Subresource> {
+    suite.values.subresources.iter().find(|entry| {
+        entry.subresource.group == kind.group
+            && entry.subresource.version == kind.version
+            && entry.subresource.kind == kind.kind
+    })
+}
+
 /// The cluster of a suite: `kyverno test` simulates one, every other command evaluates against a whole one.
 fn cluster(suite: &Suite, settings: &Settings) -> Cluster {
     let discovery = settings.discovery.clone();
@@ -111,7 +115,15 @@ fn cluster(suite: &Suite, settings: &Settings) -> Cluster {
     }
     let discovery = &mut cluster.discovery;
     let known = |resource: &Resource| discovery.by_object(&resource.api_version, &resource.kind).is_some();
-    let unknown: Vec<&Resource> = suite.resources.iter().filter(|resource| !known(resource)).collect();
+    // What the values call a subresource is no kind of its own.
+    let mapped = |resource: &Resource| {
+        let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
+        subresource(suite, &kind).is_some()
+    };
+    let unknown = suite.resources.iter();
+    let unknown: Vec<&Resource> = unknown
+        .filter(|resource| !known(resource) && !mapped(resource))
+        .collect();
     for resource in unknown {
         let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
         discovery.add_guess(&kind, !resource.namespace.is_empty());

@@ -1,0 +1,136 @@
+//! An API server with native policies and bindings.
+//!
+//! Upstream counterpart: the plugin `ValidatingAdmissionPolicy` of the API server. With [`Lens::Cli`] it is the processor of
+//! `kyverno test`, which creates every object and has a matcher of its own.
+
+use super::{
+    answer::{Answer, PolicyVerdict},
+    decide::decide,
+    offline,
+    policy::{Binding, CompiledPolicy},
+};
+use kyvtest_cel::{observe::Observer, profile::Profile, story};
+use kyvtest_model::{
+    kube::{Environment, Request},
+    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    verdict::{Status, Verdict},
+};
+
+/// Who evaluates native policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lens {
+    /// The API server.
+    ApiServer,
+    /// `kyverno test`.
+    Cli {
+        /// Whether the suite describes a cluster.
+        has_cluster: bool,
+    },
+}
+
+/// An API server with its policies and bindings.
+#[derive(Debug)]
+pub struct Server {
+    policies: Vec<CompiledPolicy>,
+    bindings: Vec<Binding>,
+    lens: Lens,
+}
+
+/// What one policy says about a request.
+#[derive(Debug, Clone)]
+pub struct Evaluation {
+    /// The verdict; `None` if the policy does not look at the request.
+    pub verdict: Option<Verdict>,
+    /// How it came about, if the observer has a story.
+    pub trace: Vec<String>,
+}
+
+impl Server {
+    /// A server with these policies and bindings. A binding whose policy is missing does nothing.
+    pub fn new<'p>(
+        policies: impl IntoIterator<Item = &'p ValidatingAdmissionPolicy>,
+        bindings: impl IntoIterator<Item = &'p ValidatingAdmissionPolicyBinding>,
+        lens: Lens,
+    ) -> Self {
+        let compile = |policy| match lens {
+            Lens::ApiServer => CompiledPolicy::compile(policy),
+            Lens::Cli { .. } => offline::compile(policy),
+        };
+        Self {
+            policies: policies.into_iter().map(compile).collect(),
+            bindings: bindings.into_iter().map(Binding::new).collect(),
+            lens,
+        }
+    }
+
+    /// A server of another release of Kubernetes.
+    pub fn of_release<'p>(
+        policies: impl IntoIterator<Item = &'p ValidatingAdmissionPolicy>,
+        bindings: impl IntoIterator<Item = &'p ValidatingAdmissionPolicyBinding>,
+        profile: &'static Profile,
+    ) -> Self {
+        let policies = policies.into_iter();
+        Self {
+            policies: policies
+                .map(|policy| CompiledPolicy::for_profile(policy, profile))
+                .collect(),
+            bindings: bindings.into_iter().map(Binding::new).collect(),
+            lens: Lens::ApiServer,
+        }
+    }
+
+    /// The policies.
+    pub fn policies(&self) -> &[CompiledPolicy] {
+        &self.policies
+    }
+
+    /// The bindings.
+    pub fn bindings(&self) -> &[Binding] {
+        &self.bindings
+    }
+
+    /// Answers a request with all policies.
+    pub fn review(&self, request: &Request, environment: Environment<'_>) -> Answer {
+        self.answer(&self.policies, request, environment)
+    }
+
+    /// Evaluates one of the policies with its bindings.
+    pub fn evaluate(&self, policy: &CompiledPolicy, request: &Request, environment: Environment<'_>) -> Evaluation {
+        match self.lens {
+            Lens::ApiServer => {
+                let answer = self.answer(std::slice::from_ref(policy), request, environment);
+                let verdict = answer.of_policy(policy.name());
+                Evaluation {
+                    verdict: verdict.filter(|verdict| verdict.status != Status::NoMatch),
+                    trace: answer.trace(environment),
+                }
+            }
+            Lens::Cli { has_cluster } => Evaluation {
+                verdict: offline::decide(policy, &self.bindings, request, environment.world, has_cluster),
+                trace: Vec::new(),
+            },
+        }
+    }
+
+    fn answer(&self, policies: &[CompiledPolicy], request: &Request, environment: Environment<'_>) -> Answer {
+        let Environment { world, discovery, host } = environment;
+        decide(policies, &self.bindings, request, world, discovery, host)
+    }
+}
+
+impl Answer {
+    /// What expressions came to since the last time, and what decided each verdict, if the observer has a story.
+    pub fn trace(&self, environment: Environment<'_>) -> Vec<String> {
+        let Some(story) = environment.host.observer().and_then(Observer::story) else {
+            return Vec::new();
+        };
+        let verdicts = self.verdicts.iter().map(|verdict: &PolicyVerdict| {
+            let binding = verdict.binding.as_ref().map(|binding| format!("binding `{binding}`: "));
+            let param = verdict.param.as_ref().map(|param| format!("params `{param}`: "));
+            let (binding, param) = (binding.unwrap_or_default(), param.unwrap_or_default());
+            let verdict = &verdict.verdict;
+            format!("{binding}{param}{}, decided by {}", verdict.status, verdict.trace)
+        });
+        story::lines(story.take()).chain(verdicts).collect()
+    }
+}

@@ -1,0 +1,247 @@
+//! A policy compiled for Kyverno's side: its rules after autogen, with conditions and exceptions.
+//!
+//! Upstream counterpart: `pkg/engine` for classic policies, `pkg/cel/policies/vpol` for CEL policies (1.19), each with
+//! `pkg/autogen` before it.
+
+use std::sync::Arc;
+
+use super::{
+    classic_policy::CompiledPolicy,
+    constraints,
+    exception::CompiledException,
+    input::Input,
+    response::RuleResponse,
+    validating_policy::{Answer, CompileErrors, CompiledValidatingPolicy},
+    webhook::{Registration, Webhook},
+};
+use kyvtest_cel::{host::Host, observe::Observer, story};
+use kyvtest_go_compat::value::Value;
+use kyvtest_model::{
+    policy::{CelPolicyException, Mode, Policy, PolicyId, ValidatingPolicy, ValidationAction},
+    verdict::Part,
+};
+
+/// A policy that is ready to be evaluated.
+#[derive(Debug)]
+pub struct Lowered {
+    id: PolicyId,
+    /// The index of the policy among those of its kind in the registration.
+    number: usize,
+    /// Whether a native policy is to be generated from it.
+    marked: bool,
+    rules: Rules,
+}
+
+#[derive(Debug)]
+enum Rules {
+    Classic(Box<CompiledPolicy>),
+    /// The policy as it is written, then what autogen makes of it.
+    Validating(Vec<CompiledValidatingPolicy>),
+}
+
+/// One response of Kyverno's engine.
+#[derive(Debug, Clone)]
+pub struct EngineResponse {
+    /// The policy's name as messages have it.
+    pub policy: String,
+    /// The answers of the rules that match.
+    pub rules: Vec<RuleResponse>,
+    /// The last part that was evaluated if no rule matches.
+    pub part: Part,
+    /// Whether violations warn the client.
+    pub warns: bool,
+    /// How the rules came to their answers, if the observer has a story.
+    pub trace: Vec<String>,
+}
+
+impl Lowered {
+    /// Lowers a ClusterPolicy or Policy.
+    pub(super) fn classic(policy: Arc<Policy>, number: usize) -> Self {
+        Self {
+            id: policy.id(),
+            number,
+            marked: false,
+            rules: Rules::Classic(Box::new(CompiledPolicy::new(policy))),
+        }
+    }
+
+    /// Lowers a ValidatingPolicy with the exceptions that refer to it.
+    pub(super) fn validating<'e>(
+        policy: &ValidatingPolicy,
+        exceptions: impl IntoIterator<Item = &'e CelPolicyException> + Clone,
+        number: usize,
+    ) -> Result<Self, CompileErrors> {
+        Ok(Self {
+            id: policy.id(),
+            number,
+            marked: policy.is_marked(),
+            rules: Rules::Validating(CompiledValidatingPolicy::compile_all(policy, exceptions)?),
+        })
+    }
+
+    /// The policy's identity.
+    pub fn id(&self) -> &PolicyId {
+        &self.id
+    }
+
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        &self.id.name
+    }
+
+    /// Whether it is a CEL policy, which has no named rules.
+    pub fn is_cel(&self) -> bool {
+        matches!(self.rules, Rules::Validating(_))
+    }
+
+    /// The rules of a ClusterPolicy or Policy.
+    pub fn as_classic(&self) -> Option<&CompiledPolicy> {
+        match &self.rules {
+            Rules::Classic(policy) => Some(policy),
+            Rules::Validating(_) => None,
+        }
+    }
+
+    /// A CEL policy as it is written, then what autogen makes of it.
+    pub fn variants(&self) -> &[CompiledValidatingPolicy] {
+        match &self.rules {
+            Rules::Classic(_) => &[],
+            Rules::Validating(variants) => variants,
+        }
+    }
+
+    /// Whether violations count: without that they are warnings in reports.
+    pub fn is_scored(&self) -> bool {
+        match &self.rules {
+            Rules::Classic(policy) => policy.is_scored(),
+            Rules::Validating(variants) => variants.iter().all(CompiledValidatingPolicy::is_scored),
+        }
+    }
+
+    /// Whether it evaluates JSON payloads instead of admission requests.
+    pub fn is_for_payloads(&self) -> bool {
+        self.variants().iter().any(|policy| *policy.mode() == Mode::Json)
+    }
+
+    /// Whether it is written for JSON payloads only: it does not ask for a native policy either.
+    pub fn is_for_payloads_only(&self) -> bool {
+        self.is_for_payloads() && !self.marked
+    }
+
+    /// Whether violations that do not refuse the request warn the client.
+    pub(super) fn emits_warnings(&self) -> bool {
+        self.as_classic()
+            .is_some_and(|policy| policy.policy().spec.emit_warning)
+    }
+
+    /// Whether a rule mutates.
+    pub(super) fn mutates(&self) -> bool {
+        let mutates = |policy: &CompiledPolicy| policy.policy().spec.rules.iter().any(|rule| rule.mutate.is_some());
+        self.as_classic().is_some_and(mutates)
+    }
+
+    pub(super) fn webhook<'r>(&self, registration: &'r Registration) -> Option<&'r Webhook> {
+        match self.rules {
+            Rules::Classic(_) => registration.classic(self.number),
+            Rules::Validating(_) => registration.validating(self.number),
+        }
+    }
+
+    /// Evaluates the policy on a request that Kyverno gets.
+    pub(super) fn evaluate(
+        &self,
+        input: &Input<'_>,
+        exceptions: &[CompiledException],
+        host: &dyn Host,
+    ) -> Vec<EngineResponse> {
+        match &self.rules {
+            Rules::Classic(policy) => {
+                let decided = policy.decide(input, exceptions, host);
+                let mut response = EngineResponse {
+                    policy: self.name().to_owned(),
+                    part: decided.unmatched.last().map_or(Part::Match, |(_, part)| *part),
+                    warns: false,
+                    rules: decided.rules,
+                    trace: Vec::new(),
+                };
+                response.trace = trace(host, || policy.explain(input), &response.rules);
+                vec![response]
+            }
+            Rules::Validating(variants) => variants.iter().map(|policy| variant(policy, input, host)).collect(),
+        }
+    }
+
+    /// Evaluates a policy for JSON payloads.
+    pub fn evaluate_payload(&self, payload: Value<'_>, host: &dyn Host) -> Vec<EngineResponse> {
+        let one = |policy: &CompiledValidatingPolicy| {
+            let rules = vec![policy.decide_payload(payload, host)];
+            EngineResponse {
+                policy: policy.name().to_owned(),
+                part: Part::Match,
+                warns: false,
+                trace: trace(host, Vec::new, &rules),
+                rules,
+            }
+        };
+        self.variants().iter().map(one).collect()
+    }
+
+    /// Why the match part selects a request or does not, if the observer has a story.
+    pub(super) fn trace(&self, input: &Input<'_>, host: &dyn Host) -> Vec<String> {
+        let explain = || match &self.rules {
+            Rules::Classic(policy) => policy.explain(input),
+            Rules::Validating(variants) => {
+                let constraints = variants.iter().filter_map(CompiledValidatingPolicy::constraints);
+                constraints.map(|block| explain(block, input)).collect()
+            }
+        };
+        trace(host, explain, &[])
+    }
+}
+
+fn variant(policy: &CompiledValidatingPolicy, input: &Input<'_>, host: &dyn Host) -> EngineResponse {
+    let (rules, part) = match policy.decide(input, host) {
+        Answer::NoMatch(part) => (Vec::new(), part),
+        Answer::Rule(rule) => (vec![rule], Part::Match),
+    };
+    let explain = || {
+        let constraints = policy.constraints().into_iter();
+        constraints.map(|block| explain(block, input)).collect()
+    };
+    EngineResponse {
+        policy: policy.name().to_owned(),
+        part,
+        warns: policy.actions().contains(&ValidationAction::Warn),
+        trace: trace(host, explain, &rules),
+        rules,
+    }
+}
+
+fn explain(block: &kyvtest_model::policy::MatchConstraints, input: &Input<'_>) -> String {
+    constraints::explain(block, &input.request.cell(), &mut input.facts())
+}
+
+/// The lines for people: why the request is selected, what expressions came to, and what decided.
+fn trace(host: &dyn Host, explain: impl FnOnce() -> Vec<String>, rules: &[RuleResponse]) -> Vec<String> {
+    let Some(story) = host.observer().and_then(Observer::story) else {
+        return Vec::new();
+    };
+    // What evaluating the policy told comes first out of the story: explaining it must add nothing.
+    let evaluations = story.take();
+    let mut lines = explain();
+    lines.extend(story::lines(evaluations));
+    lines.extend(decided(rules));
+    lines
+}
+
+/// What decided the answers of rules, in lines for people.
+pub fn decided(rules: &[RuleResponse]) -> impl Iterator<Item = String> {
+    rules.iter().map(|answer| {
+        let rule = if answer.rule.is_empty() {
+            String::new()
+        } else {
+            format!("rule `{}`: ", answer.rule)
+        };
+        format!("{rule}{}, decided by {}", answer.status, answer.trace)
+    })
+}

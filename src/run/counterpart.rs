@@ -1,0 +1,122 @@
+//! The native counterparts of a suite's policies, evaluated beside them in the default lens.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings};
+use crate::suite::Suite;
+use kyvtest_cel::observe::Observer;
+use kyvtest_convert::Exceptions;
+use kyvtest_model::{
+    kube::{Discovery, Environment, Request},
+    verdict::{Status, Verdict},
+};
+use kyvtest_prove::pair::{Original, Pair};
+
+/// What the native counterpart of a policy says, and how that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counterpart {
+    /// What it says; `None` if there is no native policy.
+    pub native: Option<NativeAnswer>,
+    /// How the two differ.
+    pub divergence: Option<Divergence>,
+    /// How it came to its verdict, if the run is traced.
+    pub trace: Vec<String>,
+}
+
+/// The policies of a suite with their native counterparts.
+#[derive(Default)]
+pub(super) struct Counterparts {
+    pairs: Vec<Pair>,
+}
+
+impl Counterparts {
+    /// Converts all policies.
+    pub(super) fn new(suite: &Suite, settings: &Settings, discovery: &Discovery) -> Self {
+        let exceptions = Exceptions {
+            classic: &suite.exceptions.exceptions,
+            cel: &suite.exceptions.cel_exceptions,
+        };
+        let loaded = &suite.policies;
+        let classic = loaded.policies.iter().cloned().map(Original::Policy);
+        let validating = loaded
+            .validating_policies
+            .iter()
+            .cloned()
+            .map(Original::ValidatingPolicy);
+        let pair = |original| Pair::new(original, exceptions, discovery, settings.now);
+        let compared = classic.chain(validating).filter(|original| !original.is_for_payloads());
+        Self {
+            pairs: compared.map(pair).collect(),
+        }
+    }
+
+    /// Notes on the comparisons.
+    pub(super) fn notes(&self) -> Vec<(String, Note)> {
+        let of = |pair: &Pair| {
+            let name = pair.original().name().to_owned();
+            pair.notes().into_iter().map(move |note| (name.clone(), note))
+        };
+        self.pairs.iter().flat_map(of).collect()
+    }
+
+    /// Evaluates the counterparts of the policies that responded to a request, and puts their verdicts beside the responses.
+    pub(super) fn compare(
+        &self,
+        request: &Request,
+        environment: Environment<'_>,
+        responses: &mut [Response],
+        watch: Option<fn() -> Duration>,
+    ) {
+        for pair in &self.pairs {
+            let id = pair.original().id();
+            let mut own: Vec<&mut Response> = responses.iter_mut().filter(|response| response.policy == id).collect();
+            let verdicts: Vec<Verdict> = own
+                .iter()
+                .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))
+                .collect();
+            if own.is_empty() || verdicts.iter().any(|verdict| verdict.status == Status::Unsupported) {
+                continue;
+            }
+            let begin = watch.map(|watch| watch());
+            let counterpart = Arc::new(evaluate(pair, verdicts, request, environment));
+            let mut took = watch
+                .map(|watch| watch())
+                .zip(begin)
+                .map(|(end, begin)| end.saturating_sub(begin));
+            for response in &mut own {
+                response.counterpart = Some(Arc::clone(&counterpart));
+                // Of several responses of a policy, the first has the time.
+                response.elapsed = response
+                    .elapsed
+                    .map(|elapsed| elapsed + took.take().unwrap_or_default());
+            }
+        }
+    }
+}
+
+fn evaluate(pair: &Pair, verdicts: Vec<Verdict>, request: &Request, environment: Environment<'_>) -> Counterpart {
+    let kyverno = Verdict::strongest(verdicts);
+    let native = pair.native(request, environment);
+    let trace = native.as_ref().map(|native| native.answer.trace(environment));
+    let divergence = pair.compare(&kyverno, native.as_ref(), request, environment);
+    // The comparison may evaluate the policy once more: discard that trace.
+    if let Some(story) = environment.host.observer().and_then(Observer::story) {
+        story.take();
+    }
+    let native = native
+        .zip(pair.names())
+        .map(|(native, (policy, binding))| NativeAnswer {
+            answer: Answer {
+                status: native.verdict.status,
+                effect: native.verdict.effect,
+                message: native.verdict.message,
+            },
+            policy: policy.to_owned(),
+            binding: binding.to_owned(),
+        });
+    Counterpart {
+        native,
+        divergence,
+        trace: trace.unwrap_or_default(),
+    }
+}

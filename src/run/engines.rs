@@ -1,0 +1,342 @@
+//! Both engines with the policies of a suite, and the cluster around them.
+
+use std::sync::Arc;
+
+use super::{
+    Engine, Settings, cluster::SuiteCluster, counterpart::Counterparts, edit::edited, response::Responses,
+    values::SuiteValues,
+};
+use crate::suite::{Resource, Suite};
+use kyvtest_apiserver::{self as apiserver, CompiledPolicy, Server};
+use kyvtest_cel::host::Host;
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity};
+use kyvtest_kyverno::{
+    autogen,
+    classic::values::Values,
+    controller::{Controller, Evaluation, Installed},
+    lens::Lens,
+    lowered::{self, Lowered},
+    response::RuleResponse,
+};
+use kyvtest_model::{
+    kube::{Environment, LabelSelector, Operation, Request},
+    policy::{
+        MatchConstraints, Mode, Policy, PolicyId, Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+        ValidatingPolicy, validate, validate_exception, validate_in_cluster,
+    },
+};
+
+/// The identity of a native policy.
+pub(super) fn native_id(name: &str) -> PolicyId {
+    PolicyId {
+        group: "admissionregistration.k8s.io",
+        kind: "ValidatingAdmissionPolicy",
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
+
+/// Both engines with the policies of a suite.
+pub(super) struct Engines<'s> {
+    pub(super) suite: &'s Suite,
+    pub(super) settings: &'s Settings,
+    pub(super) cluster: SuiteCluster,
+    pub(super) controller: Controller,
+    /// The API server with the suite's own native policies.
+    pub(super) server: Server,
+    /// The policies with what Kyverno would generate from them.
+    pub(super) counterparts: Counterparts,
+}
+
+/// One response to a request.
+pub(super) struct PolicyResponse {
+    /// The answers of the rules that match.
+    pub(super) rules: Vec<RuleResponse>,
+    /// How they came about, if the run is traced.
+    pub(super) trace: Vec<String>,
+}
+
+impl<'s> Engines<'s> {
+    /// Compiles the policies of a suite. What is wrong with them goes to the responses.
+    pub(super) fn new(suite: &'s Suite, settings: &'s Settings, responses: &mut Responses) -> Self {
+        let cluster = SuiteCluster::new(suite, settings);
+        let validating = evaluated(suite, responses);
+        let server = server(suite, settings, &cluster, responses);
+        let classic = accepted(suite, settings, &cluster, responses);
+        let installed = Installed {
+            policies: &classic,
+            exceptions: &suite.exceptions.exceptions,
+            validating_policies: &validating,
+            cel_exceptions: &suite.exceptions.cel_exceptions,
+        };
+        let discovery = &cluster.cluster.discovery;
+        let (controller, refused) = Controller::new(installed, settings.config.clone(), lens(settings), discovery);
+        for policy in refused {
+            let name = policy.id.name;
+            let reasons: Vec<String> = policy
+                .errors
+                .errors
+                .iter()
+                .map(|error| format!("`{}`: {}", error.path, error.reason))
+                .collect();
+            let errors = policy.errors.errors.iter().zip(&reasons);
+            responses.diagnostics.extend(errors.map(|(error, reason)| {
+                let message = format!("policy `{name}` is refused: {reason}");
+                Diagnostic::at(Code::PolicyRefused, error.place, message)
+            }));
+            responses.refused.push((name, reasons.join("; ")));
+            responses.aborts = true;
+        }
+        if !settings.compat {
+            warn_about_exceptions(suite, responses);
+        }
+        let kyverno = controller.policies().iter().map(Lowered::name);
+        let native = server.policies().iter().map(CompiledPolicy::name);
+        responses.policies = kyverno.chain(native).map(str::to_owned).collect();
+        responses.policies.sort();
+        responses.policies.dedup();
+        let counterparts = if settings.compat || settings.engine == Engine::Kyverno {
+            Counterparts::default()
+        } else {
+            Counterparts::new(suite, settings, discovery)
+        };
+        Self {
+            suite,
+            settings,
+            controller,
+            server,
+            counterparts,
+            cluster,
+        }
+    }
+
+    /// How Kyverno sees requests.
+    pub(super) fn lens(&self) -> Lens {
+        lens(self.settings)
+    }
+
+    /// The cluster as evaluations see it, with another host.
+    pub(super) fn environment<'e>(&'e self, host: &'e dyn Host) -> Environment<'e> {
+        Environment {
+            host,
+            ..self.cluster.cluster.environment()
+        }
+    }
+
+    /// The request as a policy of Kyverno's sees it: values may edit the objects of classic policies.
+    pub(super) fn edited(&self, policy: &Lowered, request: &Request, resource: &Resource) -> Option<Request> {
+        policy.as_classic()?;
+        edited(self.suite, policy.name(), resource, request)
+    }
+
+    /// What a policy of Kyverno's says about a request, none where upstream has no response.
+    pub(super) fn kyverno(
+        &self,
+        policy: &Lowered,
+        request: &Request,
+        resource: &Resource,
+        host: &dyn Host,
+    ) -> Vec<PolicyResponse> {
+        // `kyverno test` takes resources for payloads; in a cluster no request reaches a policy for payloads, and a suite
+        // that lists resources for one means payloads.
+        let is_payload = if self.settings.compat {
+            policy.is_for_payloads()
+        } else {
+            policy.is_for_payloads_only()
+        };
+        if is_payload {
+            let responses = policy.evaluate_payload(resource.object.root(), host).into_iter();
+            return responses
+                .map(|response| PolicyResponse {
+                    rules: response.rules,
+                    trace: response.trace,
+                })
+                .collect();
+        }
+        let edited = self.edited(policy, request, resource);
+        let request = edited.as_ref().unwrap_or(request);
+        let values = SuiteValues {
+            suite: self.suite,
+            resource: &resource.name,
+            operation: request.operation,
+        };
+        let values = policy.as_classic().map(|_| &values as &dyn Values);
+        match self
+            .controller
+            .evaluate(policy, request, self.environment(host), values)
+        {
+            Evaluation::NotCalled(_, trace) => vec![PolicyResponse {
+                rules: Vec::new(),
+                trace,
+            }],
+            Evaluation::Denied(error, mut trace) => {
+                let rules = match policy.as_classic() {
+                    Some(classic) => classic
+                        .policy()
+                        .spec
+                        .rules
+                        .iter()
+                        .map(|rule| &*rule.name.value)
+                        .collect(),
+                    None => vec![""],
+                };
+                let denied = |rule: &str| RuleResponse::refused_by_condition(rule, &error);
+                let rules: Vec<RuleResponse> = rules.into_iter().map(denied).collect();
+                if self.settings.trace {
+                    trace.extend(lowered::decided(&rules));
+                }
+                vec![PolicyResponse { rules, trace }]
+            }
+            Evaluation::Evaluated(responses) => {
+                // Upstream drops the silence of policies with a plain match block, so that autogen's other variants do not
+                // show (`processor/policy_processor.go` `hasSelector`).
+                let mut variants = policy.variants().iter();
+                let mut is_dropped = |silent: bool| {
+                    let constraints = variants.next().and_then(|variant| variant.constraints());
+                    silent && self.settings.compat && constraints.is_some_and(is_plain)
+                };
+                let responses = responses.into_iter();
+                responses
+                    .filter(|response| !is_dropped(response.rules.is_empty()))
+                    .map(|response| PolicyResponse {
+                        rules: response.rules,
+                        trace: response.trace,
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// What one of the suite's native policies says about a request. Its answer has no rule's name but the policy's.
+    pub(super) fn native(
+        &self,
+        policy: &CompiledPolicy,
+        request: &Request,
+        resource: &Resource,
+        host: &dyn Host,
+    ) -> PolicyResponse {
+        let created;
+        let request = if self.settings.compat {
+            // Whatever operation a row names, the command line creates the object.
+            created = self.cluster.request(self.suite, resource, Operation::Create, None);
+            &created
+        } else {
+            request
+        };
+        let evaluated = self.server.evaluate(policy, request, self.environment(host));
+        let rule = evaluated.verdict.map(|verdict| {
+            let mut rule = RuleResponse::new(policy.name(), verdict.status, verdict.message, verdict.trace);
+            rule.effect = verdict.effect;
+            rule
+        });
+        PolicyResponse {
+            rules: rule.into_iter().collect(),
+            trace: evaluated.trace,
+        }
+    }
+}
+
+fn lens(settings: &Settings) -> Lens {
+    if settings.compat { Lens::CLI } else { Lens::CLUSTER }
+}
+
+/// The CEL policies of the modes that are evaluated.
+fn evaluated(suite: &Suite, responses: &mut Responses) -> Vec<Arc<ValidatingPolicy>> {
+    let loaded = &suite.policies;
+    let mut evaluated = Vec::new();
+    for policy in &loaded.validating_policies {
+        let mode = match &policy.spec.evaluation.mode {
+            Mode::Http => "HTTP",
+            Mode::Envoy => "Envoy",
+            Mode::Kubernetes | Mode::Json | Mode::Other(_) => {
+                evaluated.push(Arc::clone(policy));
+                continue;
+            }
+        };
+        let what = format!("{} with the evaluation mode {mode}", policy.kind());
+        responses.unsupported.push((policy.metadata.name.value.clone(), what));
+    }
+    let kinds = loaded.unsupported.iter();
+    let kinds = kinds.map(|policy| (policy.name.clone(), policy.kind.clone()));
+    responses.unsupported.extend(kinds);
+    evaluated
+}
+
+/// The classic policies that Kyverno accepts.
+fn accepted(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses: &mut Responses) -> Vec<Arc<Policy>> {
+    let mut accepted = Vec::new();
+    for policy in &suite.policies.policies {
+        let name = policy.metadata.name.value.clone();
+        let rules = autogen::all_rules(policy);
+        let checked = if settings.compat {
+            validate(policy, &rules)
+        } else {
+            validate_in_cluster(policy, &rules, &cluster.cluster.discovery)
+        };
+        if let Some(error) = checked.error {
+            let message = format!("policy `{name}` is refused: {error}");
+            let diagnostic = Diagnostic::at(Code::PolicyRefused, policy.metadata.name.span, message);
+            responses.diagnostics.push(diagnostic);
+            responses.refused.push((name, error));
+            continue;
+        }
+        // `kyverno test` does not evaluate a policy without rules.
+        if settings.compat && policy.spec.rules.is_empty() {
+            continue;
+        }
+        let names = rules.iter().map(|rule| rule.name.value.clone()).collect();
+        responses.rules.push((name, names));
+        accepted.push(Arc::clone(policy));
+    }
+    accepted
+}
+
+/// The API server with the native policies of a suite. In the default lens those that a server refuses are refused here, too.
+fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses: &mut Responses) -> Server {
+    let loaded = &suite.policies;
+    let bindings: Vec<&ValidatingAdmissionPolicyBinding> = loaded.bindings.iter().map(|binding| &**binding).collect();
+    let mut policies: Vec<&ValidatingAdmissionPolicy> = loaded.vaps.iter().map(|policy| &**policy).collect();
+    if settings.compat {
+        let has_cluster = suite.cluster.is_some();
+        return Server::new(policies, bindings, apiserver::Lens::Cli { has_cluster });
+    }
+    let diagnostics = apiserver::check(&policies, &bindings, &cluster.cluster.discovery);
+    policies.retain(|policy| {
+        let span = policy.source.span();
+        let refused = diagnostics.iter().find(|diagnostic| {
+            let within = diagnostic
+                .primary
+                .is_some_and(|place| place.file == span.file && span.start <= place.start && place.end <= span.end);
+            diagnostic.code == Code::NativeRefused && within
+        });
+        let Some(first) = refused else { return true };
+        let name = policy.metadata.name.value.clone();
+        responses.refused.push((name, first.message.clone()));
+        false
+    });
+    responses.diagnostics.extend(diagnostics);
+    Server::new(policies, bindings, apiserver::Lens::ApiServer)
+}
+
+fn warn_about_exceptions(suite: &Suite, responses: &mut Responses) {
+    for exception in &suite.exceptions.exceptions {
+        let Some(error) = validate_exception(exception) else {
+            continue;
+        };
+        let name = &exception.metadata.name;
+        let message = format!("exception `{}` is refused: {error}", name.value);
+        let diagnostic = Diagnostic::at(Code::PolicyRefused, name.span, message);
+        responses.diagnostics.push(diagnostic.with_severity(Severity::Warning));
+    }
+}
+
+/// Whether a match block is nothing but one resource rule.
+fn is_plain(constraints: &MatchConstraints) -> bool {
+    let selects = |selector: &Option<Spanned<LabelSelector>>| {
+        selector.as_ref().is_some_and(|selector| !selector.value.is_empty())
+    };
+    !selects(&constraints.namespace_selector)
+        && !selects(&constraints.object_selector)
+        && constraints.exclude_resource_rules.is_empty()
+        && matches!(&constraints.resource_rules[..], [rule] if rule.resource_names.is_empty())
+}

@@ -1,0 +1,125 @@
+//! The requests that the policies of a suite are evaluated on.
+
+use super::{
+    Key, Settings,
+    question::{Asker, Question},
+};
+use crate::suite::{Named, OldObject, Resource, Suite};
+use kyvtest_go_compat::value::Document;
+use kyvtest_model::kube::Operation;
+
+/// One request that policies are evaluated on.
+pub(super) struct SuiteRequest<'s> {
+    pub(super) run: Option<Operation>,
+    pub(super) asker: Option<Asker>,
+    pub(super) resource: &'s Resource,
+    pub(super) old: Option<Document>,
+}
+
+/// Every resource in every run, and then the requests of rows and cases with an old object of their own, which
+/// `kyverno test` does not have.
+pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<SuiteRequest<'s>> {
+    let questions: Vec<Question<'s>> = Question::all(suite)
+        .filter(|question| !settings.compat || question.row().is_some())
+        .collect();
+    let mut runs: Vec<Option<Operation>> = vec![None];
+    for question in &questions {
+        if !runs.contains(&question.operation) {
+            runs.push(question.operation);
+        }
+    }
+    for operation in operations {
+        if !runs.contains(&Some(*operation)) {
+            runs.push(Some(*operation));
+        }
+    }
+    let mut requests = Vec::new();
+    for run in runs {
+        requests.extend(suite.resources.iter().map(|resource| SuiteRequest {
+            run,
+            asker: None,
+            resource,
+            old: None,
+        }));
+    }
+    if settings.compat {
+        return requests;
+    }
+    for question in questions.iter().filter(|question| question.may_have_old_object(suite)) {
+        for resource in &suite.resources {
+            let key = Key::of(resource);
+            if !question.concerns(&key) {
+                continue;
+            }
+            let old = question.wanted(suite, &key).old_object;
+            requests.extend(
+                old.and_then(|old| old_object(suite, resource, old))
+                    .map(|old| SuiteRequest {
+                        run: question.operation,
+                        asker: Some(question.asker),
+                        resource,
+                        old: Some(old),
+                    }),
+            );
+        }
+    }
+    requests
+}
+
+/// The old object that an expectation gives; `None` where its file could not be read. What no update can change is taken
+/// from the resource where the object does not say it.
+fn old_object(suite: &Suite, resource: &Resource, old: &OldObject) -> Option<Document> {
+    let given = match old {
+        OldObject::Inline(part) => part.document(),
+        OldObject::File(path) => {
+            let (_, found) = suite.old_objects.iter().find(|(known, _)| *known == path.value)?;
+            (*found.object).clone()
+        }
+    };
+    let mut object = given.root().to_serde();
+    let fields = object.as_object_mut()?;
+    let text = |text: &str| serde_json::Value::from(text);
+    fields
+        .entry("apiVersion")
+        .or_insert_with(|| text(&resource.api_version));
+    fields.entry("kind").or_insert_with(|| text(&resource.kind));
+    let metadata = fields.entry("metadata").or_insert_with(|| serde_json::json!({}));
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.entry("name").or_insert_with(|| text(&resource.name));
+        if !resource.namespace.is_empty() {
+            metadata.entry("namespace").or_insert_with(|| text(&resource.namespace));
+        }
+    }
+    Some(Document::from(&object))
+}
+
+/// Every resource and payload of a suite, sorted.
+pub(super) fn keys(suite: &Suite) -> Vec<Key> {
+    let resources = suite.resources.iter().map(Key::of);
+    let payloads = suite.json_payloads.iter();
+    let payloads = payloads.chain(&suite.http_payloads).chain(&suite.envoy_payloads);
+    let payloads = payloads.map(|payload| Key {
+        name: payload.path.value.clone(),
+        ..Key::default()
+    });
+    let mut keys: Vec<Key> = resources.chain(payloads).collect();
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// The operation that the values set, else CREATE.
+pub(super) fn default_operation(suite: &Suite, resource: &Resource) -> Operation {
+    let operation = |values: &[Named]| {
+        let value = values.iter().rev().find(|(name, _)| name.value == "request.operation");
+        value
+            .and_then(|(_, value)| value.value.root().as_str())
+            .and_then(|text| text.parse().ok())
+    };
+    let own = suite.values.policies.iter().flat_map(|policy| &policy.resources);
+    let own = own
+        .filter(|entry| entry.name.value == resource.name)
+        .find_map(|entry| operation(&entry.values));
+    own.or_else(|| operation(&suite.values.global_values))
+        .unwrap_or(Operation::Create)
+}

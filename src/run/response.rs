@@ -1,0 +1,168 @@
+//! What the policies of a suite say about its resources.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    Note,
+    counterpart::Counterpart,
+    coverage::Coverage,
+    found::{Found, Proof},
+    question::Asker,
+};
+use crate::suite::Resource;
+use kyvtest_go_compat::diagnostic::Diagnostic;
+use kyvtest_kyverno::response::RuleResponse;
+use kyvtest_model::{kube::Operation, policy::PolicyId};
+use kyvtest_prove::behaviour::Behaviours;
+
+/// Which resource an answer is about; of a payload only the name is set, to its path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Key {
+    /// The API version.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; empty for cluster-wide kinds.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Key {
+    /// The references by which rows name it: `name` and `namespace/name`; a payload has its path only.
+    pub(super) fn references(&self) -> Vec<String> {
+        if self.kind.is_empty() {
+            return vec![self.name.clone()];
+        }
+        let is_plain = |text: &str| !text.contains('/');
+        let mut references = Vec::new();
+        if is_plain(&self.name) {
+            references.push(self.name.clone());
+            if is_plain(&self.namespace) {
+                references.push(format!("{}/{}", self.namespace, self.name));
+            }
+        }
+        references
+    }
+
+    pub(super) fn of(resource: &Resource) -> Self {
+        Self {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+            namespace: resource.namespace.clone(),
+            name: resource.name.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    /// `apiVersion,Kind,namespace,name`, as `kyverno test` writes its keys; the path of a payload.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kind.is_empty() {
+            return f.write_str(&self.name);
+        }
+        write!(f, "{},{},{},{}", self.api_version, self.kind, self.namespace, self.name)
+    }
+}
+
+/// What one policy says about one resource.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The operation of the run, if it is one that rows name.
+    pub run: Option<Operation>,
+    /// The row or case that the request was made for; `None` if any of them may look at it.
+    pub asker: Option<Asker>,
+    /// The operation of the request.
+    pub operation: Operation,
+    /// The resource.
+    pub key: Key,
+    pub policy: PolicyId,
+    /// Whether violations count.
+    pub scored: bool,
+    /// Whether rows name the policy's rules.
+    pub has_rules: bool,
+    /// The answers of the rules; none where the policy does not match.
+    pub rules: Vec<RuleResponse>,
+    /// What the native counterpart of the policy says; `None` if it was not evaluated.
+    pub counterpart: Option<Arc<Counterpart>>,
+    /// How long both took, if it was measured.
+    pub elapsed: Option<Duration>,
+    /// How the rules came to their answers, if the run is traced.
+    pub trace: Vec<String>,
+}
+
+/// All answers of a suite.
+#[derive(Debug, Default)]
+pub struct Responses {
+    /// The answers, by run, resource and policy in the order of the suite.
+    pub list: Vec<Response>,
+    /// Places in the list by resource.
+    by_key: FxHashMap<Key, Vec<usize>>,
+    /// Indexes of the keys by what rows may call them.
+    references: FxHashMap<String, Vec<usize>>,
+    /// Every resource and payload, sorted.
+    pub keys: Vec<Key>,
+    /// The names of the policies that were evaluated.
+    pub policies: Vec<String>,
+    /// The policies that are refused, with the reason.
+    pub refused: Vec<(String, String)>,
+    /// Whether `kyverno test` ends the run at one of them: expressions of CEL policies do not compile.
+    pub aborts: bool,
+    /// The policies of kinds that are not decided.
+    pub unsupported: Vec<(String, String)>,
+    /// The rules that policies with named rules have, autogen's among them.
+    pub rules: Vec<(String, Vec<String>)>,
+    /// What is wrong.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Notes on the comparison with native counterparts, by name of the policy.
+    pub notes: Vec<(String, Note)>,
+    /// What the suite exercises, if requested.
+    pub coverage: Option<Coverage>,
+    /// The behaviours of the policies, if requested.
+    pub behaviours: Vec<Found<Behaviours>>,
+    /// What is proven of them, if requested.
+    pub proofs: Vec<Found<Proof>>,
+}
+
+impl Responses {
+    /// The answers to a question about a resource: those to a request of its own where there is one.
+    pub(super) fn about<'r>(
+        &'r self,
+        asker: Asker,
+        run: Option<Operation>,
+        key: &'r Key,
+    ) -> impl Iterator<Item = &'r Response> {
+        let places = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let of_key = places.iter().filter_map(|place| self.list.get(*place));
+        let own = of_key.clone().any(|response| response.asker == Some(asker));
+        of_key.filter(move |response| match response.asker {
+            Some(of) => of == asker,
+            None => !own && (response.run == run || response.key.kind.is_empty()),
+        })
+    }
+
+    /// The resources and payloads that a row's reference names.
+    pub(super) fn named(&self, reference: &str) -> impl Iterator<Item = &Key> {
+        let indexes = self.references.get(reference).into_iter().flatten();
+        indexes.filter_map(|index| self.keys.get(*index))
+    }
+
+    /// Makes lookups by resource possible once all answers are there.
+    pub(super) fn index(&mut self) {
+        for (place, response) in self.list.iter().enumerate() {
+            match self.by_key.get_mut(&response.key) {
+                Some(places) => places.push(place),
+                None => {
+                    self.by_key.insert(response.key.clone(), vec![place]);
+                }
+            }
+        }
+        for (index, key) in self.keys.iter().enumerate() {
+            for reference in key.references() {
+                self.references.entry(reference).or_default().push(index);
+            }
+        }
+    }
+}
