@@ -1,12 +1,13 @@
 //! `kyvtest prove`: is the native policy the same policy, for all requests?
 
 mod emit;
+mod human;
+mod json;
 mod samples;
 mod summary;
 mod target;
 
 use std::{
-    fmt::Write as _,
     io::Write as _,
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
@@ -15,11 +16,16 @@ use std::{
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 
-use self::samples::Samples;
+pub(super) use self::{human::witness, json::region_json};
+use self::{
+    human::{human, markdown},
+    json::{json_of, policy_json},
+    samples::Samples,
+};
 use super::{
     Exit, Failure,
     cluster::{Cluster, KyvernoConfig},
-    color::{HEADING, LITERAL},
+    color::HEADING,
     convert::repair::documents,
     data::DataLens,
     input, interrupt,
@@ -31,21 +37,18 @@ use kyvtest_cel::profile::Profile;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
-    value::Value,
     yaml::{self, Limits, Mode},
 };
 use kyvtest_kyverno::config::Config;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, Loaded, Metadata, Origin, Purpose},
-    verdict::Verdict,
+    policy::{self, Loaded, Origin, Purpose},
 };
 use kyvtest_prove::{
-    Label, Layer, Options, Proof, Region, Target,
+    Label, Layer, Options, Proof, Target,
     pair::Original,
     prove,
     repair::{Repair, Repaired, repair},
-    witness::Situation,
 };
 
 /// Prove that two policies are equivalent, or find a request on which they differ
@@ -419,263 +422,6 @@ pub(super) fn originals(loaded: &Loaded) -> Vec<(Original, Origin)> {
     let mut all: Vec<(Original, Origin)> = classic.chain(validating).collect();
     all.sort_by_key(|(_, origin)| (origin.file, origin.document, origin.span.start));
     all
-}
-
-/// The policy as `convert` tells it.
-fn policy_json(original: &Original, origin: Origin, sources: &Sources) -> Json {
-    let (api_version, metadata): (&str, &Metadata) = match original {
-        Original::Policy(policy) => (&policy.api_version, &policy.metadata),
-        Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata),
-    };
-    json!({
-        "apiVersion": api_version,
-        "kind": original.kind(),
-        "namespace": metadata.namespace.as_ref().map(|text| &text.value),
-        "name": original.name(),
-        "file": sources.name(origin.file),
-        "doc": origin.document,
-    })
-}
-
-fn request_json(situation: &Situation) -> Json {
-    let Situation {
-        request,
-        world,
-        namespace_labels,
-    } = situation;
-    let labels: serde_json::Map<String, Json> = namespace_labels
-        .iter()
-        .map(|(key, value)| (key.clone(), json!(value)))
-        .collect();
-    let resource = &request.resource;
-    let object = |value: Value<'_>| if value.is_null() { Json::Null } else { value.to_serde() };
-    json!({
-        "operation": request.operation.as_str(),
-        "collection": request.collection,
-        "resource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
-        "subResource": resource.subresource,
-        "name": request.name,
-        "namespace": request.namespace,
-        "namespaceLabels": labels,
-        "userInfo": {"username": request.user.username, "groups": request.user.groups()},
-        "roles": request.roles.as_deref().unwrap_or_default(),
-        "clusterRoles": request.cluster_roles.as_deref().unwrap_or_default(),
-        "object": object(request.object.root()),
-        "oldObject": object(request.old_object.root()),
-        "params": world.params.iter().map(|document| object(document.root())).collect::<Vec<_>>(),
-    })
-}
-
-fn verdict_json(verdict: &Verdict) -> Json {
-    json!({"status": verdict.status.as_str(), "effect": verdict.effect.as_str(), "message": verdict.message})
-}
-
-pub(super) fn region_json(region: &Region) -> Json {
-    let situation = region.witness.situation();
-    let mut json = json!({
-        "class": region.class.as_str(),
-        "hazard": region.hazard,
-        "text": region.text,
-        "cells": region.cells,
-        "witness": {
-            "request": request_json(situation),
-            "kyverno": verdict_json(region.witness.kyverno()),
-            "vap": verdict_json(region.witness.native()),
-        },
-    });
-    if let Some(reason) = region.witness.raw_reason() {
-        json["witness"]["data"] = json!({"lens": Data::Raw.name(), "reason": reason});
-    }
-    json
-}
-
-/// The kind of difference, and the code of a refusal.
-fn details(label: &Label) -> (Option<&str>, Option<&str>) {
-    match label {
-        Label::Refuted(kind) => (Some(kind.as_str()), None),
-        Label::NotConvertible { code } => (None, Some(code)),
-        _ => (None, None),
-    }
-}
-
-fn json_of(row: &Row) -> Json {
-    let Proof {
-        label,
-        reason,
-        world,
-        regions,
-        notes,
-        stats,
-        fault: _,
-    } = &row.proof;
-    let (kind, code) = details(label);
-    json!({
-        "policy": row.policy,
-        "label": label.as_str(),
-        "kind": kind,
-        "code": code,
-        "reason": (!reason.is_empty()).then_some(reason),
-        "world": {
-            "kyverno": world.kyverno, "kube": world.kube, "discovery": world.discovery,
-            "layer": world.layer.as_str(), "data": world.data, "delete": world.delete,
-        },
-        "regions": regions.iter().map(region_json).collect::<Vec<_>>(),
-        "notes": notes,
-        "fix": row.fix.as_ref().map(|fix| {
-            let objects: Vec<Json> = documents(fix).iter().map(|document| document.root().to_serde()).collect();
-            json!({"text": fix_text(fix), "objects": objects})
-        }),
-        "stats": {"cells": stats.cells, "paths": stats.paths, "requests": stats.requests},
-    })
-}
-
-/// What stands behind the name of a label.
-fn suffix(label: &Label) -> String {
-    match label {
-        Label::Refuted(kind) => format!("  kind={}", kind.as_str()),
-        Label::NotConvertible { code } => format!("  {code}"),
-        Label::ProvenMatch { tested } | Label::Tested { tested } => format!("  requests={tested}"),
-        Label::Proven | Label::Unknown => String::new(),
-    }
-}
-
-fn human(row: &Row, explain: bool) -> String {
-    let proof = &row.proof;
-    let mut text = String::new();
-    let label = proof.label.as_str();
-    let _ = writeln!(
-        text,
-        "{HEADING}{label}{HEADING:#}  {LITERAL}{}{LITERAL:#}{}",
-        row.original.name(),
-        suffix(&proof.label)
-    );
-    let _ = writeln!(text, "  world: {}", proof.world);
-    if proof.fault {
-        let _ = writeln!(text, "  internal error, please report it: {}", proof.reason);
-    } else if !proof.reason.is_empty() {
-        let _ = writeln!(text, "  why: {}", proof.reason);
-    }
-    for region in &proof.regions {
-        let hazard = region
-            .hazard
-            .as_ref()
-            .map(|code| format!(" [{code}]"))
-            .unwrap_or_default();
-        let direction = format!("the native policy is {}", region.class);
-        let _ = match region.text.strip_prefix(&direction) {
-            Some(rest) => writeln!(text, "  {direction}{hazard}{rest}"),
-            None => writeln!(text, "  {}{hazard}: {}", region.class, region.text),
-        };
-        if !region.cause.is_empty() {
-            let _ = writeln!(text, "    cause: {}", region.cause);
-        }
-    }
-    for region in firsts(&proof.regions) {
-        text.push_str(&witness(region));
-    }
-    if let Some(fix) = &row.fix {
-        let _ = writeln!(text, "  fix (PROVEN): {}", fix_text(fix));
-        let _ = writeln!(text, "    `kyvtest convert --repair` prints it");
-    }
-    for note in &proof.notes {
-        let _ = writeln!(text, "  note: {note}");
-    }
-    let stats = &proof.stats;
-    if stats.paths > 0 && explain {
-        let counted = |number: u64, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
-        let _ = writeln!(
-            text,
-            "  checked {} and {}, replayed {}",
-            counted(stats.cells, "request class", "request classes"),
-            counted(stats.paths, "path", "paths"),
-            counted(stats.requests, "request", "requests"),
-        );
-    }
-    text
-}
-
-/// The first region of each class: one request for each direction.
-fn firsts(regions: &[Region]) -> impl Iterator<Item = &Region> {
-    regions.iter().enumerate().filter_map(|(at, region)| {
-        let before = regions.get(..at).unwrap_or_default();
-        before.iter().all(|other| other.class != region.class).then_some(region)
-    })
-}
-
-/// The request of a region, and what both engines say to it.
-pub(super) fn witness(region: &Region) -> String {
-    let situation = region.witness.situation();
-    let request = &situation.request;
-    let (kyverno, native) = (region.witness.kyverno(), region.witness.native());
-    let mut text = String::new();
-    let mode = if request.collection {
-        " (of a collection delete)"
-    } else {
-        ""
-    };
-    let _ = writeln!(
-        text,
-        "  request: {}{mode} {} by user {} in groups [{}]",
-        request.operation.as_str(),
-        request.resource.name(),
-        request.user.username,
-        request.user.groups().join(", ")
-    );
-    let _ = writeln!(
-        text,
-        "    Kyverno: {} ({}), native policy: {} ({})",
-        kyverno.effect, kyverno.status, native.effect, native.status
-    );
-    if let Some(reason) = region.witness.raw_reason() {
-        let _ = writeln!(text, "    data=raw: {}", reason.replace('\n', " "));
-    }
-    let params = situation.world.params.iter().map(|document| ("parameter", document));
-    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)]
-        .into_iter()
-        .chain(params)
-    {
-        if document.root().is_null() {
-            continue;
-        }
-        let _ = writeln!(text, "    {name}:");
-        for line in document.root().to_yaml().lines() {
-            let _ = writeln!(text, "      {line}");
-        }
-    }
-    let labels: Vec<String> = situation
-        .namespace_labels
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    if !labels.is_empty() {
-        let _ = writeln!(text, "    namespace labels: {}", labels.join(", "));
-    }
-    text
-}
-
-fn markdown(rows: &[Row]) -> String {
-    let mut text = String::from("| policy | label | why |\n|---|---|---|\n");
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    for row in rows {
-        let proof = &row.proof;
-        let first = proof.regions.first().map(|region| region.text.as_str());
-        let why = first.unwrap_or(&proof.reason);
-        let label = format!("{}{}", proof.label.as_str(), suffix(&proof.label));
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} |",
-            cell(row.original.name()),
-            cell(&label),
-            cell(why)
-        );
-    }
-    for row in rows {
-        let _ = writeln!(text, "\n{}: world `{}`", cell(row.original.name()), row.proof.world);
-        for region in firsts(&row.proof.regions) {
-            let _ = write!(text, "\n```\n{}```\n", witness(region));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -103,10 +103,10 @@ impl<'s> Engines<'s> {
         Self {
             suite,
             settings,
+            cluster,
             controller,
             server,
             counterparts,
-            cluster,
         }
     }
 
