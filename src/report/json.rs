@@ -94,7 +94,8 @@ pub(super) fn case(case: &Case, run: &SuiteRun, sources: &Sources, compat: bool)
         "reason": case.reason,
         "kyverno": case.kyverno.as_ref().map(answer),
         "vap": case.vap.as_ref().map(native),
-        "divergence": case.divergence.as_ref().map(divergence),
+        "divergence": case.divergence.as_ref().map(|found| divergence(found, case.accepted_because())),
+        "diverges": case.diverges(),
     });
     if let Some(data) = &case.data {
         json["data"] = data.as_str().into();
@@ -120,11 +121,12 @@ fn native(native: &NativeAnswer) -> Value {
     })
 }
 
-fn divergence(divergence: &Divergence) -> Value {
+fn divergence(divergence: &Divergence, accepted: Option<&str>) -> Value {
     json!({
         "class": divergence.class.as_str(),
         "code": divergence.code,
         "cause": divergence.cause,
+        "accepted": accepted,
     })
 }
 

@@ -27,6 +27,10 @@ pub struct Summary {
     pub divergences: BTreeMap<&'static str, usize>,
     /// Cases that pass although the engines differ in a way that fails a run.
     pub diverging: usize,
+    /// Cases whose divergence is accepted.
+    pub accepted: usize,
+    /// Cases that `kyverno test` skips; they are among those that pass.
+    pub skipped: usize,
     /// Suites that could not be run.
     pub broken: usize,
 }
@@ -40,6 +44,8 @@ impl Summary {
             summary.broken += usize::from(run.is_broken());
             for case in &run.cases {
                 summary.cases += 1;
+                summary.skipped += usize::from(case.outcome == Outcome::Skip);
+                summary.accepted += usize::from(case.accepted_because().is_some());
                 match case.outcome {
                     Outcome::Pass | Outcome::Skip => summary.pass += 1,
                     Outcome::Fail => summary.fail += 1,
@@ -67,6 +73,9 @@ impl Summary {
             "error": self.error,
             "unsupported": self.unsupported,
             "unmatched": self.unmatched,
+            "skipped": self.skipped,
+            "diverging": self.diverging,
+            "accepted": self.accepted,
             "divergences": self.divergences,
         })
     }

@@ -142,13 +142,20 @@ impl Case {
         self.findings.push(finding);
     }
 
+    /// Why the divergence is accepted, if it is: by the suite, or by the configuration.
+    pub fn accepted_because(&self) -> Option<&str> {
+        let class = self.divergence.as_ref()?.class;
+        let expected = self.expected_divergence.as_ref();
+        let expected = expected.filter(|expected| expected.class.value == class);
+        self.accepted
+            .as_deref()
+            .or(expected.map(|expected| expected.reason.value.as_str()))
+    }
+
     /// Whether the engines differ in a way that fails a run: it does, and the suite does not expect it.
     pub fn diverges(&self) -> bool {
-        self.divergence.as_ref().is_some_and(|divergence| {
-            let class = divergence.class;
-            let accepted = self.expected_divergence.as_ref();
-            class.fails() && self.accepted.is_none() && accepted.is_none_or(|accepted| accepted.class.value != class)
-        })
+        let found = self.divergence.as_ref();
+        found.is_some_and(|found| found.class.fails()) && self.accepted_because().is_none()
     }
 }
 
