@@ -9,6 +9,7 @@
 //! every release unless another one is given.
 
 mod admitted;
+pub mod body;
 pub mod behaviour;
 mod candidates;
 pub mod condition;

@@ -1,0 +1,682 @@
+//! Equality, order, membership and sums.
+//!
+//! Upstream counterpart: cel-go `common/types`, by way of `kyvtest_cel::ops`.
+
+use std::{rc::Rc, sync::Arc};
+
+use super::Reader;
+use crate::body::{
+    formula::{Amount, Atom, Formula, Place},
+    shape::{Inner, Kind, Shape},
+    text::Predicate,
+    value::{Edit, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
+};
+
+impl Reader<'_, '_> {
+    /// Whether two values are equal; neither is an error.
+    pub(super) fn equal(&mut self, a: &Sym, b: &Sym) -> Result<Formula> {
+        match (a, b) {
+            (Sym::Bool(a), Sym::Bool(b)) => {
+                let not = self.arena.not(*b);
+                Ok(self.arena.choose(*a, *b, not))
+            }
+            (Sym::At(a), Sym::At(b)) => self.equal_places(*a, *b),
+            (Sym::At(place), other) | (other, Sym::At(place)) => self.equal_at(*place, other),
+            (Sym::Words(place, words), Sym::Text(text)) | (Sym::Text(text), Sym::Words(place, words)) => {
+                let predicate = words.before(Predicate::Is(Arc::clone(text)));
+                Ok(self.arena.text(*place, predicate))
+            }
+            (Sym::Words(a, first), Sym::Words(b, second)) if a == b && first == second => Ok(Formula::TRUE),
+            (Sym::Plus(place, add), Sym::Int(number)) | (Sym::Int(number), Sym::Plus(place, add)) => {
+                let Some(number) = number.checked_sub(*add) else {
+                    return Ok(Formula::FALSE);
+                };
+                self.integer_is(*place, number)
+            }
+            (Sym::Plus(a, first), Sym::Plus(b, second)) => self.integers_equal((*a, *first), (*b, *second)),
+            (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) | (Sym::Int(number), Sym::Length(_) | Sym::Size(_)) => {
+                let counted = if matches!(a, Sym::Int(_)) { b } else { a };
+                let Some(next) = number.checked_add(1) else {
+                    return Ok(Formula::FALSE);
+                };
+                let (least, more) = (self.counted(counted, *number)?, self.counted(counted, next)?);
+                let not = self.arena.not(more);
+                Ok(self.arena.and([least, not]))
+            }
+            (Sym::List(a), Sym::List(b)) => self.equal_lists(a, b),
+            (Sym::Optional(a), Sym::Optional(b)) => match (a, b) {
+                (None, None) => Ok(Formula::TRUE),
+                (Some(a), Some(b)) => self.equal_values(a, b),
+                _ => Ok(Formula::FALSE),
+            },
+            (Sym::Map(a), Sym::Map(b)) => {
+                if a.len() != b.len() {
+                    return Ok(Formula::FALSE);
+                }
+                let mut all = Vec::new();
+                for (key, value) in a.iter() {
+                    match b.iter().find(|(other, _)| other == key) {
+                        Some((_, other)) => all.push(self.equal_values(value, other)?),
+                        None => return Ok(Formula::FALSE),
+                    }
+                }
+                Ok(self.arena.and(all))
+            }
+            (Sym::Quantity(a), Sym::Quantity(b)) => {
+                let (less, more) = (self.quantity_order(a, b, false), self.quantity_order(b, a, false));
+                Ok(self.arena.and([less, more]))
+            }
+            _ if numeric(a).is_some() && numeric(b).is_some() => Ok(Formula::of(numeric(a) == numeric(b))),
+            _ if is_plain(a) && is_plain(b) => Ok(Formula::of(a == b)),
+            _ if rank(a) != rank(b) && is_known_type(a) && is_known_type(b) => Ok(Formula::FALSE),
+            _ => {
+                let value = self.unknown("==", &[a.clone(), b.clone()], boolean())?;
+                Ok(self.arena.truth(&value).yes)
+            }
+        }
+    }
+
+    pub(super) fn equal_values(&mut self, a: &Value, b: &Value) -> Result<Formula> {
+        let mut all = Vec::new();
+        for (first, left) in &a.0 {
+            for (second, right) in &b.0 {
+                let equal = self.equal(left, right)?;
+                all.push(self.arena.and([*first, *second, equal]));
+            }
+        }
+        Ok(self.arena.or(all))
+    }
+
+    fn equal_lists(&mut self, a: &Rc<[Part]>, b: &Rc<[Part]>) -> Result<Formula> {
+        let plain = |parts: &Rc<[Part]>| -> Option<Vec<Value>> {
+            let values = parts.iter().map(|part| match part {
+                Part::One(Formula::TRUE, value) => Some(value.clone()),
+                _ => None,
+            });
+            values.collect()
+        };
+        let whole = |parts: &Rc<[Part]>| match &**parts {
+            [
+                Part::Each {
+                    list,
+                    bound,
+                    keep: Formula::TRUE,
+                    value,
+                },
+            ] if value.single() == Some(&Sym::At(*bound)) => Some(*list),
+            _ => None,
+        };
+        match (plain(a), plain(b), whole(a), whole(b)) {
+            (Some(a), Some(b), _, _) => {
+                if a.len() != b.len() {
+                    return Ok(Formula::FALSE);
+                }
+                let mut all = Vec::new();
+                for (a, b) in a.iter().zip(&b) {
+                    all.push(self.equal_values(a, b)?);
+                }
+                Ok(self.arena.and(all))
+            }
+            (None, Some(values), Some(list), None) | (Some(values), None, None, Some(list)) => {
+                self.list_is(list, &values)
+            }
+            (None, None, Some(a), Some(b)) => self.equal_places(a, b),
+            // A computed list is empty if nothing is kept.
+            (None, Some(values), _, _) if values.is_empty() => {
+                let some = self.counted(&Sym::Size(Rc::clone(a)), 1)?;
+                Ok(self.arena.not(some))
+            }
+            (Some(values), None, _, _) if values.is_empty() => {
+                let some = self.counted(&Sym::Size(Rc::clone(b)), 1)?;
+                Ok(self.arena.not(some))
+            }
+            _ => unsupported("an equality of computed lists"),
+        }
+    }
+
+    /// Whether a list of a document has exactly these elements.
+    fn list_is(&mut self, list: Place, values: &[Value]) -> Result<Formula> {
+        let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
+        let (least, more) = (self.size_at_least(list, count)?, self.size_at_least(list, count + 1)?);
+        let mut all = vec![least, self.arena.not(more)];
+        for (position, value) in values.iter().enumerate() {
+            let item = self.arena.item(list, u32::try_from(position).unwrap_or(u32::MAX));
+            all.push(self.equal_values(&Value::of(Sym::At(item)), value)?);
+        }
+        Ok(self.arena.and(all))
+    }
+
+    fn equal_at(&mut self, place: Place, other: &Sym) -> Result<Formula> {
+        let is = |reader: &mut Self, kind: Kind| reader.arena.is_kind(place, kind);
+        Ok(match other {
+            Sym::Null => is(self, Kind::Null),
+            Sym::Bool(truth) => {
+                let (is_bool, own) = (is(self, Kind::Bool), self.arena.is_true(place));
+                let not = self.arena.not(*truth);
+                let same = self.arena.choose(own, *truth, not);
+                self.arena.and([is_bool, same])
+            }
+            Sym::Int(number) => {
+                let (is_int, is_double) = (is(self, Kind::Int), is(self, Kind::Double));
+                let equal = self.integer_is(place, *number)?;
+                let double = self.double_is(place, *number as f64);
+                let (int, double) = (self.arena.and([is_int, equal]), self.arena.and([is_double, double]));
+                self.arena.or([int, double])
+            }
+            Sym::Uint(number) => match i64::try_from(*number) {
+                Ok(number) => self.equal_at(place, &Sym::Int(number))?,
+                Err(_) => return unsupported("a large unsigned number"),
+            },
+            Sym::Double(number) => {
+                let (is_int, is_double) = (is(self, Kind::Int), is(self, Kind::Double));
+                let whole = *number as i64;
+                let int = if whole as f64 == *number && number.abs() < 9e15 {
+                    self.integer_is(place, whole)?
+                } else {
+                    Formula::FALSE
+                };
+                let double = self.double_is(place, *number);
+                let (int, double) = (self.arena.and([is_int, int]), self.arena.and([is_double, double]));
+                self.arena.or([int, double])
+            }
+            Sym::Text(text) => {
+                let is_text = is(self, Kind::Text);
+                let equal = self.arena.text(place, Predicate::Is(Arc::clone(text)));
+                self.arena.and([is_text, equal])
+            }
+            Sym::Plus(other, add) => {
+                let kinds = self.arena.shape(place).kinds;
+                if !kinds.is_single() || !kinds.has(Kind::Int) {
+                    return unsupported("a sum compared with a value of unknown type");
+                }
+                self.integers_equal((place, 0), (*other, *add))?
+            }
+            Sym::List(parts) => {
+                let is_list = is(self, Kind::List);
+                if is_list == Formula::FALSE {
+                    return Ok(Formula::FALSE);
+                }
+                let own = self.elements(place)?;
+                let equal = self.equal_lists(&Rc::from(own), parts)?;
+                self.arena.and([is_list, equal])
+            }
+            Sym::Map(entries) if entries.is_empty() => {
+                let is_map = is(self, Kind::Map);
+                match self.size_at_least(place, 1) {
+                    Ok(some) => {
+                        let none = self.arena.not(some);
+                        self.arena.and([is_map, none])
+                    }
+                    Err(_) => {
+                        let value = self.unknown("==", &[Sym::At(place), Sym::Text(Arc::from("{}"))], boolean())?;
+                        self.arena.truth(&value).yes
+                    }
+                }
+            }
+            Sym::Words(..) => {
+                let is_text = is(self, Kind::Text);
+                let value = self.unknown("==", &[Sym::At(place), other.clone()], boolean())?;
+                let yes = self.arena.truth(&value).yes;
+                self.arena.and([is_text, yes])
+            }
+            Sym::Length(_) | Sym::Size(_) | Sym::Constant(_) | Sym::Map(_) => {
+                let value = self.unknown("==", &[Sym::At(place), other.clone()], boolean())?;
+                self.arena.truth(&value).yes
+            }
+            Sym::Optional(_) => Formula::FALSE,
+            Sym::Quantity(_) | Sym::Variables | Sym::Error | Sym::At(_) => {
+                return unsupported("an equality with a library's value");
+            }
+        })
+    }
+
+    fn integer_is(&mut self, place: Place, number: i64) -> Result<Formula> {
+        if number == 0 && self.arena.shape(place).nonzero {
+            return Ok(Formula::FALSE);
+        }
+        let most = self.arena.at_most(place, number);
+        let less = match number.checked_sub(1) {
+            Some(less) => self.arena.at_most(place, less),
+            None => Formula::FALSE,
+        };
+        let not = self.arena.not(less);
+        Ok(self.arena.and([most, not]))
+    }
+
+    fn double_is(&mut self, place: Place, number: f64) -> Formula {
+        if !self.arena.shape(place).kinds.has(Kind::Double) {
+            return Formula::FALSE;
+        }
+        let most = self.arena.literal(Atom::Double(place, number.to_bits(), false));
+        let less = self.arena.literal(Atom::Double(place, number.to_bits(), true));
+        let not = self.arena.not(less);
+        self.arena.and([most, not])
+    }
+
+    fn integers_equal(&mut self, (a, first): (Place, i64), (b, second): (Place, i64)) -> Result<Formula> {
+        let less = self.integer_order((a, first), (b, second), true)?;
+        let more = self.integer_order((b, second), (a, first), true)?;
+        Ok(self.arena.and([less, more]))
+    }
+
+    /// `a + first <= b + second`, or `<`.
+    fn integer_order(
+        &mut self,
+        (a, first): (Place, i64),
+        (b, second): (Place, i64),
+        or_equal: bool,
+    ) -> Result<Formula> {
+        let bound = second.checked_sub(first).and_then(|bound| if or_equal { Some(bound) } else { bound.checked_sub(1) });
+        let Some(bound) = bound else {
+            return unsupported("a sum of large numbers");
+        };
+        if a == b {
+            return Ok(Formula::of(0 <= bound));
+        }
+        Ok(self.arena.literal(Atom::Difference(a, b, bound)))
+    }
+
+    fn equal_places(&mut self, a: Place, b: Place) -> Result<Formula> {
+        if a == b {
+            return Ok(Formula::TRUE);
+        }
+        let mut cases = Vec::new();
+        for kind in Kind::ALL {
+            let (first, second) = (self.arena.is_kind(a, kind), self.arena.is_kind(b, kind));
+            if first == Formula::FALSE || second == Formula::FALSE {
+                continue;
+            }
+            let equal = match kind {
+                Kind::Null => Formula::TRUE,
+                Kind::Bool => {
+                    let (own, other) = (self.arena.is_true(a), self.arena.is_true(b));
+                    let not = self.arena.not(other);
+                    self.arena.choose(own, other, not)
+                }
+                Kind::Int => self.integers_equal((a, 0), (b, 0))?,
+                Kind::Double | Kind::Text | Kind::List | Kind::Map => self.arena.same(a, b),
+            };
+            cases.push(self.arena.and([first, second, equal]));
+        }
+        // An integer equals the double of the same value.
+        for (int, double) in [(a, b), (b, a)] {
+            let (first, second) = (self.arena.is_kind(int, Kind::Int), self.arena.is_kind(double, Kind::Double));
+            let equal = self.arena.same(a, b);
+            cases.push(self.arena.and([first, second, equal]));
+        }
+        Ok(self.arena.or(cases))
+    }
+
+    /// `a < b`, or `a <= b`; what has no order is an error.
+    pub(super) fn order(&mut self, a: &Sym, b: &Sym, or_equal: bool, name: &str) -> Result<Value> {
+        let yes = |truth: Formula| Ok(Value::of(Sym::Bool(truth)));
+        match (a, b) {
+            (Sym::At(place), Sym::Int(number)) => self.order_at(*place, *number, or_equal, true),
+            (Sym::Int(number), Sym::At(place)) => self.order_at(*place, *number, or_equal, false),
+            (Sym::At(a), Sym::At(b)) => self.order_places(*a, *b, or_equal, name),
+            (Sym::Plus(..), Sym::At(_) | Sym::Plus(..)) | (Sym::At(_), Sym::Plus(..)) => {
+                let part = |sym: &Sym| match sym {
+                    Sym::Plus(place, number) => (*place, *number),
+                    Sym::At(place) => (*place, 0),
+                    _ => unreachable!("matched above"),
+                };
+                let (a, b) = (part(a), part(b));
+                let ints = [a.0, b.0].iter().all(|place| {
+                    let kinds = self.arena.shape(*place).kinds;
+                    kinds.is_single() && kinds.has(Kind::Int)
+                });
+                if !ints {
+                    return unsupported("a sum compared with a value of unknown type");
+                }
+                let truth = self.integer_order(a, b, or_equal)?;
+                yes(truth)
+            }
+            (Sym::Plus(place, add), Sym::Int(number)) => match number.checked_sub(*add) {
+                Some(number) => self.order_at(*place, number, or_equal, true),
+                None => unsupported("a sum of large numbers"),
+            },
+            (Sym::Int(number), Sym::Plus(place, add)) => match number.checked_sub(*add) {
+                Some(number) => self.order_at(*place, number, or_equal, false),
+                None => unsupported("a sum of large numbers"),
+            },
+            (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) => {
+                // At most n: not at least n + 1.
+                let least = if or_equal { number.checked_add(1) } else { Some(*number) };
+                match least {
+                    None => yes(Formula::TRUE),
+                    Some(least) => {
+                        let reached = self.counted(a, least)?;
+                        let not = self.arena.not(reached);
+                        yes(not)
+                    }
+                }
+            }
+            (Sym::Int(number), Sym::Length(_) | Sym::Size(_)) => {
+                let least = if or_equal { Some(*number) } else { number.checked_add(1) };
+                match least {
+                    None => yes(Formula::FALSE),
+                    Some(least) => {
+                        let reached = self.counted(b, least)?;
+                        yes(reached)
+                    }
+                }
+            }
+            _ => match (numeric(a), numeric(b)) {
+                (Some(a), Some(b)) => yes(Formula::of(if or_equal { a <= b } else { a < b })),
+                _ => match (a, b) {
+                    (Sym::Text(a), Sym::Text(b)) => yes(Formula::of(if or_equal { a <= b } else { a < b })),
+                    (Sym::Null | Sym::List(_) | Sym::Map(_) | Sym::Optional(_), _)
+                    | (_, Sym::Null | Sym::List(_) | Sym::Map(_) | Sym::Optional(_)) => Ok(Value::error()),
+                    _ => self.unknown(name, &[a.clone(), b.clone()], boolean()),
+                },
+            },
+        }
+    }
+
+    /// `place < number` (the place first) or `number < place`.
+    fn order_at(&mut self, place: Place, number: i64, or_equal: bool, place_first: bool) -> Result<Value> {
+        let is_int = self.arena.is_kind(place, Kind::Int);
+        let is_double = self.arena.is_kind(place, Kind::Double);
+        let int = match (place_first, or_equal) {
+            (true, true) => self.arena.at_most(place, number),
+            (true, false) => match number.checked_sub(1) {
+                Some(less) => self.arena.at_most(place, less),
+                None => Formula::FALSE,
+            },
+            (false, true) => {
+                let less = match number.checked_sub(1) {
+                    Some(less) => self.arena.at_most(place, less),
+                    None => Formula::FALSE,
+                };
+                self.arena.not(less)
+            }
+            (false, false) => {
+                let most = self.arena.at_most(place, number);
+                self.arena.not(most)
+            }
+        };
+        let double = if is_double == Formula::FALSE {
+            Formula::FALSE
+        } else {
+            // `n <= x` is not `x < n`.
+            let strict = if place_first { !or_equal } else { or_equal };
+            let bound = self
+                .arena
+                .literal(Atom::Double(place, (number as f64).to_bits(), strict));
+            if place_first { bound } else { self.arena.not(bound) }
+        };
+        let (int_yes, double_yes) = (self.arena.and([is_int, int]), self.arena.and([is_double, double]));
+        let yes = self.arena.or([int_yes, double_yes]);
+        let (int, double) = (self.arena.not(int), self.arena.not(double));
+        let (int_no, double_no) = (self.arena.and([is_int, int]), self.arena.and([is_double, double]));
+        let no = self.arena.or([int_no, double_no]);
+        Ok(Truth { yes, no }.value(self.arena))
+    }
+
+    fn order_places(&mut self, a: Place, b: Place, or_equal: bool, name: &str) -> Result<Value> {
+        let int = |reader: &Self, place: Place| {
+            let kinds = reader.arena.shape(place).kinds;
+            kinds.is_single() && kinds.has(Kind::Int)
+        };
+        if int(self, a) && int(self, b) {
+            let truth = self.integer_order((a, 0), (b, 0), or_equal)?;
+            return Ok(Value::of(Sym::Bool(truth)));
+        }
+        self.unknown(name, &[Sym::At(a), Sym::At(b)], boolean())
+    }
+
+    /// Whether a length or size is at least a number.
+    pub(super) fn counted(&mut self, sym: &Sym, least: i64) -> Result<Formula> {
+        let Ok(least) = u32::try_from(least.max(0)) else {
+            return unsupported("a size compared with a large number");
+        };
+        match sym {
+            Sym::Length(place) => Ok(self.arena.text(*place, Predicate::Length(least as usize))),
+            Sym::Size(parts) => {
+                if least > 24 {
+                    return unsupported("a size compared with a large number");
+                }
+                let all: Vec<(&Part, Formula)> = parts.iter().map(|part| (part, Formula::TRUE)).collect();
+                Ok(self.arena.count(&all, least))
+            }
+            _ => unsupported("a size"),
+        }
+    }
+
+    /// `needle in container`
+    pub(super) fn contains(&mut self, needle: &Sym, container: &Sym) -> Result<Value> {
+        match container {
+            Sym::List(parts) => {
+                let hit = self.any_equal(needle, parts)?;
+                Ok(Value::of(Sym::Bool(hit)))
+            }
+            Sym::Map(entries) => match needle {
+                Sym::Text(text) => Ok(Value::bool(entries.iter().any(|(key, _)| key == text))),
+                _ => unsupported("`in` a map literal"),
+            },
+            Sym::At(place) => {
+                let place = *place;
+                let is_list = self.arena.is_kind(place, Kind::List);
+                let is_map = self.arena.is_kind(place, Kind::Map);
+                let mut yes = Vec::new();
+                if is_list != Formula::FALSE {
+                    let parts = self.elements(place)?;
+                    let hit = self.any_equal(needle, &parts)?;
+                    yes.push(self.arena.and([is_list, hit]));
+                }
+                if is_map != Formula::FALSE {
+                    let hit = self.has_key(place, needle)?;
+                    yes.push(self.arena.and([is_map, hit]));
+                }
+                let yes = self.arena.or(yes);
+                let container = self.arena.or([is_list, is_map]);
+                let not = self.arena.not(yes);
+                let no = self.arena.and([container, not]);
+                Ok(Truth { yes, no }.value(self.arena))
+            }
+            Sym::Constant(_) | Sym::Quantity(_) | Sym::Variables => unsupported("`in` a library's value"),
+            _ => Ok(Value::error()),
+        }
+    }
+
+    fn has_key(&mut self, map: Place, needle: &Sym) -> Result<Formula> {
+        match needle {
+            Sym::Text(key) => Ok(match self.arena.field(map, key) {
+                Some(field) => self.arena.present(field),
+                None => Formula::FALSE,
+            }),
+            Sym::At(key) => {
+                let cases = self.symbolic_index(&Sym::At(map), *key)?;
+                let mut present = Vec::new();
+                for (guard, found) in cases {
+                    if matches!(found, super::Found::Value(_)) {
+                        present.push(guard);
+                    }
+                }
+                Ok(self.arena.or(present))
+            }
+            Sym::Null | Sym::Int(_) | Sym::Bool(_) => Ok(Formula::FALSE),
+            _ => unsupported("`in` a map"),
+        }
+    }
+
+    pub(super) fn any_equal(&mut self, needle: &Sym, parts: &[Part]) -> Result<Formula> {
+        let mut hits = Vec::new();
+        for part in parts {
+            let value = match part {
+                Part::One(_, value) | Part::Each { value, .. } => value.clone(),
+            };
+            if let Part::Each { bound, .. } = part {
+                if self.bound.contains(bound) {
+                    return unsupported("a search in a list within a comprehension over it");
+                }
+                self.bound.push(*bound);
+            }
+            let equal = self.equal_values(&Value::of(needle.clone()), &value);
+            if let Part::Each { .. } = part {
+                self.bound.pop();
+            }
+            hits.push((part, equal?));
+        }
+        Ok(self.arena.count(&hits, 1))
+    }
+
+    /// `a + b`
+    pub(super) fn add(&mut self, a: &Sym, b: &Sym) -> Result<Value> {
+        match (a, b) {
+            (Sym::Int(a), Sym::Int(b)) => Ok(a.checked_add(*b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
+            (Sym::Text(a), Sym::Text(b)) => Ok(Value::text(&format!("{a}{b}"))),
+            (Sym::List(_), Sym::List(_)) | (Sym::At(_), Sym::List(_)) | (Sym::List(_), Sym::At(_)) => {
+                self.join(a, b)
+            }
+            (Sym::At(first), Sym::At(second)) => {
+                let lists = [first, second].iter().any(|place| self.arena.shape(**place).kinds.has(Kind::List));
+                let texts = [first, second].iter().any(|place| self.arena.shape(**place).kinds.has(Kind::Text));
+                if lists && !texts {
+                    return self.join(a, b);
+                }
+                self.unknown("+", &[a.clone(), b.clone()], Shape::any())
+            }
+            (Sym::At(place), Sym::Int(number)) | (Sym::Int(number), Sym::At(place)) => self.plus(*place, *number),
+            (Sym::Plus(place, own), Sym::Int(number)) | (Sym::Int(number), Sym::Plus(place, own)) => {
+                match own.checked_add(*number) {
+                    // The order of the two sums decides about an overflow.
+                    Some(sum) if (*own < 0) == (*number < 0) => self.plus(*place, sum),
+                    _ => self.unknown("+", &[a.clone(), b.clone()], Shape::any()),
+                }
+            }
+            (Sym::Text(text), Sym::At(place)) => self.words(*place, &Words::default(), text, ""),
+            (Sym::At(place), Sym::Text(text)) => self.words(*place, &Words::default(), "", text),
+            (Sym::Text(text), Sym::Words(place, words)) => self.words(*place, words, text, ""),
+            (Sym::Words(place, words), Sym::Text(text)) => self.words(*place, words, "", text),
+            (Sym::Null | Sym::Bool(_) | Sym::Map(_) | Sym::Optional(_), _)
+            | (_, Sym::Null | Sym::Bool(_) | Sym::Map(_) | Sym::Optional(_)) => Ok(Value::error()),
+            _ => self.unknown("+", &[a.clone(), b.clone()], Shape::any()),
+        }
+    }
+
+    pub(super) fn subtract(&mut self, a: &Sym, b: &Sym) -> Result<Value> {
+        match (a, b) {
+            (Sym::Int(a), Sym::Int(b)) => Ok(a.checked_sub(*b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
+            (Sym::At(place), Sym::Int(number)) if *number != i64::MIN => self.plus(*place, -*number),
+            _ => self.unknown("-", &[a.clone(), b.clone()], Shape::any()),
+        }
+    }
+
+    /// An integer of a document plus a constant: an overflow is an error.
+    fn plus(&mut self, place: Place, number: i64) -> Result<Value> {
+        let kinds = self.arena.shape(place).kinds;
+        if !kinds.is_single() || !kinds.has(Kind::Int) {
+            return unsupported("a sum with a value of unknown type");
+        }
+        let fits = if number >= 0 {
+            self.arena.at_most(place, i64::MAX - number)
+        } else {
+            let less = match i64::MIN.checked_sub(number).and_then(|least| least.checked_sub(1)) {
+                Some(less) => self.arena.at_most(place, less),
+                None => Formula::FALSE,
+            };
+            self.arena.not(less)
+        };
+        let overflow = self.arena.not(fits);
+        Ok(self.arena.value([(fits, Sym::Plus(place, number)), (overflow, Sym::Error)]))
+    }
+
+    /// A text of a document between two constants.
+    fn words(&mut self, place: Place, words: &Words, before: &str, after: &str) -> Result<Value> {
+        let is_text = self.arena.is_kind(place, Kind::Text);
+        let other = self.arena.not(is_text);
+        let edit = Edit::Between(Arc::from(before), Arc::from(after));
+        let sym = Sym::Words(place, words.then(edit));
+        Ok(self.arena.value([(is_text, sym), (other, Sym::Error)]))
+    }
+
+    /// The parts of a list, with what must hold for it to be one.
+    pub(super) fn parts(&mut self, sym: &Sym) -> Result<Option<(Formula, Vec<Part>)>> {
+        Ok(match sym {
+            Sym::List(parts) => Some((Formula::TRUE, parts.to_vec())),
+            Sym::At(place) => {
+                let is_list = self.arena.is_kind(*place, Kind::List);
+                if is_list == Formula::FALSE {
+                    None
+                } else {
+                    Some((is_list, self.elements(*place)?))
+                }
+            }
+            _ => None,
+        })
+    }
+
+    fn join(&mut self, a: &Sym, b: &Sym) -> Result<Value> {
+        let (Some((first, left)), Some((second, right))) = (self.parts(a)?, self.parts(b)?) else {
+            return Ok(Value::error());
+        };
+        let fine = self.arena.and([first, second]);
+        let error = self.arena.not(fine);
+        let joined: Vec<Part> = left.into_iter().chain(right).collect();
+        Ok(self.arena.value([(fine, Sym::List(Rc::from(joined))), (error, Sym::Error)]))
+    }
+
+    /// One quantity is at most, or less than, another.
+    pub(super) fn quantity_order(&mut self, a: &Sized, b: &Sized, strict: bool) -> Formula {
+        match (a, b) {
+            (Sized::Constant(a), Sized::Constant(b)) => Formula::of(if strict { a.0 < b.0 } else { a.0 <= b.0 }),
+            (Sized::At(place), Sized::Constant(amount)) => {
+                self.arena.literal(Atom::Quantity(*place, amount.clone(), strict))
+            }
+            (Sized::Constant(amount), Sized::At(place)) => {
+                // `c <= x` is not `x < c`.
+                let less = self.arena.literal(Atom::Quantity(*place, Amount(amount.0.clone()), !strict));
+                self.arena.not(less)
+            }
+            (Sized::At(a), Sized::At(b)) if a == b => Formula::of(!strict),
+            (Sized::At(a), Sized::At(b)) => {
+                // One atom for both directions: `a < b` is not `b <= a`.
+                if a < b {
+                    self.arena.literal(Atom::QuantityOrder(*a, *b, strict))
+                } else {
+                    let other = self.arena.literal(Atom::QuantityOrder(*b, *a, !strict));
+                    self.arena.not(other)
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn boolean() -> Shape {
+    Shape::of(Kind::Bool, Inner::Unknown)
+}
+
+/// The value of a constant number.
+fn numeric(sym: &Sym) -> Option<f64> {
+    match sym {
+        // Larger ones lose digits, and are compared as what they are.
+        Sym::Int(number) if number.unsigned_abs() < 1 << 53 => Some(*number as f64),
+        Sym::Uint(number) if *number < 1 << 53 => Some(*number as f64),
+        Sym::Double(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn is_plain(sym: &Sym) -> bool {
+    matches!(sym, Sym::Null | Sym::Int(_) | Sym::Uint(_) | Sym::Text(_))
+}
+
+/// Values of different ranks are of different types.
+fn rank(sym: &Sym) -> u8 {
+    match sym {
+        Sym::Null => 0,
+        Sym::Bool(_) => 1,
+        Sym::Int(_) | Sym::Uint(_) | Sym::Double(_) | Sym::Plus(..) | Sym::Length(_) | Sym::Size(_) => 2,
+        Sym::Text(_) | Sym::Words(..) => 3,
+        Sym::List(_) => 4,
+        Sym::Map(_) => 5,
+        Sym::Optional(_) => 6,
+        Sym::Quantity(_) => 7,
+        Sym::Constant(_) | Sym::At(_) | Sym::Variables | Sym::Error => 8,
+    }
+}
+
+fn is_known_type(sym: &Sym) -> bool {
+    rank(sym) < 7
+}
