@@ -122,7 +122,11 @@ impl<'b> Builder<'b> {
                     }
                 }
             }
-            if let Found::Yes(text) = self.theory.find(self.arena, self.model, &own, &not) {
+            let found = match self.theory.find(self.arena, self.model, &own, &(not.clone(), true)) {
+                Found::Yes(text) => Found::Yes(text),
+                Found::No | Found::GaveUp => self.theory.find(self.arena, self.model, &own, &(not, false)),
+            };
+            if let Found::Yes(text) = found {
                 for place in own {
                     self.texts.insert(place, text.clone());
                 }
@@ -224,7 +228,7 @@ impl<'b> Builder<'b> {
         if let Some(amount) = self.quantity(place) {
             return amount;
         }
-        match self.theory.find(self.arena, self.model, &[place], &[]) {
+        match self.theory.find(self.arena, self.model, &[place], &(Vec::new(), true)) {
             Found::Yes(text) => text,
             Found::No | Found::GaveUp => "x".to_owned(),
         }
@@ -330,7 +334,7 @@ impl<'b> Builder<'b> {
         let cell = &request.cell;
         let name = request.name.map_or_else(|| "sample".to_owned(), |place| self.usual(place, "sample"));
         let namespace = request.namespace.map(|place| self.usual(place, "apps"));
-        let base = least(cell.resource);
+        let base = ordinary(cell.resource);
         let new = request.object.map(|root| {
             let built = self.object(root, &base, &name, namespace.as_deref());
             self.without(built, root)
@@ -447,6 +451,39 @@ pub(super) fn make(
     }
 }
 
+/// The least object of a kind that an API server accepts, without metadata.
+pub(super) fn ordinary(resource: &kube::Resource) -> Json {
+    let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    match (resource.group.as_str(), resource.object_kind.kind.as_str()) {
+        ("", "PersistentVolumeClaim") => {
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+        }
+        ("", "PersistentVolume") => json!({"spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"},
+        }}),
+        ("autoscaling", "HorizontalPodAutoscaler") => json!({"spec": {
+            "minReplicas": 1, "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "sample"},
+        }}),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => json!({
+            "roleRef": reference,
+            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}],
+        }),
+        ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => json!({"rules": [rule]}),
+        ("networking.k8s.io", "Ingress") => json!({"spec": {
+            "defaultBackend": {"service": {"name": "sample", "port": {"number": 80}}},
+        }}),
+        ("networking.k8s.io", "NetworkPolicy") => json!({"spec": {"podSelector": {}}}),
+        ("policy", "PodDisruptionBudget") => {
+            json!({"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "sample"}}}})
+        }
+        ("storage.k8s.io", "StorageClass") => json!({"provisioner": "example.com/disks"}),
+        ("scheduling.k8s.io", "PriorityClass") => json!({"value": 1}),
+        _ => least(resource),
+    }
+}
+
 fn remove(object: &mut Json, path: &[String]) {
     let Some((last, before)) = path.split_last() else { return };
     let mut at = object;
@@ -488,6 +525,15 @@ pub(super) fn fill(value: &mut Json, key: &str) {
                         set("image", json!("nginx"));
                     }
                     "volumes" | "env" => set("name", json!(format!("v{position}"))),
+                    "subjects" => {
+                        set("kind", json!("User"));
+                        set("name", json!("jane"));
+                        if map.get("kind").and_then(Json::as_str) == Some("ServiceAccount") {
+                            map.entry("namespace".to_owned()).or_insert(json!("apps"));
+                        } else {
+                            map.entry("apiGroup".to_owned()).or_insert(json!("rbac.authorization.k8s.io"));
+                        }
+                    }
                     "volumeMounts" => {
                         set("name", json!("v0"));
                         set("mountPath", json!(format!("/m{position}")));

@@ -14,12 +14,12 @@ use kyvtest_model::{
 
 use super::{
     Counterexample, Data, Match, Side,
-    build::make,
+    build::{make, ordinary},
     formula::Arena,
     request::Request,
     shape::{Inner, Kind, Shape},
 };
-use crate::{objects::least, seeds::merge};
+use crate::seeds::merge;
 
 /// What both sides mention.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Hunt {
         let request = Request::new(&mut arena, *cell);
         let kind = &cell.resource.object_kind;
         let shape = Shape::object(&kind.api_version(), &kind.kind);
-        let base = least(cell.resource);
+        let base = ordinary(cell.resource);
         for _ in 0..both.options.tries {
             let new = merge(&base, &self.value(&shape, "", 0));
             let old = match self.next(3) {

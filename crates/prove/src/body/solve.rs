@@ -63,6 +63,12 @@ pub(super) struct Solver<'s> {
     unknown: Option<&'static str>,
 }
 
+/// How many elements are made before those that are there are tried first.
+const FREELY: u32 = 8;
+
+/// How many elements may be made in one case.
+const ELEMENTS: u32 = 20;
+
 /// How many formulas may be made.
 const MEMORY: usize = 1_500_000;
 
@@ -340,7 +346,13 @@ impl<'s> Solver<'s> {
             // The positions are there.
             return;
         }
-        let reuses = limited || self.is_map(list);
+        // Elements that ask for further ones may go on for ever: from some number on those that are there are tried first.
+        let reuses = limited || self.is_map(list) || state.made >= FREELY;
+        if state.made >= ELEMENTS {
+            self.unknown = Some("elements ask for ever more elements");
+            state.goals.push(Formula::FALSE);
+            return;
+        }
         let mut candidates = if reuses { self.candidates(state, list) } else { Vec::new() };
         let mut fresh = Vec::new();
         for _ in 0..count {

@@ -70,6 +70,10 @@ impl<'a> Reader<'a, '_> {
             ("upperAscii", [sym]) => self.edited(sym, Edit::Upper),
             ("dyn", [sym]) => Ok(Value::of(sym.clone())),
             ("string", [Sym::Text(text)]) => Ok(Value::text(text)),
+            // Kyverno's `orValue` takes values that are not optional as well.
+            ("__orValueCompat__", [Sym::Optional(None), other]) => Ok(Value::of(other.clone())),
+            ("__orValueCompat__", [Sym::Optional(Some(inner)), _]) => Ok((**inner).clone()),
+            ("__orValueCompat__", [sym, _]) => Ok(Value::of(sym.clone())),
             ("optional.of", [sym]) => Ok(Value::of(Sym::Optional(Some(Rc::new(Value::of(sym.clone())))))),
             ("optional.none", []) => Ok(Value::of(Sym::Optional(None))),
             ("hasValue", [Sym::Optional(inner)]) => Ok(Value::bool(inner.is_some())),

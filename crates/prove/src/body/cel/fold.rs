@@ -73,7 +73,7 @@ impl<'a> Reader<'a, '_> {
             match self.arena.bound(list, number) {
                 Some(bound) if !self.bound.contains(&bound) => return Ok(bound),
                 Some(_) => {}
-                None => return unsupported("a comprehension over a structure"),
+                None => return unsupported(format!("a comprehension over a structure {} {:?}", self.arena.generic(list), self.arena.shape(list))),
             }
         }
         unsupported("comprehensions are nested too deeply")

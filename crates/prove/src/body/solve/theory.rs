@@ -17,6 +17,9 @@ use crate::{
 };
 use kyvtest_go_compat::text::quantity::Quantity;
 
+/// Texts that do not begin or end with white space.
+const PLAIN: &str = r"^([^\s]|[^\s](?s:.)*[^\s])?$";
+
 /// Whether the atoms of a model may hold together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -83,15 +86,21 @@ impl Theory {
                 return Verdict::Impossible;
             }
         }
-        match self.find(arena, model, &class, &[]) {
+        match self.find(arena, model, &class, &(Vec::new(), false)) {
             Found::No => Verdict::Impossible,
             Found::Yes(_) => Verdict::Possible,
             Found::GaveUp => Verdict::Unknown,
         }
     }
 
-    /// A text for a class of equal places, other than some texts.
-    pub(in crate::body) fn find(&mut self, arena: &Arena, model: &Model, class: &[Place], not: &[Arc<str>]) -> Found {
+    /// A text for a class of equal places, other than some texts; if wished one that validation rather accepts.
+    pub(in crate::body) fn find(
+        &mut self,
+        arena: &Arena,
+        model: &Model,
+        class: &[Place],
+        (not, plain): &(Vec<Arc<str>>, bool),
+    ) -> Found {
         let mut query: Vec<(Predicate, bool)> = Vec::new();
         let mut choices: Option<Vec<Arc<str>>> = None;
         for place in class {
@@ -119,6 +128,9 @@ impl Theory {
             }
         }
         query.extend(not.iter().map(|text| (Predicate::Is(Arc::clone(text)), false)));
+        if *plain {
+            query.push((Predicate::Matches(Arc::from(PLAIN)), true));
+        }
         if let Some(choices) = choices {
             let fits = |choice: &&Arc<str>| query.iter().all(|(predicate, wanted)| predicate.holds(choice) == *wanted);
             return choices.iter().find(fits).map_or(Found::No, |text| Found::Yes(text.to_string()));
