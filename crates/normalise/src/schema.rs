@@ -83,7 +83,12 @@ impl Type {
             always: field.always_written() || default.is_some() || required,
             nullable: field.omit == Omit::Never && nil && default.is_none() && !required,
             nonzero: !field.pointer && (drops_zero || required),
-            choices: field.checks.iter().filter_map(|check| check.choices()).flatten().collect(),
+            choices: field
+                .checks
+                .iter()
+                .filter_map(|check| check.choices())
+                .flatten()
+                .collect(),
             shape,
         })
     }

@@ -11,7 +11,10 @@ fn main() {
     let text = std::fs::read_to_string(args.next().unwrap()).unwrap();
     let filter = args.next().unwrap_or_default();
     let discovery = Discovery::kubernetes();
-    let options = Options { collections: false, ..Options::default() };
+    let options = Options {
+        collections: false,
+        ..Options::default()
+    };
     let mut table: BTreeMap<(String, String, String), u32> = BTreeMap::new();
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -28,7 +31,15 @@ fn main() {
                 if let Some(example) = &found.counterexample {
                     let request = &example.situation().request;
                     let [a, b] = example.verdicts();
-                    reason = format!("{reason} {}/{} {} {} new={} old={}", a.effect, b.effect, request.operation.as_str(), request.resource.name(), request.object.root().to_serde(), request.old_object.root().to_serde());
+                    reason = format!(
+                        "{reason} {}/{} {} {} new={} old={}",
+                        a.effect,
+                        b.effect,
+                        request.operation.as_str(),
+                        request.resource.name(),
+                        request.object.root().to_serde(),
+                        request.old_object.root().to_serde()
+                    );
                 }
                 (found.label.as_str().to_owned(), reason, found.fault)
             }
@@ -36,9 +47,26 @@ fn main() {
         };
         let truth = row["truth"].as_str().unwrap();
         let wrong = fault || matches!((label.as_str(), truth), ("PROVEN", "differs") | ("REFUTED", "equal"));
-        let mark = if wrong { "WRONG" } else if matches!(label.as_str(), "PROVEN" | "REFUTED") { "ok" } else { "open" };
-        *table.entry((row["class"].as_str().unwrap().to_owned(), truth.to_owned(), mark.to_owned())).or_default() += 1;
-        println!("{mark} {id} {truth} {label} {:?} {} {}", start.elapsed(), row["kinds"], reason);
+        let mark = if wrong {
+            "WRONG"
+        } else if matches!(label.as_str(), "PROVEN" | "REFUTED") {
+            "ok"
+        } else {
+            "open"
+        };
+        *table
+            .entry((
+                row["class"].as_str().unwrap().to_owned(),
+                truth.to_owned(),
+                mark.to_owned(),
+            ))
+            .or_default() += 1;
+        println!(
+            "{mark} {id} {truth} {label} {:?} {} {}",
+            start.elapsed(),
+            row["kinds"],
+            reason
+        );
     }
     for (key, count) in table {
         println!("{key:?} {count}");

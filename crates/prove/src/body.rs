@@ -126,7 +126,9 @@ impl Match<'_> {
     /// Evaluates a request on both sides; `None` if the effects are the same.
     fn replay(&mut self, situation: Situation) -> Option<Counterexample> {
         self.requests += 1;
-        let verdicts = self.sides.map(|side| side.decide(&situation, self.discovery, &self.mocks));
+        let verdicts = self
+            .sides
+            .map(|side| side.decide(&situation, self.discovery, &self.mocks));
         if verdicts[0].effect == verdicts[1].effect {
             return None;
         }
@@ -286,13 +288,6 @@ impl Match<'_> {
                 }
                 Answer::Yes(model) => {
                     let situation = Builder::new(arena, theory, &model).situation(request);
-                    if std::env::var_os("BODY_DEBUG").is_some() {
-                        for atom in &model.order {
-                            eprintln!("  {} {:?} {}", model.values[atom], arena.atom(*atom), arena.describe(*atom));
-                        }
-                        eprintln!("=> {:?} {} {}", request.cell.operation, situation.request.object.root().to_serde(), situation.request.old_object.root().to_serde());
-                        eprintln!("   {:?}", self.sides.map(|side| side.decide(&situation, self.discovery, &self.mocks)));
-                    }
                     if let Some(found) = self.replay_admitted(&situation) {
                         return Found::Differs(Box::new(found));
                     }

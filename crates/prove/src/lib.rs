@@ -9,8 +9,8 @@
 //! every release unless another one is given.
 
 mod admitted;
-pub mod body;
 pub mod behaviour;
+pub mod body;
 mod candidates;
 pub mod condition;
 mod dialect;

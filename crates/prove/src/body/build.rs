@@ -157,7 +157,15 @@ impl<'b> Builder<'b> {
             } else {
                 None
             };
-            let order = [Kind::Text, Kind::Map, Kind::List, Kind::Bool, Kind::Int, Kind::Double, Kind::Null];
+            let order = [
+                Kind::Text,
+                Kind::Map,
+                Kind::List,
+                Kind::Bool,
+                Kind::Int,
+                Kind::Double,
+                Kind::Null,
+            ];
             likely
                 .into_iter()
                 .chain(order)
@@ -197,7 +205,10 @@ impl<'b> Builder<'b> {
                 Step::Some(_) if !self.is_absent(child) => {
                     let own = self.children.get(&child).cloned().unwrap_or_default();
                     let key = own.iter().find(|place| *self.arena.step(**place) == Step::Key).copied();
-                    let value = own.iter().find(|place| *self.arena.step(**place) == Step::Value).copied();
+                    let value = own
+                        .iter()
+                        .find(|place| *self.arena.step(**place) == Step::Value)
+                        .copied();
                     let key = key.map_or_else(|| "other".to_owned(), |key| self.text(key));
                     let value = value.map_or_else(|| json!("x"), |value| self.value(value));
                     map.insert(key, value);
@@ -285,7 +296,9 @@ impl<'b> Builder<'b> {
             })
         };
         let positive = tries.iter().find(|amount| fits(amount) && amount.sign() >= 0);
-        positive.or_else(|| tries.iter().find(|amount| fits(amount))).map(Quantity::canonical)
+        positive
+            .or_else(|| tries.iter().find(|amount| fits(amount)))
+            .map(Quantity::canonical)
     }
 
     /// The fields that the model says are absent, below a place.
@@ -332,7 +345,9 @@ impl<'b> Builder<'b> {
     /// The request of the model.
     pub(super) fn situation(&mut self, request: &Request<'_>) -> Situation {
         let cell = &request.cell;
-        let name = request.name.map_or_else(|| "sample".to_owned(), |place| self.usual(place, "sample"));
+        let name = request
+            .name
+            .map_or_else(|| "sample".to_owned(), |place| self.usual(place, "sample"));
         let namespace = request.namespace.map(|place| self.usual(place, "apps"));
         let base = ordinary(cell.resource);
         let new = request.object.map(|root| {
@@ -379,7 +394,11 @@ impl<'b> Builder<'b> {
     }
 
     fn object(&mut self, root: Place, base: &Json, name: &str, namespace: Option<&str>) -> Json {
-        let built = if self.touched.contains(&root) { self.value(root) } else { json!({}) };
+        let built = if self.touched.contains(&root) {
+            self.value(root)
+        } else {
+            json!({})
+        };
         let mut object = merge(base, &built);
         if !object["metadata"].is_object() {
             object["metadata"] = json!({});
@@ -433,7 +452,11 @@ pub(super) fn make(
     let request = kube::Request {
         operation: cell.operation,
         resource: Arc::new(cell.resource.clone()),
-        name: if cell.collection { String::new() } else { name.to_owned() },
+        name: if cell.collection {
+            String::new()
+        } else {
+            name.to_owned()
+        },
         namespace: in_namespace,
         object: document(new.filter(|_| cell.operation != Operation::Delete)),
         old_object: document(old),
@@ -485,10 +508,15 @@ pub(super) fn ordinary(resource: &kube::Resource) -> Json {
 }
 
 fn remove(object: &mut Json, path: &[String]) {
-    let Some((last, before)) = path.split_last() else { return };
+    let Some((last, before)) = path.split_last() else {
+        return;
+    };
     let mut at = object;
     for step in before {
-        let next = match (step.strip_prefix('#').and_then(|number| number.parse::<usize>().ok()), at) {
+        let next = match (
+            step.strip_prefix('#').and_then(|number| number.parse::<usize>().ok()),
+            at,
+        ) {
             (Some(position), Json::Array(items)) => items.get_mut(position),
             (_, Json::Object(map)) => map.get_mut(step),
             _ => None,
@@ -531,7 +559,8 @@ pub(super) fn fill(value: &mut Json, key: &str) {
                         if map.get("kind").and_then(Json::as_str) == Some("ServiceAccount") {
                             map.entry("namespace".to_owned()).or_insert(json!("apps"));
                         } else {
-                            map.entry("apiGroup".to_owned()).or_insert(json!("rbac.authorization.k8s.io"));
+                            map.entry("apiGroup".to_owned())
+                                .or_insert(json!("rbac.authorization.k8s.io"));
                         }
                     }
                     "volumeMounts" => {

@@ -71,7 +71,11 @@ pub(super) fn is_text<'a>(
             Sym::Null if or_null => texts.push(guard),
             Sym::At(place) => {
                 let is_text = arena.is_kind(place, Kind::Text);
-                let is_null = if or_null { arena.is_kind(place, Kind::Null) } else { Formula::FALSE };
+                let is_null = if or_null {
+                    arena.is_kind(place, Kind::Null)
+                } else {
+                    Formula::FALSE
+                };
                 let fits = arena.or([is_text, is_null]);
                 texts.push(arena.and([guard, fits]));
             }
@@ -120,12 +124,18 @@ impl<'a> Reader<'a, '_> {
             Node::Constant(constant) => constant_value(constant),
             Node::Attribute(attribute) => self.attribute(attribute),
             Node::And(terms) => {
-                let truths = terms.iter().map(|term| self.truth_of(*term)).collect::<Result<Vec<_>>>()?;
+                let truths = terms
+                    .iter()
+                    .map(|term| self.truth_of(*term))
+                    .collect::<Result<Vec<_>>>()?;
                 let truth = self.arena.all(&truths);
                 Ok(truth.value(self.arena))
             }
             Node::Or(terms) => {
-                let truths = terms.iter().map(|term| self.truth_of(*term)).collect::<Result<Vec<_>>>()?;
+                let truths = terms
+                    .iter()
+                    .map(|term| self.truth_of(*term))
+                    .collect::<Result<Vec<_>>>()?;
                 let truth = self.arena.any(&truths);
                 Ok(truth.value(self.arena))
             }
@@ -273,7 +283,9 @@ impl<'a> Reader<'a, '_> {
         // Whether an element is an error is decided before it is kept.
         let error = self.arena.or(errors);
         let fine = self.arena.not(error);
-        Ok(self.arena.value([(fine, Sym::List(Rc::from(parts))), (error, Sym::Error)]))
+        Ok(self
+            .arena
+            .value([(fine, Sym::List(Rc::from(parts))), (error, Sym::Error)]))
     }
 
     fn map(&mut self, entries: &[(NodeId, NodeId, bool)]) -> Result<Value> {
@@ -300,7 +312,9 @@ impl<'a> Reader<'a, '_> {
         }
         let error = self.arena.or(errors);
         let fine = self.arena.not(error);
-        Ok(self.arena.value([(fine, Sym::Map(Rc::from(made))), (error, Sym::Error)]))
+        Ok(self
+            .arena
+            .value([(fine, Sym::Map(Rc::from(made))), (error, Sym::Error)]))
     }
 
     fn attribute(&mut self, attribute: &'a Attribute) -> Result<Value> {
@@ -429,7 +443,10 @@ impl<'a> Reader<'a, '_> {
                     Some(found) => {
                         let present = self.arena.present(found);
                         let absent = self.arena.not(present);
-                        cases.push((self.arena.and([is_map, present]), Found::Value(Value::of(Sym::At(found)))));
+                        cases.push((
+                            self.arena.and([is_map, present]),
+                            Found::Value(Value::of(Sym::At(found))),
+                        ));
                         cases.push((self.arena.and([is_map, absent]), Found::Missing));
                     }
                     None => cases.push((is_map, Found::Missing)),
@@ -442,7 +459,12 @@ impl<'a> Reader<'a, '_> {
             }
             Sym::Variables => match self.surroundings.variables.get(name) {
                 Some(Some(program)) => {
-                    let value = value(self.arena, program, self.surroundings, (self.depth + 1, self.bound.clone()))?;
+                    let value = value(
+                        self.arena,
+                        program,
+                        self.surroundings,
+                        (self.depth + 1, self.bound.clone()),
+                    )?;
                     let mut cases = Vec::new();
                     for (guard, sym) in value.0 {
                         let found = if sym == Sym::Error {
@@ -565,7 +587,9 @@ impl<'a> Reader<'a, '_> {
             _ => return unsupported("a computed field of a structure"),
         };
         let args = [*map, key];
-        let is_there = self.arena.term("has", &args, Shape::of(Kind::Bool, super::shape::Inner::Unknown));
+        let is_there = self
+            .arena
+            .term("has", &args, Shape::of(Kind::Bool, super::shape::Inner::Unknown));
         let found = self.arena.term("index", &args, value_shape);
         let (Some(is_there), Some(found)) = (is_there, found) else {
             return unsupported("an index that joins two lists");

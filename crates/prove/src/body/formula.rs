@@ -328,14 +328,6 @@ impl Arena {
         &self.atoms[id.0 as usize]
     }
 
-    pub(super) fn describe(&self, id: AtomId) -> String {
-        match self.atom(id) {
-            Atom::Present(p) | Atom::Kind(p, _) | Atom::Text(p, _) | Atom::True(p) | Atom::AtMost(p, _) | Atom::Double(p, ..) | Atom::Quantity(p, ..) | Atom::AtLeast(p, ..) => self.generic(*p),
-            Atom::Difference(a, b, _) | Atom::Same(a, b) | Atom::QuantityOrder(a, b, _) => format!("{} {}", self.generic(*a), self.generic(*b)),
-            Atom::Free(_) => String::new(),
-        }
-    }
-
     /// The number of an atom, if any formula has it.
     pub(super) fn known(&self, atom: &Atom) -> Option<AtomId> {
         self.atom_ids.get(atom).copied()
@@ -555,13 +547,7 @@ impl Arena {
         replaced
     }
 
-    fn move_atom(
-        &mut self,
-        id: AtomId,
-        from: Place,
-        to: Place,
-        known: &mut FxHashMap<Formula, Formula>,
-    ) -> Formula {
+    fn move_atom(&mut self, id: AtomId, from: Place, to: Place, known: &mut FxHashMap<Formula, Formula>) -> Formula {
         let atom = self.atom(id).clone();
         let place = |arena: &mut Self, place: Place| arena.move_place(place, from, to);
         match atom {

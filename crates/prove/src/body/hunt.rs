@@ -53,7 +53,10 @@ impl Hunt {
             words,
             texts: all.into_iter().collect(),
             keys,
-            numbers: numbers.iter().flat_map(|number| [number - 1, *number, number + 1]).collect(),
+            numbers: numbers
+                .iter()
+                .flat_map(|number| [number - 1, *number, number + 1])
+                .collect(),
             seed: 0x9e37_79b9_7f4a_7c15,
         }
     }
@@ -197,7 +200,9 @@ impl Hunt {
                     if !wanted || matches!(name, "kind" | "apiVersion" | "status" | "managedFields") {
                         continue;
                     }
-                    let Some((field, optional)) = shape.field(name) else { continue };
+                    let Some((field, optional)) = shape.field(name) else {
+                        continue;
+                    };
                     if optional && self.next(10) < 3 {
                         continue;
                     }
@@ -291,7 +296,10 @@ impl Hunt {
 /// The policies of a side as JSON.
 fn sources(loaded: &Loaded) -> Vec<Json> {
     let classic = loaded.policies.iter().map(|policy| policy.spec.source.document());
-    let validating = loaded.validating_policies.iter().map(|policy| policy.spec.source.document());
+    let validating = loaded
+        .validating_policies
+        .iter()
+        .map(|policy| policy.spec.source.document());
     let native = loaded.vaps.iter().map(|policy| policy.source.document());
     let bindings = loaded.bindings.iter().map(|binding| binding.source.document());
     let all = classic.chain(validating).chain(native).chain(bindings);
@@ -301,16 +309,13 @@ fn sources(loaded: &Loaded) -> Vec<Json> {
 fn is_key(text: &str) -> bool {
     !text.is_empty()
         && text.len() < 64
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/'))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/'))
 }
 
 /// Gathers words, constants and numbers of a policy.
-fn collect(
-    value: &Json,
-    words: &mut BTreeSet<String>,
-    texts: &mut BTreeSet<String>,
-    numbers: &mut BTreeSet<i64>,
-) {
+fn collect(value: &Json, words: &mut BTreeSet<String>, texts: &mut BTreeSet<String>, numbers: &mut BTreeSet<i64>) {
     match value {
         Json::Object(map) => {
             for (key, value) in map {

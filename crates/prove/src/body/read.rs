@@ -28,10 +28,9 @@ impl Side {
             let purpose = match (group, text("kind")) {
                 ("kyverno.io" | "policies.kyverno.io", "PolicyException") => Purpose::Exceptions,
                 ("kyverno.io" | "policies.kyverno.io", _)
-                | (
-                    "admissionregistration.k8s.io",
-                    "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding",
-                ) => Purpose::Policies,
+                | ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding") => {
+                    Purpose::Policies
+                }
                 _ => {
                     others.push(Document::from(object));
                     continue;

@@ -217,7 +217,15 @@ impl<'c> Request<'c> {
         roots.insert("oldObject", document(self.old_object));
         roots.insert("namespaceObject", namespace);
         roots.insert("request", self.described(viewer, matched));
-        for name in ["resource", "http", "globalContext", "image", "images", "exceptions", "user"] {
+        for name in [
+            "resource",
+            "http",
+            "globalContext",
+            "image",
+            "images",
+            "exceptions",
+            "user",
+        ] {
             // Unknown functions of these are unknown values.
             roots.insert(name, Value::of(Sym::Constant(Arc::from(name))));
         }
@@ -237,11 +245,18 @@ impl<'c> Request<'c> {
         let own = cell.resource;
         let text = |text: &str| Value::text(text);
         let map = |entries: Vec<(&str, Value)>| {
-            let entries: Vec<(Arc<str>, Value)> = entries.into_iter().map(|(key, value)| (Arc::from(key), value)).collect();
+            let entries: Vec<(Arc<str>, Value)> = entries
+                .into_iter()
+                .map(|(key, value)| (Arc::from(key), value))
+                .collect();
             Value::of(Sym::Map(Rc::from(entries)))
         };
         let kind_of = |group: &str, version: &str, kind: &str| {
-            map(vec![("group", text(group)), ("version", text(version)), ("kind", text(kind))])
+            map(vec![
+                ("group", text(group)),
+                ("version", text(version)),
+                ("kind", text(kind)),
+            ])
         };
         let resource_of = |resource: &Resource| {
             map(vec![
@@ -261,10 +276,22 @@ impl<'c> Request<'c> {
             }
             _ => object_kind(matched),
         };
-        let mut entries = vec![("uid", text("")), ("kind", kind.clone()), ("resource", resource_of(matched))];
+        let mut entries = vec![
+            ("uid", text("")),
+            ("kind", kind.clone()),
+            ("resource", resource_of(matched)),
+        ];
         let requested = if viewer == Viewer::Classic { matched } else { own };
-        let requested_kind = if viewer == Viewer::Classic { kind } else { object_kind(requested) };
-        let subresource = if viewer == Viewer::Classic { "" } else { own.subresource.as_str() };
+        let requested_kind = if viewer == Viewer::Classic {
+            kind
+        } else {
+            object_kind(requested)
+        };
+        let subresource = if viewer == Viewer::Classic {
+            ""
+        } else {
+            own.subresource.as_str()
+        };
         if !subresource.is_empty() {
             entries.push(("subResource", text(subresource)));
             entries.push(("requestSubResource", text(subresource)));

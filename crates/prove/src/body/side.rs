@@ -52,7 +52,9 @@ pub struct Side {
 
 impl std::fmt::Debug for Side {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Side").field("objects", &self.objects.len()).finish_non_exhaustive()
+        f.debug_struct("Side")
+            .field("objects", &self.objects.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -65,7 +67,10 @@ impl Side {
         for policy in &loaded.policies {
             let checked = validate_in_cluster(policy, &autogen::all_rules(policy), discovery);
             if let Some(message) = checked.error {
-                return Err(format!("Kyverno rejects policy `{}`: {message}", policy.metadata.name.value));
+                return Err(format!(
+                    "Kyverno rejects policy `{}`: {message}",
+                    policy.metadata.name.value
+                ));
             }
         }
         let vaps = loaded.vaps.iter().map(|policy| &policy.source);
@@ -109,8 +114,16 @@ impl Side {
                 .map(|exception| CompiledException::new(exception))
                 .collect(),
             validating: compiled,
-            native: loaded.vaps.iter().map(|policy| vap::CompiledPolicy::compile(policy)).collect(),
-            bindings: loaded.bindings.iter().map(|binding| vap::Binding::new(binding)).collect(),
+            native: loaded
+                .vaps
+                .iter()
+                .map(|policy| vap::CompiledPolicy::compile(policy))
+                .collect(),
+            bindings: loaded
+                .bindings
+                .iter()
+                .map(|binding| vap::Binding::new(binding))
+                .collect(),
             loaded,
             objects,
         })
@@ -184,8 +197,7 @@ impl Side {
         {
             return true;
         }
-        let equivalents: Vec<&Resource> =
-            discovery.equivalents(cell.resource).map(|other| &**other).collect();
+        let equivalents: Vec<&Resource> = discovery.equivalents(cell.resource).map(|other| &**other).collect();
         self.loaded.vaps.iter().any(|policy| {
             policy
                 .match_constraints
@@ -278,12 +290,7 @@ struct Conditions {
 }
 
 impl<'a> Expressions<'a> {
-    fn new(
-        programs: &[(Where, &'a Program)],
-        request: &Request<'_>,
-        viewer: Viewer,
-        matched: &Resource,
-    ) -> Self {
+    fn new(programs: &[(Where, &'a Program)], request: &Request<'_>, viewer: Viewer, matched: &Resource) -> Self {
         let mut expressions = Self {
             surroundings: Surroundings {
                 roots: request.roots(viewer, matched),

@@ -10,8 +10,8 @@ mod theory;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub(super) use self::theory::{Theory, class, integer_values};
 use self::theory::Verdict;
+pub(super) use self::theory::{Theory, class, integer_values};
 use super::{
     formula::{Arena, Atom, AtomId, Formula, Node, Place, Step},
     shape::Kind,
@@ -336,12 +336,7 @@ impl<'s> Solver<'s> {
     }
 
     /// Gives a statement that some elements have a property the elements it needs.
-    fn witness(
-        &mut self,
-        state: &mut State,
-        (list, bound, body, count): (Place, Place, Formula, u32),
-        limited: bool,
-    ) {
+    fn witness(&mut self, state: &mut State, (list, bound, body, count): (Place, Place, Formula, u32), limited: bool) {
         if body == Formula::TRUE && !self.is_map(list) {
             // The positions are there.
             return;
@@ -353,7 +348,11 @@ impl<'s> Solver<'s> {
             state.goals.push(Formula::FALSE);
             return;
         }
-        let mut candidates = if reuses { self.candidates(state, list) } else { Vec::new() };
+        let mut candidates = if reuses {
+            self.candidates(state, list)
+        } else {
+            Vec::new()
+        };
         let mut fresh = Vec::new();
         for _ in 0..count {
             state.made += 1;

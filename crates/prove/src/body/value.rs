@@ -151,10 +151,6 @@ impl Truth {
         yes: Formula::TRUE,
         no: Formula::FALSE,
     };
-    pub(super) const NO: Self = Self {
-        yes: Formula::FALSE,
-        no: Formula::TRUE,
-    };
     pub(super) const ERROR: Self = Self {
         yes: Formula::FALSE,
         no: Formula::FALSE,

@@ -21,7 +21,11 @@ impl<'a> Reader<'a, '_> {
         if call.non_strict {
             return unsupported(format!("`{}`", call.function.name));
         }
-        let args = call.args.iter().map(|arg| self.read(*arg)).collect::<Result<Vec<_>>>()?;
+        let args = call
+            .args
+            .iter()
+            .map(|arg| self.read(*arg))
+            .collect::<Result<Vec<_>>>()?;
         self.call_each(call, &args, &mut Vec::new())
     }
 
@@ -176,7 +180,9 @@ impl<'a> Reader<'a, '_> {
 
     fn size(&mut self, sym: &Sym) -> Result<Value> {
         match sym {
-            Sym::Text(text) => Ok(Value::of(Sym::Int(i64::try_from(text.chars().count()).unwrap_or(i64::MAX)))),
+            Sym::Text(text) => Ok(Value::of(Sym::Int(
+                i64::try_from(text.chars().count()).unwrap_or(i64::MAX),
+            ))),
             Sym::List(parts) => Ok(Value::of(Sym::Size(Rc::clone(parts)))),
             Sym::Map(entries) => Ok(Value::of(Sym::Int(i64::try_from(entries.len()).unwrap_or(i64::MAX)))),
             Sym::Words(place, words) => match words.0.as_slice() {

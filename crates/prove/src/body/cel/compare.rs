@@ -266,7 +266,9 @@ impl Reader<'_, '_> {
         (b, second): (Place, i64),
         or_equal: bool,
     ) -> Result<Formula> {
-        let bound = second.checked_sub(first).and_then(|bound| if or_equal { Some(bound) } else { bound.checked_sub(1) });
+        let bound = second
+            .checked_sub(first)
+            .and_then(|bound| if or_equal { Some(bound) } else { bound.checked_sub(1) });
         let Some(bound) = bound else {
             return unsupported("a sum of large numbers");
         };
@@ -300,7 +302,10 @@ impl Reader<'_, '_> {
         }
         // An integer equals the double of the same value.
         for (int, double) in [(a, b), (b, a)] {
-            let (first, second) = (self.arena.is_kind(int, Kind::Int), self.arena.is_kind(double, Kind::Double));
+            let (first, second) = (
+                self.arena.is_kind(int, Kind::Int),
+                self.arena.is_kind(double, Kind::Double),
+            );
             let equal = self.arena.same(a, b);
             cases.push(self.arena.and([first, second, equal]));
         }
@@ -526,12 +531,14 @@ impl Reader<'_, '_> {
         match (a, b) {
             (Sym::Int(a), Sym::Int(b)) => Ok(a.checked_add(*b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
             (Sym::Text(a), Sym::Text(b)) => Ok(Value::text(&format!("{a}{b}"))),
-            (Sym::List(_), Sym::List(_)) | (Sym::At(_), Sym::List(_)) | (Sym::List(_), Sym::At(_)) => {
-                self.join(a, b)
-            }
+            (Sym::List(_), Sym::List(_)) | (Sym::At(_), Sym::List(_)) | (Sym::List(_), Sym::At(_)) => self.join(a, b),
             (Sym::At(first), Sym::At(second)) => {
-                let lists = [first, second].iter().any(|place| self.arena.shape(**place).kinds.has(Kind::List));
-                let texts = [first, second].iter().any(|place| self.arena.shape(**place).kinds.has(Kind::Text));
+                let lists = [first, second]
+                    .iter()
+                    .any(|place| self.arena.shape(**place).kinds.has(Kind::List));
+                let texts = [first, second]
+                    .iter()
+                    .any(|place| self.arena.shape(**place).kinds.has(Kind::Text));
                 if lists && !texts {
                     return self.join(a, b);
                 }
@@ -579,7 +586,9 @@ impl Reader<'_, '_> {
             self.arena.not(less)
         };
         let overflow = self.arena.not(fits);
-        Ok(self.arena.value([(fits, Sym::Plus(place, number)), (overflow, Sym::Error)]))
+        Ok(self
+            .arena
+            .value([(fits, Sym::Plus(place, number)), (overflow, Sym::Error)]))
     }
 
     /// A text of a document between two constants.
@@ -614,7 +623,9 @@ impl Reader<'_, '_> {
         let fine = self.arena.and([first, second]);
         let error = self.arena.not(fine);
         let joined: Vec<Part> = left.into_iter().chain(right).collect();
-        Ok(self.arena.value([(fine, Sym::List(Rc::from(joined))), (error, Sym::Error)]))
+        Ok(self
+            .arena
+            .value([(fine, Sym::List(Rc::from(joined))), (error, Sym::Error)]))
     }
 
     /// One quantity is at most, or less than, another.
@@ -626,7 +637,9 @@ impl Reader<'_, '_> {
             }
             (Sized::Constant(amount), Sized::At(place)) => {
                 // `c <= x` is not `x < c`.
-                let less = self.arena.literal(Atom::Quantity(*place, Amount(amount.0.clone()), !strict));
+                let less = self
+                    .arena
+                    .literal(Atom::Quantity(*place, Amount(amount.0.clone()), !strict));
                 self.arena.not(less)
             }
             (Sized::At(a), Sized::At(b)) if a == b => Formula::of(!strict),

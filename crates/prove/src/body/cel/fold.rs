@@ -73,7 +73,7 @@ impl<'a> Reader<'a, '_> {
             match self.arena.bound(list, number) {
                 Some(bound) if !self.bound.contains(&bound) => return Ok(bound),
                 Some(_) => {}
-                None => return unsupported(format!("a comprehension over a structure {} {:?}", self.arena.generic(list), self.arena.shape(list))),
+                None => return unsupported("a comprehension over a structure"),
             }
         }
         unsupported("comprehensions are nested too deeply")
@@ -128,8 +128,11 @@ impl<'a> Reader<'a, '_> {
         match &fold.kind {
             FoldKind::All(body) => {
                 let truths = self.bodies(fold, parts, *body)?;
-                let fails: Vec<(&Part, Formula)> =
-                    parts.iter().zip(&truths).map(|(part, truth)| (part, truth.no)).collect();
+                let fails: Vec<(&Part, Formula)> = parts
+                    .iter()
+                    .zip(&truths)
+                    .map(|(part, truth)| (part, truth.no))
+                    .collect();
                 let no = self.arena.count(&fails, 1);
                 let mut errors = Vec::new();
                 for (part, truth) in parts.iter().zip(&truths) {
@@ -142,8 +145,11 @@ impl<'a> Reader<'a, '_> {
             }
             FoldKind::Exists(body) => {
                 let truths = self.bodies(fold, parts, *body)?;
-                let hits: Vec<(&Part, Formula)> =
-                    parts.iter().zip(&truths).map(|(part, truth)| (part, truth.yes)).collect();
+                let hits: Vec<(&Part, Formula)> = parts
+                    .iter()
+                    .zip(&truths)
+                    .map(|(part, truth)| (part, truth.yes))
+                    .collect();
                 let yes = self.arena.count(&hits, 1);
                 let mut errors = Vec::new();
                 for (part, truth) in parts.iter().zip(&truths) {
@@ -156,8 +162,11 @@ impl<'a> Reader<'a, '_> {
             }
             FoldKind::ExistsOne(body) => {
                 let truths = self.bodies(fold, parts, *body)?;
-                let hits: Vec<(&Part, Formula)> =
-                    parts.iter().zip(&truths).map(|(part, truth)| (part, truth.yes)).collect();
+                let hits: Vec<(&Part, Formula)> = parts
+                    .iter()
+                    .zip(&truths)
+                    .map(|(part, truth)| (part, truth.yes))
+                    .collect();
                 let (one, two) = (self.arena.count(&hits, 1), self.arena.count(&hits, 2));
                 let mut errors = Vec::new();
                 for (part, truth) in parts.iter().zip(&truths) {
@@ -176,12 +185,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// Reads an expression with the fold's variable set to the element of a part.
-    fn with_element<T>(
-        &mut self,
-        fold: &Fold,
-        part: &Part,
-        read: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<T> {
+    fn with_element<T>(&mut self, fold: &Fold, part: &Part, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let value = match part {
             Part::One(_, value) => value.clone(),
             Part::Each { bound, value, .. } => {
@@ -207,13 +211,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     /// `map` and `filter`: an error in any element is an error of the whole.
-    fn mapped(
-        &mut self,
-        fold: &Fold,
-        parts: &[Part],
-        transform: NodeId,
-        filter: Option<NodeId>,
-    ) -> Result<Value> {
+    fn mapped(&mut self, fold: &Fold, parts: &[Part], transform: NodeId, filter: Option<NodeId>) -> Result<Value> {
         let mut made = Vec::new();
         let mut errors = Vec::new();
         for part in parts {
@@ -247,7 +245,9 @@ impl<'a> Reader<'a, '_> {
         }
         let error = self.arena.count(&errors, 1);
         let fine = self.arena.not(error);
-        Ok(self.arena.value([(fine, Sym::List(Rc::from(made))), (error, Sym::Error)]))
+        Ok(self
+            .arena
+            .value([(fine, Sym::List(Rc::from(made))), (error, Sym::Error)]))
     }
 
     /// A list, or a map, of a document has at least so many elements.

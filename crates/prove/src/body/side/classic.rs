@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use kyvtest_kyverno::{
-    autogen, cel_rule::CompiledRule, failure_action::Actions,
+    autogen,
+    cel_rule::CompiledRule,
+    failure_action::Actions,
     matching::{self, Selection},
 };
 use kyvtest_model::{
@@ -83,7 +85,11 @@ impl Side {
         let cell = &request.cell;
         let rules = self.classic[number].of_kind(&cell.resource.kind);
         let key = policy.key();
-        let own = policy.metadata.namespace.as_ref().map(|namespace| namespace.value.as_str());
+        let own = policy
+            .metadata
+            .namespace
+            .as_ref()
+            .map(|namespace| namespace.value.as_str());
         let own_namespace = (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or("default"));
         let found = paths(arena, request, |facts| {
             let delivered = webhook.delivers(cell, discovery, facts).of_cell(cell)?;
@@ -137,12 +143,21 @@ impl Side {
         if delivered == Formula::FALSE {
             return Ok(());
         }
-        if policy.spec.webhook.as_ref().is_some_and(|own| !own.match_conditions.is_empty()) {
+        if policy
+            .spec
+            .webhook
+            .as_ref()
+            .is_some_and(|own| !own.match_conditions.is_empty())
+        {
             return unsupported("match conditions of a classic policy's webhook");
         }
         let called = Self::called(arena, webhook, request)?;
         effects.add(arena.and([delivered, called.denied]), Effect::Deny);
-        let only_one = policy.spec.apply_rules.as_ref().is_some_and(|apply| apply.value == ApplyRules::One);
+        let only_one = policy
+            .spec
+            .apply_rules
+            .as_ref()
+            .is_some_and(|apply| apply.value == ApplyRules::One);
         if only_one && rules.len() > 1 {
             return unsupported("`applyRules: One` with several rules");
         }

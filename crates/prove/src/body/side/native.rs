@@ -42,7 +42,10 @@ impl Side {
         if bindings.is_empty() || !cell.resource.reaches_native_policies() {
             return Ok(());
         }
-        let ignores = policy.failure_policy.as_ref().is_some_and(|word| word.value == "Ignore");
+        let ignores = policy
+            .failure_policy
+            .as_ref()
+            .is_some_and(|word| word.value == "Ignore");
         let refusal = if ignores { Effect::Admit } else { Effect::Deny };
         let Some(constraints) = &policy.match_constraints else {
             effects.add(Formula::TRUE, refusal);
@@ -101,7 +104,10 @@ impl Side {
         applies: Formula,
         effects: &mut Effects,
     ) -> Result<()> {
-        let ignores = policy.failure_policy.as_ref().is_some_and(|word| word.value == "Ignore");
+        let ignores = policy
+            .failure_policy
+            .as_ref()
+            .is_some_and(|word| word.value == "Ignore");
         let actions = binding.validation_actions.iter();
         let actions = actions.filter_map(|action| ValidationAction::from_text(&action.value));
         let effect = actions

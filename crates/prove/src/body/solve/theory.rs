@@ -132,8 +132,15 @@ impl Theory {
             query.push((Predicate::Matches(Arc::from(PLAIN)), true));
         }
         if let Some(choices) = choices {
-            let fits = |choice: &&Arc<str>| query.iter().all(|(predicate, wanted)| predicate.holds(choice) == *wanted);
-            return choices.iter().find(fits).map_or(Found::No, |text| Found::Yes(text.to_string()));
+            let fits = |choice: &&Arc<str>| {
+                query
+                    .iter()
+                    .all(|(predicate, wanted)| predicate.holds(choice) == *wanted)
+            };
+            return choices
+                .iter()
+                .find(fits)
+                .map_or(Found::No, |text| Found::Yes(text.to_string()));
         }
         self.texts.find(query)
     }
