@@ -199,6 +199,23 @@ impl<'c> Request<'c> {
         }
     }
 
+    /// The request that would have created the old object, by a user of whom nothing is known.
+    pub(super) fn creation<'d>(&self, arena: &mut Arena, cell: Cell<'d>) -> Request<'d> {
+        let shape = arena.shape(self.user).clone();
+        Request {
+            cell,
+            object: self.old_object,
+            old_object: None,
+            namespace_object: self.namespace_object,
+            user: arena.root("another user", shape),
+            dry_run: self.dry_run,
+            options: self.options,
+            name: self.name,
+            namespace: self.namespace,
+            assumptions: Vec::new(),
+        }
+    }
+
     /// The values of the variables that all expressions have.
     pub(super) fn roots(&self, viewer: Viewer, matched: &Resource) -> FxHashMap<&'static str, Value> {
         let absent = || match viewer {
@@ -332,7 +349,8 @@ impl<'c> Request<'c> {
 
     /// A question of matching as a formula.
     fn question(&self, arena: &mut Arena, atom: kube::Atom<'_>) -> Formula {
-        let free = |arena: &mut Arena| arena.literal(Atom::Free(Arc::from(format!("{atom:?}"))));
+        let user = arena.generic(self.user);
+        let free = |arena: &mut Arena| arena.literal(Atom::Free(Arc::from(format!("{atom:?} of {user}"))));
         let on_namespace = is_core_namespace(self.cell.resource);
         match atom {
             kube::Atom::Text(text, pattern) => {

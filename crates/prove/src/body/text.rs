@@ -12,7 +12,7 @@ use std::{
 use kyvtest_go_compat::{
     regex::{
         Regex,
-        nfa::{Anchor, Nfa},
+        nfa::{Anchor, Nfa, State as Steps},
     },
     text::{quantity::Quantity, wildcard},
 };
@@ -37,6 +37,8 @@ pub(super) enum Predicate {
     Matches(Arc<str>),
     /// Kyverno's wildcards.
     Glob(Arc<str>),
+    /// The text, read as a pattern with Kyverno's wildcards, matches the constant.
+    PatternOf(Arc<str>),
     /// The text has at least so many characters.
     Length(usize),
     /// One of the languages that the API server accepts.
@@ -64,6 +66,7 @@ impl Predicate {
             Self::Contains(own) => text.contains(&**own),
             Self::Matches(pattern) => Regex::new(pattern).is_ok_and(|regex| regex.is_match(text)),
             Self::Glob(glob) => wildcard::matches(glob, text),
+            Self::PatternOf(constant) => wildcard::matches(text, constant),
             Self::Length(length) => text.chars().count() >= *length,
             Self::In(base) => base.contains(text),
             Self::Quantity => Quantity::parse(text).is_ok(),
@@ -76,7 +79,11 @@ impl Predicate {
     /// The texts that are named in the predicate, for witnesses.
     fn constants(&self, into: &mut Vec<String>) {
         match self {
-            Self::Is(text) | Self::StartsWith(text) | Self::EndsWith(text) | Self::Contains(text) => {
+            Self::Is(text)
+            | Self::StartsWith(text)
+            | Self::EndsWith(text)
+            | Self::Contains(text)
+            | Self::PatternOf(text) => {
                 into.push(text.to_string());
             }
             Self::Glob(glob) => into.push(glob.replace('*', "").replace('?', "x")),
@@ -132,6 +139,7 @@ impl Machine {
                 pattern.push('$');
                 compile(&pattern)
             }
+            Predicate::PatternOf(constant) => Some(Machine::Nfa(patterns_of(constant))),
             Predicate::Length(length) if *length <= COUNTED => compile(&format!("^{}", any.repeat(*length))),
             Predicate::Length(_) => None,
             Predicate::In(base) => Some(Machine::Base(*base)),
@@ -240,6 +248,28 @@ impl Machine {
             }
             Self::Between(_, inner, _) => inner.breaks(into),
         }
+    }
+}
+
+/// The patterns that match a constant: a state for each position in it, and `*` goes to every later one.
+fn patterns_of(constant: &str) -> Nfa {
+    let characters: Vec<char> = constant.chars().collect();
+    let count = u32::try_from(characters.len()).unwrap_or(u32::MAX);
+    let mut states: Vec<Steps> = Vec::new();
+    for at in 0..=count {
+        let mut reads: Vec<(char, char, u32)> = (at..=count).map(|later| ('*', '*', later)).collect();
+        if let Some(&c) = characters.get(at as usize) {
+            reads.push(('?', '?', at + 1));
+            reads.push((c, c, at + 1));
+        }
+        states.push(Steps {
+            reads,
+            jumps: Vec::new(),
+        });
+    }
+    Nfa {
+        states,
+        accepting: count,
     }
 }
 
@@ -396,7 +426,7 @@ mod tests {
         for _ in 0..4 {
             let until = all.len();
             for i in from..until {
-                for c in ['a', 'b', 'A', '-'] {
+                for c in ['a', 'b', 'A', '-', '*'] {
                     let next = format!("{}{c}", all[i]);
                     all.push(next);
                 }
@@ -422,6 +452,7 @@ mod tests {
             Predicate::Matches(text("^$")),
             Predicate::Glob(text("a*b?")),
             Predicate::Glob(text("?*")),
+            Predicate::PatternOf(text("ab")),
             Predicate::Length(2),
             Predicate::In(Base::DnsLabel),
             Predicate::Between(text("a"), Box::new(Predicate::Is(text("aba"))), text("a")),

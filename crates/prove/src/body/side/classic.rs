@@ -11,7 +11,7 @@ use kyvtest_kyverno::{
     matching::{self, Selection},
 };
 use kyvtest_model::{
-    kube::{Atom, Discovery, Facts, Pattern, Text},
+    kube::{Atom, Cell, Discovery, Facts, Operation, Pattern, Resource, Text},
     policy::{ApplyRules, Policy, PolicyKind, Rule},
     verdict::{Effect, Status},
 };
@@ -168,12 +168,16 @@ impl Side {
                 continue;
             }
             if known[at].is_none() {
-                known[at] = Some(rules[at].outcome(arena, request)?);
+                known[at] = Some(rules[at].outcome(arena, policy, request, discovery)?);
             }
             if let Some(outcome) = &known[at] {
                 let applies = arena.and([called.called, condition]);
                 effects.add(arena.and([applies, outcome.fail]), fail);
                 effects.add(arena.and([applies, outcome.error]), error);
+                if outcome.either != Formula::FALSE && fail != error {
+                    return unsupported("a pattern whose failures may be errors");
+                }
+                effects.add(arena.and([applies, outcome.either]), fail);
             }
         }
         Ok(())
@@ -200,16 +204,60 @@ impl Side {
 pub(in crate::body) struct Outcome {
     pub(in crate::body) fail: Formula,
     pub(in crate::body) error: Formula,
+    /// One of the two, and it is not known which.
+    pub(in crate::body) either: Formula,
 }
 
 impl ClassicRule {
-    fn outcome(&self, arena: &mut Arena, request: &Request<'_>) -> Result<Outcome> {
+    /// Whether the rule would have matched when the old object was created, and that request.
+    fn creation<'d>(
+        &self,
+        arena: &mut Arena,
+        policy: &Policy,
+        request: &Request<'_>,
+        resource: &'d Resource,
+    ) -> Result<(Request<'d>, Formula)> {
+        let creation = request.creation(arena, Cell::new(resource, Operation::Create, false));
+        let namespace = policy.metadata.namespace.as_ref();
+        let found = paths(arena, &creation, |facts| {
+            let selection = Selection {
+                matches: &self.rule.matches,
+                exclude: self.rule.exclude.as_ref(),
+                policy_namespace: namespace.map_or("", |namespace| namespace.value.as_str()),
+            };
+            matching::applies(selection, &creation.cell, facts)
+        });
+        let Some(found) = found else {
+            return unsupported("matching has too many paths");
+        };
+        let matches = arena.or(found
+            .into_iter()
+            .filter(|(_, matches)| *matches)
+            .map(|(condition, _)| condition));
+        Ok((creation, matches))
+    }
+
+    fn outcome<'d>(
+        &self,
+        arena: &mut Arena,
+        policy: &Policy,
+        request: &Request<'d>,
+        discovery: &'d Discovery,
+    ) -> Result<Outcome> {
         let rule = &*self.rule;
         if rule.context.as_ref().is_some_and(|part| !part.node().is_null()) {
             return unsupported("`context` of a classic rule");
         }
         let Some(cel) = &self.cel else {
-            return super::super::classic::outcome(arena, rule, &self.actions, request);
+            let resource = request.cell.resource;
+            if resource.object_kind.kind != resource.kind {
+                return unsupported("a subresource of another kind");
+            }
+            let main = discovery.by_kind(&resource.group, &resource.version, &resource.kind);
+            let main = main.map_or(resource, |main| &**main);
+            return super::super::classic::outcome(arena, policy, rule, request, |arena| {
+                self.creation(arena, policy, request, main)
+            });
         };
         if rule.preconditions.is_some() {
             return unsupported("`preconditions` of a rule in CEL");
@@ -238,6 +286,7 @@ impl ClassicRule {
         Ok(Outcome {
             fail: arena.or([violated, conditions.error]),
             error: Formula::FALSE,
+            either: Formula::FALSE,
         })
     }
 }
