@@ -24,9 +24,7 @@ use kyvtest_prove::{
 /// Which deletions the world has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(in crate::cli) enum Deletions {
-    /// Of single objects
     Named,
-    /// Also of collections
     #[default]
     #[value(name = "named,collection")]
     Collection,

@@ -12,7 +12,7 @@ use super::{
     formula::{Arena, Atom, Place, Step},
     request::Request,
     shape::{Inner, Kind},
-    solve::{Model, Theory, class, integer_values},
+    solve::{Model, Taste, Theory, class, integer_values},
 };
 use crate::{language::Found, objects::least, seeds::merge, witness::Situation};
 
@@ -122,16 +122,75 @@ impl<'b> Builder<'b> {
                     }
                 }
             }
-            let found = match self.theory.find(self.arena, self.model, &own, &(not.clone(), true)) {
-                Found::Yes(text) => Found::Yes(text),
-                Found::No | Found::GaveUp => self.theory.find(self.arena, self.model, &own, &(not, false)),
-            };
-            if let Found::Yes(text) = found {
+            let is_key = own.iter().any(|place| *self.arena.step(*place) == Step::Key);
+            let first = if is_key { Taste::Key } else { Taste::Name };
+            // Elements of one list should have different names.
+            let mut apart = not.clone();
+            for place in &own {
+                apart.extend(self.siblings(*place));
+            }
+            let tries = [
+                (&apart, first),
+                (&apart, Taste::Plain),
+                (&not, Taste::Plain),
+                (&not, Taste::Any),
+            ];
+            let sample = own.iter().find_map(|place| self.sample(*place, &apart));
+            let found = sample.or_else(|| {
+                tries.into_iter().find_map(|(not, taste)| {
+                    match self.theory.find(self.arena, self.model, &own, &(not.clone(), taste)) {
+                        Found::Yes(text) => Some(text),
+                        Found::No | Found::GaveUp => None,
+                    }
+                })
+            });
+            if let Some(text) = found {
                 for place in own {
                     self.texts.insert(place, text.clone());
                 }
             }
         }
+    }
+
+    /// The texts of the same field of the other elements of a list, or of the other elements themselves.
+    fn siblings(&self, place: Place) -> Vec<Arc<str>> {
+        let own = self.arena.generic(place);
+        let Some(list) = self.arena.element(place).and_then(|element| self.arena.parent(element)) else {
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        for (other, text) in &self.texts {
+            let other_list = self
+                .arena
+                .element(*other)
+                .and_then(|element| self.arena.parent(element));
+            if *other != place && other_list == Some(list) && self.arena.generic(*other) == own {
+                all.push(Arc::from(text.as_str()));
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+
+    /// An ordinary text for a field that validation looks at, if it fits.
+    fn sample(&mut self, place: Place, not: &[Arc<str>]) -> Option<String> {
+        let path = self.arena.generic(place);
+        let samples: &[&str] = if path.ends_with(".accessModes[]") {
+            &["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
+        } else if path.ends_with(".hostPath.path") {
+            &["/data", "/"]
+        } else {
+            return None;
+        };
+        let fits = |text: &&&str| {
+            let apart = not.iter().all(|other| &**other != **text);
+            apart
+                && self.model.order.iter().all(|atom| match self.arena.atom(*atom) {
+                    Atom::Text(own, predicate) if *own == place => predicate.holds(text) == self.model.values[atom],
+                    _ => true,
+                })
+        };
+        samples.iter().find(fits).map(|text| (*text).to_owned())
     }
 
     fn is_absent(&self, place: Place) -> bool {
@@ -218,11 +277,13 @@ impl<'b> Builder<'b> {
         }
         let shape = self.arena.shape(place);
         if map.is_empty() && shape.nonzero && matches!(shape.inner, Inner::Map(_) | Inner::Labels) {
-            let value = match &shape.inner {
-                Inner::Map(value) if value.inner == Inner::Quantity => "1",
-                _ => "x",
+            let read = self.arena.keys(place);
+            let (keys, value) = match &shape.inner {
+                Inner::Map(value) if value.inner == Inner::Quantity => (["cpu", "memory", "ephemeral-storage"], "1"),
+                _ => (["other", "another", "third"], "x"),
             };
-            map.insert("other".to_owned(), json!(value));
+            let key = keys.into_iter().find(|key| !read.iter().any(|own| &**own == *key));
+            map.insert(key.unwrap_or("other").to_owned(), json!(value));
         }
         Json::Object(map)
     }
@@ -239,7 +300,15 @@ impl<'b> Builder<'b> {
         if let Some(amount) = self.quantity(place) {
             return amount;
         }
-        match self.theory.find(self.arena, self.model, &[place], &(Vec::new(), true)) {
+        // Numbers that may be texts are mostly percentages then.
+        let kinds = self.arena.shape(place).kinds;
+        if kinds.has(Kind::Int) && !kinds.has(Kind::Map) {
+            return "50%".to_owned();
+        }
+        match self
+            .theory
+            .find(self.arena, self.model, &[place], &(Vec::new(), Taste::Plain))
+        {
             Found::Yes(text) => text,
             Found::No | Found::GaveUp => "x".to_owned(),
         }
@@ -400,6 +469,7 @@ impl<'b> Builder<'b> {
             json!({})
         };
         let mut object = merge(base, &built);
+        put_nulls(&mut object, &built);
         if !object["metadata"].is_object() {
             object["metadata"] = json!({});
         }
@@ -434,6 +504,10 @@ pub(super) fn make(
             object["apiVersion"] = json!(kind.api_version());
             object["kind"] = json!(kind.kind);
             fill(&mut object, "");
+            if kind.kind == "Service" && object["spec"].is_object() && object["spec"].get("ports").is_none() {
+                // Only a headless service has no ports.
+                object["spec"]["clusterIP"] = json!("None");
+            }
             Document::from(&object)
         }
     };
@@ -507,6 +581,19 @@ pub(super) fn ordinary(resource: &kube::Resource) -> Json {
     }
 }
 
+/// Sets what is null in one object in another one.
+fn put_nulls(object: &mut Json, from: &Json) {
+    if let (Json::Object(object), Json::Object(from)) = (object, from) {
+        for (key, value) in from {
+            if value.is_null() {
+                object.insert(key.clone(), Json::Null);
+            } else if let Some(own) = object.get_mut(key) {
+                put_nulls(own, value);
+            }
+        }
+    }
+}
+
 fn remove(object: &mut Json, path: &[String]) {
     let Some((last, before)) = path.split_last() else {
         return;
@@ -538,11 +625,21 @@ pub(super) fn fill(value: &mut Json, key: &str) {
             for (key, value) in map.iter_mut() {
                 fill(value, key);
             }
+            if key == "hostPath" {
+                map.entry("path".to_owned()).or_insert(json!("/data"));
+            }
+            if matches!(key, "secretKeyRef" | "configMapKeyRef") {
+                map.entry("name".to_owned()).or_insert(json!("sample"));
+                map.entry("key".to_owned()).or_insert(json!("sample"));
+            }
         }
         Json::Array(items) => {
+            let of_service = items.iter().any(|item| item.get("port").is_some());
+            let several = items.len() > 1;
             for (position, item) in items.iter_mut().enumerate() {
                 fill(item, key);
                 let Json::Object(map) = item else { continue };
+                let is_bare = map.keys().all(|own| own == "name");
                 let mut set = |name: &str, value: Json| {
                     map.entry(name.to_owned()).or_insert(value);
                 };
@@ -551,6 +648,16 @@ pub(super) fn fill(value: &mut Json, key: &str) {
                         let prefix = key.get(..1).unwrap_or("c");
                         set("name", json!(format!("{prefix}{position}")));
                         set("image", json!("nginx"));
+                    }
+                    "volumes" if is_bare => {
+                        map.entry("name".to_owned()).or_insert(json!(format!("v{position}")));
+                        // Without a source the server would make it an empty directory.
+                        map.insert("downwardAPI".to_owned(), json!({}));
+                    }
+                    "tolerations" => {
+                        if !map.contains_key("key") {
+                            map.entry("operator".to_owned()).or_insert(json!("Exists"));
+                        }
                     }
                     "volumes" | "env" => set("name", json!(format!("v{position}"))),
                     "subjects" => {
@@ -566,6 +673,12 @@ pub(super) fn fill(value: &mut Json, key: &str) {
                     "volumeMounts" => {
                         set("name", json!("v0"));
                         set("mountPath", json!(format!("/m{position}")));
+                    }
+                    "ports" if of_service => {
+                        set("port", json!(8000 + position));
+                        if several {
+                            set("name", json!(format!("p{position}")));
+                        }
                     }
                     "ports" => {
                         if !map.contains_key("port") && !map.contains_key("targetPort") {

@@ -161,6 +161,18 @@ impl<'a> Reader<'a, '_> {
             }
             Node::Binary(operator, a, b, _) => {
                 let (a, b) = (self.read(*a)?, self.read(*b)?);
+                if *operator == Operator::Add
+                    && a.0.len() + b.0.len() > 2
+                    && let Some((first, left)) = self.as_list(&a)?
+                    && let Some((second, right)) = self.as_list(&b)?
+                {
+                    let fine = self.arena.and([first, second]);
+                    let error = self.arena.not(fine);
+                    let joined: Vec<Part> = left.into_iter().chain(right).collect();
+                    return Ok(self
+                        .arena
+                        .value([(fine, Sym::List(Rc::from(joined))), (error, Sym::Error)]));
+                }
                 self.both(&a, &b, |reader, a, b| reader.binary(*operator, a, b))
             }
             Node::Member(needle, constants) => {
@@ -485,7 +497,7 @@ impl<'a> Reader<'a, '_> {
             Sym::Null | Sym::Bool(_) | Sym::Int(_) | Sym::Uint(_) | Sym::Double(_) | Sym::Text(_) | Sym::Words(..) => {
                 single(self.outside())
             }
-            Sym::Plus(..) | Sym::Length(_) | Sym::Size(_) => single(self.outside()),
+            Sym::Plus(..) | Sym::Minus(..) | Sym::Length(_) | Sym::Size(_) => single(self.outside()),
             Sym::Constant(_) | Sym::Quantity(_) => unsupported("a field of a library's value"),
         }
     }
@@ -663,6 +675,10 @@ fn describe(arena: &Arena, sym: &Sym, places: &mut Vec<Place>) -> Result<String>
         Sym::Plus(place, number) => {
             places.push(*place);
             format!("$+{number}")
+        }
+        Sym::Minus(a, b) => {
+            places.extend([*a, *b]);
+            "$-$".to_owned()
         }
         Sym::Words(place, words) => {
             places.push(*place);

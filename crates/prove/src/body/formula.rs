@@ -507,7 +507,56 @@ impl Arena {
         if body == Formula::FALSE || body == Formula::TRUE && count == 1 && self.shape(list).nonzero {
             return Formula::of(body == Formula::TRUE);
         }
+        match self.look(body).clone() {
+            // Some element has one of several properties if one of them has some element.
+            Node::Or(parts) if count == 1 => {
+                let parts: Vec<Formula> = parts
+                    .iter()
+                    .map(|part| self.at_least(list, bound, *part, count))
+                    .collect();
+                return self.or(parts);
+            }
+            // What is not about the element holds by itself.
+            Node::And(parts) => {
+                let (about, others): (Vec<Formula>, Vec<Formula>) =
+                    parts.iter().partition(|part| self.mentions(**part, bound));
+                if !others.is_empty() {
+                    let about = self.and(about);
+                    let about = self.at_least(list, bound, about, count);
+                    return self.and(others.into_iter().chain([about]));
+                }
+            }
+            Node::Literal(..) if !self.mentions(body, bound) => {
+                let some = self.at_least(list, bound, Formula::TRUE, count);
+                return self.and([body, some]);
+            }
+            _ => {}
+        }
         self.literal(Atom::AtLeast(list, bound, body, count))
+    }
+
+    /// Whether a formula is about an element, or about something below it.
+    fn mentions(&self, formula: Formula, element: Place) -> bool {
+        match self.look(formula) {
+            Node::True | Node::False => false,
+            Node::And(parts) | Node::Or(parts) => parts.iter().any(|part| self.mentions(*part, element)),
+            Node::Literal(atom, _) => match self.atom(*atom) {
+                Atom::Present(place)
+                | Atom::Kind(place, _)
+                | Atom::Text(place, _)
+                | Atom::True(place)
+                | Atom::AtMost(place, _)
+                | Atom::Double(place, ..)
+                | Atom::Quantity(place, ..) => self.is_within(*place, element),
+                Atom::Difference(a, b, _) | Atom::QuantityOrder(a, b, _) | Atom::Same(a, b) => {
+                    self.is_within(*a, element) || self.is_within(*b, element)
+                }
+                Atom::AtLeast(list, bound, body, _) => {
+                    *bound != element && (self.is_within(*list, element) || self.mentions(*body, element))
+                }
+                Atom::Free(_) => false,
+            },
+        }
     }
 
     // Substitution.

@@ -76,7 +76,7 @@ impl Hunt {
     /// Tries requests of a class.
     pub(super) fn search(&mut self, both: &mut Match<'_>, cell: &Cell<'_>) -> Option<Counterexample> {
         let mut arena = Arena::new();
-        let request = Request::new(&mut arena, *cell);
+        let request = Request::new(&mut arena, *cell, cell.resource);
         let kind = &cell.resource.object_kind;
         let shape = Shape::object(&kind.api_version(), &kind.kind);
         let base = ordinary(cell.resource);

@@ -14,7 +14,7 @@ use super::{
     text::Predicate,
     value::{Sym, Value},
 };
-use crate::language::Base;
+use crate::{language::Base, symbolic::Variables};
 
 /// Who looks at a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(super) enum Viewer {
 #[derive(Debug, Clone)]
 pub(super) struct Request<'c> {
     pub(super) cell: Cell<'c>,
+    /// The version in which the policies see the objects.
+    pub(super) seen: &'c Resource,
     pub(super) object: Option<Place>,
     pub(super) old_object: Option<Place>,
     pub(super) namespace_object: Option<Place>,
@@ -51,8 +53,8 @@ fn is_core_namespace(resource: &Resource) -> bool {
 }
 
 impl<'c> Request<'c> {
-    pub(super) fn new(arena: &mut Arena, cell: Cell<'c>) -> Self {
-        let kind = &cell.resource.object_kind;
+    pub(super) fn new(arena: &mut Arena, cell: Cell<'c>, seen: &'c Resource) -> Self {
+        let kind = &seen.object_kind;
         let api_version = kind.api_version();
         let mut assumptions = Vec::new();
         let has_new = cell.operation != Operation::Delete;
@@ -86,6 +88,7 @@ impl<'c> Request<'c> {
         let user = arena.root("request.userInfo", Shape::of(Kind::Map, user));
         let mut request = Self {
             cell,
+            seen,
             object: new,
             old_object: old,
             namespace_object: None,
@@ -118,7 +121,10 @@ impl<'c> Request<'c> {
             if let Some(name) = arena.field(metadata, "name") {
                 let (present, is_text) = (arena.present(name), arena.is_kind(name, Kind::Text));
                 let filled = arena.text(name, Predicate::Length(1));
-                self.assumptions.extend([present, is_text, filled]);
+                // What names of the kind may be (`symbolic`).
+                let own = Variables::new(&self.cell).text(Text::Name);
+                let own = arena.text(name, Predicate::In(own));
+                self.assumptions.extend([present, is_text, filled, own]);
                 match self.name {
                     None => self.name = Some(name),
                     Some(other) => {
@@ -204,6 +210,7 @@ impl<'c> Request<'c> {
         let shape = arena.shape(self.user).clone();
         Request {
             cell,
+            seen: cell.resource,
             object: self.old_object,
             old_object: None,
             namespace_object: self.namespace_object,

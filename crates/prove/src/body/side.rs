@@ -236,7 +236,7 @@ impl Side {
                 denied: Formula::FALSE,
             });
         }
-        let expressions = Expressions::new(&programs, request, Viewer::Webhook, request.cell.resource);
+        let expressions = Expressions::new(&programs, request, Viewer::Webhook, request.seen);
         let conditions = expressions.conditions(arena, count)?;
         let refused = conditions.error;
         Ok(Called {

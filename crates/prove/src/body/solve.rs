@@ -11,7 +11,7 @@ mod theory;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::theory::Verdict;
-pub(super) use self::theory::{Theory, class, integer_values};
+pub(super) use self::theory::{Taste, Theory, class, integer_values};
 use super::{
     formula::{Arena, Atom, AtomId, Formula, Node, Place, Step},
     shape::Kind,

@@ -39,6 +39,8 @@ pub(super) enum Sym {
     At(Place),
     /// An integer of a document plus a constant.
     Plus(Place, i64),
+    /// The difference of two integers of documents, which cannot overflow.
+    Minus(Place, Place),
     /// A text made from a text of a document.
     Words(Place, Words),
     /// The number of characters of a text of a document.

@@ -34,6 +34,9 @@ impl Reader<'_, '_> {
                 self.integer_is(*place, number)
             }
             (Sym::Plus(a, first), Sym::Plus(b, second)) => self.integers_equal((*a, *first), (*b, *second)),
+            (Sym::Minus(a, b), Sym::Int(number)) | (Sym::Int(number), Sym::Minus(a, b)) => {
+                self.integers_equal((*a, 0), (*b, *number))
+            }
             (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) | (Sym::Int(number), Sym::Length(_) | Sym::Size(_)) => {
                 let counted = if matches!(a, Sym::Int(_)) { b } else { a };
                 let Some(next) = number.checked_add(1) else {
@@ -219,7 +222,7 @@ impl Reader<'_, '_> {
                 let yes = self.arena.truth(&value).yes;
                 self.arena.and([is_text, yes])
             }
-            Sym::Length(_) | Sym::Size(_) | Sym::Constant(_) | Sym::Map(_) => {
+            Sym::Minus(..) | Sym::Length(_) | Sym::Size(_) | Sym::Constant(_) | Sym::Map(_) => {
                 let value = self.unknown("==", &[Sym::At(place), other.clone()], boolean())?;
                 self.arena.truth(&value).yes
             }
@@ -344,6 +347,14 @@ impl Reader<'_, '_> {
                 Some(number) => self.order_at(*place, number, or_equal, false),
                 None => unsupported("a sum of large numbers"),
             },
+            (Sym::Minus(a, b), Sym::Int(number)) => {
+                let truth = self.integer_order((*a, 0), (*b, *number), or_equal)?;
+                yes(truth)
+            }
+            (Sym::Int(number), Sym::Minus(a, b)) => {
+                let truth = self.integer_order((*b, *number), (*a, 0), or_equal)?;
+                yes(truth)
+            }
             (Sym::Length(_) | Sym::Size(_), Sym::Int(number)) => {
                 // At most n: not at least n + 1.
                 let least = if or_equal { number.checked_add(1) } else { Some(*number) };
@@ -457,7 +468,14 @@ impl Reader<'_, '_> {
             }
             Sym::Map(entries) => match needle {
                 Sym::Text(text) => Ok(Value::bool(entries.iter().any(|(key, _)| key == text))),
-                _ => unsupported("`in` a map literal"),
+                _ => {
+                    let mut hits = Vec::new();
+                    for (key, _) in entries.iter() {
+                        hits.push(self.equal(needle, &Sym::Text(Arc::clone(key)))?);
+                    }
+                    let hit = self.arena.or(hits);
+                    Ok(Value::of(Sym::Bool(hit)))
+                }
             },
             Sym::At(place) => {
                 let place = *place;
@@ -531,6 +549,11 @@ impl Reader<'_, '_> {
         match (a, b) {
             (Sym::Int(a), Sym::Int(b)) => Ok(a.checked_add(*b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
             (Sym::Text(a), Sym::Text(b)) => Ok(Value::text(&format!("{a}{b}"))),
+            // The sum of two sizes is the size of both lists together.
+            (Sym::Size(a), Sym::Size(b)) => {
+                let both: Vec<Part> = a.iter().chain(b.iter()).cloned().collect();
+                Ok(Value::of(Sym::Size(Rc::from(both))))
+            }
             (Sym::List(_), Sym::List(_)) | (Sym::At(_), Sym::List(_)) | (Sym::List(_), Sym::At(_)) => self.join(a, b),
             (Sym::At(first), Sym::At(second)) => {
                 let lists = [first, second]
@@ -566,8 +589,22 @@ impl Reader<'_, '_> {
         match (a, b) {
             (Sym::Int(a), Sym::Int(b)) => Ok(a.checked_sub(*b).map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
             (Sym::At(place), Sym::Int(number)) if *number != i64::MIN => self.plus(*place, -*number),
+            (Sym::At(first), Sym::At(second)) if self.is_small(*first) && self.is_small(*second) => {
+                Ok(Value::of(if first == second {
+                    Sym::Int(0)
+                } else {
+                    Sym::Minus(*first, *second)
+                }))
+            }
             _ => self.unknown("-", &[a.clone(), b.clone()], Shape::any()),
         }
+    }
+
+    /// Whether a value is an integer whose differences cannot overflow.
+    fn is_small(&self, place: Place) -> bool {
+        let shape = self.arena.shape(place);
+        let small = matches!(shape.inner, Inner::Int(low, high) if low > -(1 << 60) && high < 1 << 60);
+        small && shape.kinds.is_single() && shape.kinds.has(Kind::Int)
     }
 
     /// An integer of a document plus a constant: an overflow is an error.
@@ -598,6 +635,44 @@ impl Reader<'_, '_> {
         let edit = Edit::Between(Arc::from(before), Arc::from(after));
         let sym = Sym::Words(place, words.then(edit));
         Ok(self.arena.value([(is_text, sym), (other, Sym::Error)]))
+    }
+
+    /// A value all of whose cases are lists, as one list, and when it is one; `None` for any other value.
+    pub(super) fn as_list(&mut self, value: &Value) -> Result<Option<(Formula, Vec<Part>)>> {
+        let mut fine = Vec::new();
+        let mut all = Vec::new();
+        for (guard, sym) in &value.0 {
+            let parts = match sym {
+                Sym::Error => continue,
+                Sym::List(parts) => parts.to_vec(),
+                Sym::At(place) => {
+                    let kinds = self.arena.shape(*place).kinds;
+                    if !kinds.is_single() || !kinds.has(Kind::List) {
+                        return Ok(None);
+                    }
+                    self.elements(*place)?
+                }
+                _ => return Ok(None),
+            };
+            fine.push(*guard);
+            for part in parts {
+                all.push(match part {
+                    Part::One(keep, value) => Part::One(self.arena.and([*guard, keep]), value),
+                    Part::Each {
+                        list,
+                        bound,
+                        keep,
+                        value,
+                    } => Part::Each {
+                        list,
+                        bound,
+                        keep: self.arena.and([*guard, keep]),
+                        value,
+                    },
+                });
+            }
+        }
+        Ok(Some((self.arena.or(fine), all)))
     }
 
     /// The parts of a list, with what must hold for it to be one.
@@ -680,7 +755,13 @@ fn rank(sym: &Sym) -> u8 {
     match sym {
         Sym::Null => 0,
         Sym::Bool(_) => 1,
-        Sym::Int(_) | Sym::Uint(_) | Sym::Double(_) | Sym::Plus(..) | Sym::Length(_) | Sym::Size(_) => 2,
+        Sym::Int(_)
+        | Sym::Uint(_)
+        | Sym::Double(_)
+        | Sym::Plus(..)
+        | Sym::Minus(..)
+        | Sym::Length(_)
+        | Sym::Size(_) => 2,
         Sym::Text(_) | Sym::Words(..) => 3,
         Sym::List(_) => 4,
         Sym::Map(_) => 5,

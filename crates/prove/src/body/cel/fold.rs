@@ -10,13 +10,24 @@ use kyvtest_cel::program::{Fold, FoldKind, NodeId};
 use super::Reader;
 use crate::body::{
     formula::{Arena, Formula, Place},
-    shape::Kind,
+    shape::{Inner, Kind},
     value::{Part, Result, Sym, Truth, Value, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
     pub(super) fn fold(&mut self, fold: &'a Fold) -> Result<Value> {
         let range = self.read(fold.range)?;
+        if range.0.len() > 1
+            && let Some((fine, parts)) = self.as_list(&range)?
+        {
+            let value = self.over(fold, &parts)?;
+            let error = self.arena.not(fine);
+            let mut cases = vec![(error, Sym::Error)];
+            for (own, sym) in value.0 {
+                cases.push((self.arena.and([fine, own]), sym));
+            }
+            return Ok(self.arena.value(cases));
+        }
         self.each(&range, |reader, sym| match sym {
             Sym::At(place) => {
                 let place = *place;
@@ -29,7 +40,9 @@ impl<'a> Reader<'a, '_> {
                     if guard == Formula::FALSE {
                         continue;
                     }
-                    let value = if is_a_map {
+                    let value = if let Some(parts) = reader.structure_keys(place) {
+                        reader.over(fold, &parts)?
+                    } else if is_a_map {
                         reader.over_map(fold, place)?
                     } else {
                         let parts = reader.elements(place)?;
@@ -55,6 +68,21 @@ impl<'a> Reader<'a, '_> {
             Sym::Constant(_) | Sym::Quantity(_) => unsupported("a comprehension over a library's value"),
             _ => Ok(Value::error()),
         })
+    }
+
+    /// The keys of a structure, each if it is there.
+    fn structure_keys(&mut self, place: Place) -> Option<Vec<Part>> {
+        let Inner::Struct(own) = self.arena.shape(place).inner else {
+            return None;
+        };
+        let mut parts = Vec::new();
+        for name in own.fields() {
+            if let Some(field) = self.arena.field(place, name) {
+                let present = self.arena.present(field);
+                parts.push(Part::One(present, Value::text(name)));
+            }
+        }
+        Some(parts)
     }
 
     /// The elements of a list of a document, under a name that no quantifier around uses.
@@ -134,12 +162,12 @@ impl<'a> Reader<'a, '_> {
                     .map(|(part, truth)| (part, truth.no))
                     .collect();
                 let no = self.arena.count(&fails, 1);
-                let mut errors = Vec::new();
+                // What is neither true nor false is an error.
+                let mut bad = Vec::new();
                 for (part, truth) in parts.iter().zip(&truths) {
-                    errors.push((part, truth.error(self.arena)));
+                    bad.push((part, self.arena.not(truth.yes)));
                 }
-                let error = self.arena.count(&errors, 1);
-                let bad = self.arena.or([no, error]);
+                let bad = self.arena.count(&bad, 1);
                 let yes = self.arena.not(bad);
                 Ok(Truth { yes, no }.value(self.arena))
             }
@@ -151,13 +179,12 @@ impl<'a> Reader<'a, '_> {
                     .map(|(part, truth)| (part, truth.yes))
                     .collect();
                 let yes = self.arena.count(&hits, 1);
-                let mut errors = Vec::new();
+                let mut open = Vec::new();
                 for (part, truth) in parts.iter().zip(&truths) {
-                    errors.push((part, truth.error(self.arena)));
+                    open.push((part, self.arena.not(truth.no)));
                 }
-                let error = self.arena.count(&errors, 1);
-                let bad = self.arena.or([yes, error]);
-                let no = self.arena.not(bad);
+                let open = self.arena.count(&open, 1);
+                let no = self.arena.not(open);
                 Ok(Truth { yes, no }.value(self.arena))
             }
             FoldKind::ExistsOne(body) => {
@@ -268,6 +295,7 @@ fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value
             Sym::Bool(truth) => Sym::Bool(arena.substitute(*truth, from, to)),
             Sym::At(place) => Sym::At(arena.move_place(*place, from, to)),
             Sym::Plus(place, number) => Sym::Plus(arena.move_place(*place, from, to), *number),
+            Sym::Minus(a, b) => Sym::Minus(arena.move_place(*a, from, to), arena.move_place(*b, from, to)),
             Sym::Words(place, words) => Sym::Words(arena.move_place(*place, from, to), words.clone()),
             Sym::Length(place) => Sym::Length(arena.move_place(*place, from, to)),
             Sym::Quantity(super::super::value::Sized::At(place)) => {

@@ -225,6 +225,16 @@ impl<'t> Parser<'t, '_, '_, '_> {
                 let Some((inside, rest)) = self.text.get(1..).and_then(|text| text.split_once(']')) else {
                     return unsupported("a query");
                 };
+                if let Some(count) = inside
+                    .trim()
+                    .strip_prefix(':')
+                    .and_then(|count| count.parse::<u32>().ok())
+                    && count <= 4
+                    && !rest.trim_start().starts_with(['.', '['])
+                {
+                    self.text = rest;
+                    return Ok(Queried::of(first_of(arena, &value, count)?));
+                }
                 let Ok(position) = inside.trim().parse::<u32>() else {
                     return unsupported("a slice or filter");
                 };
@@ -469,6 +479,27 @@ fn position_of(arena: &mut Arena, value: &Value, position: u32) -> Result<Value>
         }
         Sym::List(_) => unsupported("an index into a computed list"),
         _ => Ok(Value::of(Sym::Null)),
+    })
+}
+
+/// `x[:n]`: the first elements; null if there is no list.
+fn first_of(arena: &mut Arena, value: &Value, count: u32) -> Result<Value> {
+    let value = null_if_missing(arena, value);
+    arena.each(&value, |arena, sym| match sym {
+        Sym::At(place) if arena.shape(*place).kinds.is_single() && arena.shape(*place).kinds.has(Kind::List) => {
+            let Some(bound) = arena.bound(*place, 0) else {
+                return unsupported("a slice of a structure");
+            };
+            let mut parts = Vec::new();
+            for position in 0..count {
+                let there = arena.at_least(*place, bound, Formula::TRUE, position + 1);
+                let item = arena.item(*place, position);
+                parts.push(Part::One(there, Value::of(Sym::At(item))));
+            }
+            Ok(Value::of(Sym::List(Rc::from(parts))))
+        }
+        Sym::Null => Ok(Value::of(Sym::Null)),
+        _ => unsupported("a slice"),
     })
 }
 

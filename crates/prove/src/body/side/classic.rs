@@ -83,7 +83,7 @@ impl Side {
             return Ok(());
         };
         let cell = &request.cell;
-        let rules = self.classic[number].of_kind(&cell.resource.kind);
+        let rules = self.classic[number].of_kind(&request.seen.kind);
         let key = policy.key();
         let own = policy
             .metadata
@@ -96,7 +96,7 @@ impl Side {
             if !self.config.judges_cell(&delivered, facts) {
                 return None;
             }
-            let as_is = delivered.resource.gvr() == cell.resource.gvr();
+            let as_is = delivered.resource.gvr() == request.seen.gvr();
             let mut matched = Vec::new();
             if own_namespace.is_none_or(|own| facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(own)))) {
                 for (at, rule) in rules.iter().enumerate() {
@@ -249,7 +249,7 @@ impl ClassicRule {
             return unsupported("`context` of a classic rule");
         }
         let Some(cel) = &self.cel else {
-            let resource = request.cell.resource;
+            let resource = request.seen;
             if resource.object_kind.kind != resource.kind {
                 return unsupported("a subresource of another kind");
             }
@@ -262,7 +262,7 @@ impl ClassicRule {
         if rule.preconditions.is_some() {
             return unsupported("`preconditions` of a rule in CEL");
         }
-        let resource = request.cell.resource;
+        let resource = request.seen;
         if resource.object_kind.kind != resource.kind {
             return unsupported("a subresource of another kind");
         }

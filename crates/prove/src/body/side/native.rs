@@ -80,7 +80,7 @@ impl Side {
             for bound in bound {
                 match bound {
                     Bound::Misconfigured => effects.add(condition, refusal),
-                    Bound::To(_, matched) if matched.gvr() != cell.resource.gvr() => {
+                    Bound::To(_, matched) if matched.gvr() != request.seen.gvr() => {
                         return unsupported("objects that are converted to another version");
                     }
                     Bound::To(number, _) => applied[number].push(condition),
@@ -122,7 +122,7 @@ impl Side {
             return unsupported("parameters");
         }
         let programs = self.native[number].programs();
-        let mut expressions = Expressions::new(&programs, request, Viewer::Native, request.cell.resource);
+        let mut expressions = Expressions::new(&programs, request, Viewer::Native, request.seen);
         expressions.declare(policy.variables.iter().map(|variable| variable.name.value.clone()));
         let conditions = expressions.conditions(arena, policy.match_conditions.len())?;
         let holds = arena.and([applies, conditions.holds]);

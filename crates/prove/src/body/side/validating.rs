@@ -49,7 +49,7 @@ impl Side {
                     _ => Some(false),
                 })
                 .collect();
-            Some((delivered.resource.gvr() == cell.resource.gvr(), applied))
+            Some((delivered.resource.gvr() == request.seen.gvr(), applied))
         });
         let Some(found) = found else {
             return unsupported("matching has too many paths");
@@ -109,7 +109,7 @@ fn effect_of(policy: &CompiledValidatingPolicy) -> Effect {
 /// Whether a policy objects to a request that it matches.
 fn objects(arena: &mut Arena, policy: &CompiledValidatingPolicy, request: &Request<'_>) -> Result<Formula> {
     let programs = policy.programs();
-    let expressions = Expressions::new(&programs, request, Viewer::Validating, request.cell.resource);
+    let expressions = Expressions::new(&programs, request, Viewer::Validating, request.seen);
     let ignores = policy.ignores_errors();
     // Exceptions come first; an error in one counts unless one before it lifts the policy.
     let mut lifted = Formula::FALSE;

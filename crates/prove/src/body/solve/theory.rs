@@ -13,12 +13,35 @@ use crate::{
         shape::{Inner, Kind, Kinds},
         text::{Predicate, Texts},
     },
-    language::Found,
+    language::{Base, Found},
 };
 use kyvtest_go_compat::text::quantity::Quantity;
 
 /// Texts that do not begin or end with white space.
 const PLAIN: &str = r"^([^\s]|[^\s](?s:.)*[^\s])?$";
+
+/// Which texts are rather chosen: validation accepts them more often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::body) enum Taste {
+    /// A DNS subdomain.
+    Name,
+    /// The key of a label.
+    Key,
+    /// Neither begins nor ends with white space.
+    Plain,
+    Any,
+}
+
+impl Taste {
+    fn predicate(self) -> Option<Predicate> {
+        match self {
+            Self::Name => Some(Predicate::In(Base::Subdomain)),
+            Self::Key => Some(Predicate::In(Base::LabelKey)),
+            Self::Plain => Some(Predicate::Matches(Arc::from(PLAIN))),
+            Self::Any => None,
+        }
+    }
+}
 
 /// Whether the atoms of a model may hold together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +109,7 @@ impl Theory {
                 return Verdict::Impossible;
             }
         }
-        match self.find(arena, model, &class, &(Vec::new(), false)) {
+        match self.find(arena, model, &class, &(Vec::new(), Taste::Any)) {
             Found::No => Verdict::Impossible,
             Found::Yes(_) => Verdict::Possible,
             Found::GaveUp => Verdict::Unknown,
@@ -99,7 +122,7 @@ impl Theory {
         arena: &Arena,
         model: &Model,
         class: &[Place],
-        (not, plain): &(Vec<Arc<str>>, bool),
+        (not, taste): &(Vec<Arc<str>>, Taste),
     ) -> Found {
         let mut query: Vec<(Predicate, bool)> = Vec::new();
         let mut choices: Option<Vec<Arc<str>>> = None;
@@ -128,9 +151,7 @@ impl Theory {
             }
         }
         query.extend(not.iter().map(|text| (Predicate::Is(Arc::clone(text)), false)));
-        if *plain {
-            query.push((Predicate::Matches(Arc::from(PLAIN)), true));
-        }
+        query.extend(taste.predicate().map(|predicate| (predicate, true)));
         if let Some(choices) = choices {
             let fits = |choice: &&Arc<str>| {
                 query
