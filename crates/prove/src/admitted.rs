@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use super::witness::Situation;
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::kube::Operation;
-use kyvtest_normalise::{Cluster, Kind, Operation as Writes, Plugin, Raw, Request, normalise, stored_object};
+use kyvtest_normalise::{Cluster, Kind, Operation as Writes, Plugin, Raw, Request, normalise, schema, stored_object};
 
 /// The plugins of a server, without the one that needs accounts and mounts their tokens.
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
@@ -64,6 +64,40 @@ pub(super) fn admitted(situation: &Situation) -> Option<Situation> {
         Operation::Connect => {}
     }
     Some(admitted)
+}
+
+/// Returns the request with its objects as a server decodes them; `None` if it cannot. Objects of subresources are not
+/// validated.
+pub(super) fn decoded(situation: &Situation) -> Option<Situation> {
+    let request = &situation.request;
+    let resource = &request.resource;
+    if resource.subresource.is_empty() {
+        return admitted(situation);
+    }
+    let api_version = resource.object_kind.api_version();
+    let kind = Kind {
+        api_version: &api_version,
+        name: &resource.object_kind.kind,
+    };
+    if schema::of_kind(&api_version, &resource.object_kind.kind).is_none() {
+        return Some(situation.clone());
+    }
+    let sent = Request {
+        operation: Writes::Update,
+        namespace: if resource.namespaced { &request.namespace } else { "" },
+        name: "",
+    };
+    let decode = |object: &Document| {
+        if object.root().is_null() {
+            return Some(Document::null());
+        }
+        let stored = stored_object(kind, Raw::from(object), sent, &CLUSTER).ok()?;
+        Some(stored.object())
+    };
+    let mut seen = situation.clone();
+    seen.request.object = decode(&request.object)?;
+    seen.request.old_object = decode(&request.old_object)?;
+    Some(seen)
 }
 
 fn versioned(object: &Document) -> Document {

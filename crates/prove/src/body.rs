@@ -36,7 +36,7 @@ use self::{
     solve::{Answer, Model, Solver, Theory},
     value::Unsupported,
 };
-use crate::{Kind, Label, admitted::admitted, universe, witness::Situation};
+use crate::{Kind, Label, admitted::decoded, universe, witness::Situation};
 
 /// Which objects a proof is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -143,7 +143,7 @@ impl Match<'_> {
     /// Evaluates a request as the API server shows it to admission; `None` if it refuses the objects or the effects are the
     /// same.
     fn replay_admitted(&mut self, situation: &Situation) -> Option<Counterexample> {
-        let seen = admitted(situation)?;
+        let seen = decoded(situation)?;
         self.replay(seen)
     }
 }

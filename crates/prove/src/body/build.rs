@@ -12,6 +12,7 @@ use super::{
     formula::{Arena, Atom, Place, Step},
     request::Request,
     shape::{Inner, Kind},
+    side::PARAMETER,
     solve::{Model, Taste, Theory, class, integer_values},
 };
 use crate::{language::Found, objects::least, seeds::merge, witness::Situation};
@@ -452,7 +453,38 @@ impl<'b> Builder<'b> {
                 labels.push((key, value.as_str().unwrap_or_default().to_owned()));
             }
         }
-        make(request, (new, old), (&name, namespace.as_deref()), user, labels)
+        let mut situation = make(request, (new, old), (&name, namespace.as_deref()), user, labels);
+        situation.world.params.extend(self.parameters());
+        situation
+    }
+
+    /// The parameters that exist.
+    fn parameters(&mut self) -> Vec<Document> {
+        let mut all = Vec::new();
+        for atom in &self.model.order {
+            let Atom::Free(name) = self.arena.atom(*atom) else {
+                continue;
+            };
+            let Some(key) = name.strip_prefix(PARAMETER).filter(|_| self.model.values[atom]) else {
+                continue;
+            };
+            let parts: Vec<&str> = key.split(' ').collect();
+            let &[api_version, kind, namespace, own] = parts.as_slice() else {
+                continue;
+            };
+            let mut object = match self.arena.known_root(name) {
+                Some(root) if self.touched.contains(&root) => self.value(root),
+                _ => json!({}),
+            };
+            object["apiVersion"] = json!(api_version);
+            object["kind"] = json!(kind);
+            object["metadata"] = json!({"name": own});
+            if !namespace.is_empty() {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+            all.push(Document::from(&object));
+        }
+        all
     }
 
     fn usual(&mut self, place: Place, usual: &str) -> String {
@@ -624,6 +656,9 @@ pub(super) fn fill(value: &mut Json, key: &str) {
         Json::Object(map) => {
             for (key, value) in map.iter_mut() {
                 fill(value, key);
+            }
+            if matches!(key, "tcpSocket" | "httpGet") {
+                map.entry("port".to_owned()).or_insert(json!(80));
             }
             if key == "hostPath" {
                 map.entry("path".to_owned()).or_insert(json!("/data"));

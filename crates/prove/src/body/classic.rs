@@ -2,12 +2,13 @@
 //!
 //! Upstream counterpart: `pkg/engine/handlers/validation/validate_resource.go`, by way of `kyvtest_kyverno::classic`.
 //!
-//! Known limits: variables in patterns, context entries, queries beyond paths with alternatives, and Pod Security Standards.
+//! Known limits: variables in patterns, context entries, and queries beyond paths with alternatives.
 
 mod condition;
 mod pattern;
 mod query;
 mod scalar;
+mod security;
 
 use serde_json::Value as Json;
 
@@ -55,9 +56,6 @@ pub(super) fn outcome<'d>(
     let Some(validate) = &rule.validate else {
         return unsupported("a rule that does not validate");
     };
-    if validate.pod_security.is_some() {
-        return unsupported("Pod Security Standards");
-    }
     let own = validate.failure_action.as_ref().map(|action| action.value);
     let action = own.unwrap_or(policy.spec.validation_failure_action);
     let forgives = action == FailureAction::Enforce && validate.allow_existing_violations != Some(false);
@@ -97,6 +95,16 @@ fn check(arena: &mut Arena, rule: &Rule, request: &Request<'_>) -> Result<Checke
         element: None,
         bound: Vec::new(),
     };
+    if let Some(security) = &validate.pod_security {
+        if !json(rule.preconditions.as_ref()).is_null() {
+            return unsupported("Pod Security Standards with preconditions");
+        }
+        let fail = security::violated(arena, &json(Some(security)), request)?;
+        return Ok(Checked {
+            fail,
+            ..Checked::NOTHING
+        });
+    }
     let parts = [
         &validate.deny,
         &validate.pattern,

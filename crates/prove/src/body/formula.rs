@@ -163,6 +163,11 @@ impl Arena {
         self.place(None, Step::Root(Arc::from(name)), shape, false)
     }
 
+    /// The place of a root, if any formula reads it.
+    pub(super) fn known_root(&self, name: &str) -> Option<Place> {
+        self.place_ids.get(&(None, Step::Root(Arc::from(name)))).copied()
+    }
+
     fn place(&mut self, parent: Option<Place>, step: Step, shape: Shape, optional: bool) -> Place {
         if let Some(known) = self.place_ids.get(&(parent, step.clone())) {
             return *known;

@@ -20,8 +20,8 @@ use kyvtest_kyverno::{
     webhook::{Delivery, Registration, Webhook},
 };
 use kyvtest_model::{
-    kube::{Cell, Discovery, Operation, Resource},
-    policy::{Loaded, Policy, ValidatingPolicy, validate_admission, validate_exception, validate_in_cluster},
+    kube::{Cell, Discovery, Operation, Resource, parse_api_version},
+    policy::{Loaded, ParamKind, ParamRef, Policy, Text, ValidatingPolicy, validate_admission, validate_exception, validate_in_cluster},
     verdict::{Effect, Status, Verdict},
 };
 
@@ -29,9 +29,10 @@ use self::classic::ClassicRules;
 pub(super) use self::classic::Outcome as RuleOutcome;
 use super::{
     cel::{self, Surroundings},
-    formula::{Arena, Formula},
+    formula::{Arena, Atom, Formula},
     request::{Request, Viewer},
-    value::{Result, Truth},
+    shape::Shape,
+    value::{Result, Sym, Truth, Value, unsupported},
 };
 use crate::{pair::NativeVerdict, witness::Situation};
 
@@ -226,6 +227,49 @@ impl Side {
         Ok(effects)
     }
 
+    /// The parameter that a policy names, with the condition that it exists. One that belongs to the side is a constant; any
+    /// other is the same unknown object for everyone who names it.
+    fn parameter(
+        &self,
+        arena: &mut Arena,
+        request: &Request<'_>,
+        discovery: &Discovery,
+        kind: &ParamKind,
+        reference: Option<&ParamRef>,
+    ) -> Result<(Formula, Value)> {
+        fn text(text: Option<&Text>) -> &str {
+            text.map_or("", |text| text.value.as_str())
+        }
+        let Some(reference) = reference else {
+            return unsupported("parameters without a reference");
+        };
+        let name = text(reference.name.as_ref());
+        let namespace = text(reference.namespace.as_ref());
+        let (group, version) = parse_api_version(&kind.api_version);
+        let Some(resource) = discovery.by_kind(group, version, &kind.kind) else {
+            return unsupported("parameters of an unknown kind");
+        };
+        if name.is_empty() || reference.selector.is_some() || resource.namespaced == namespace.is_empty() {
+            return unsupported("parameters by a selector, or in the namespace of the request");
+        }
+        for object in &self.objects {
+            let root = object.root().to_serde();
+            let metadata = |field: &str| root["metadata"][field].as_str().unwrap_or_default().to_owned();
+            if root["kind"] == kind.kind.as_str()
+                && root["apiVersion"] == kind.api_version.as_str()
+                && metadata("name") == name
+                && metadata("namespace") == namespace
+            {
+                return Ok((Formula::TRUE, cel::json_value(&root)?));
+            }
+        }
+        let key = format!("{} {} {namespace} {name}", kind.api_version, kind.kind);
+        let root = arena.root(&format!("{PARAMETER}{key}"), Shape::object(&kind.api_version, &kind.kind));
+        let _ = request;
+        let exists = arena.literal(Atom::Free(std::sync::Arc::from(format!("{PARAMETER}{key}"))));
+        Ok((exists, Value::of(Sym::At(root))))
+    }
+
     /// Whether the API server calls Kyverno, and whether it denies the request because it cannot tell.
     fn called(arena: &mut Arena, webhook: &Webhook, request: &Request<'_>) -> Result<Called> {
         let programs = webhook.programs();
@@ -245,6 +289,9 @@ impl Side {
         })
     }
 }
+
+/// The beginning of the names of unknown parameters: version, kind, namespace and name follow.
+pub(super) const PARAMETER: &str = "param ";
 
 struct Called {
     called: Formula,
@@ -314,13 +361,21 @@ impl<'a> Expressions<'a> {
         }
         if viewer != Viewer::Validating {
             let mut roots = expressions.surroundings.roots.clone();
-            roots.insert("namespaceObject", super::value::Value::of(super::value::Sym::Null));
+            roots.insert("namespaceObject", Value::of(Sym::Null));
             expressions.of_conditions = Some(Surroundings {
                 roots,
                 variables: expressions.surroundings.variables.clone(),
             });
         }
         expressions
+    }
+
+    /// Shows the expressions a parameter.
+    fn parameter(&mut self, value: &Value) {
+        if let Some(conditions) = &mut self.of_conditions {
+            conditions.roots.insert("params", value.clone());
+        }
+        self.surroundings.roots.insert("params", value.clone());
     }
 
     /// Declares a variable that may be one that cannot be compiled.

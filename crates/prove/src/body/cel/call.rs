@@ -73,6 +73,11 @@ impl<'a> Reader<'a, '_> {
             ("lowerAscii", [sym]) => self.edited(sym, Edit::Lower),
             ("upperAscii", [sym]) => self.edited(sym, Edit::Upper),
             ("dyn", [sym]) => Ok(Value::of(sym.clone())),
+            ("int", [Sym::Text(text)]) if text.len() < 18 && is_integer(text) => match text.parse() {
+                Ok(number) => Ok(Value::of(Sym::Int(number))),
+                Err(_) => Ok(Value::error()),
+            },
+            ("int", [Sym::Int(number)]) => Ok(Value::of(Sym::Int(*number))),
             ("string", [Sym::Text(text)]) => Ok(Value::text(text)),
             // Kyverno's `orValue` takes values that are not optional as well.
             ("__orValueCompat__", [Sym::Optional(None), other]) => Ok(Value::of(other.clone())),
@@ -313,6 +318,12 @@ impl<'a> Reader<'a, '_> {
         }
         Ok(self.arena.or(hits))
     }
+}
+
+/// Whether a text is written as a plain integer.
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 fn integer() -> Shape {

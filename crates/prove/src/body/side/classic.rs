@@ -168,7 +168,7 @@ impl Side {
                 continue;
             }
             if known[at].is_none() {
-                known[at] = Some(rules[at].outcome(arena, policy, request, discovery)?);
+                known[at] = Some(rules[at].outcome(self, arena, policy, request, discovery)?);
             }
             if let Some(outcome) = &known[at] {
                 let applies = arena.and([called.called, condition]);
@@ -239,6 +239,7 @@ impl ClassicRule {
 
     fn outcome<'d>(
         &self,
+        side: &Side,
         arena: &mut Arena,
         policy: &Policy,
         request: &Request<'d>,
@@ -270,11 +271,14 @@ impl ClassicRule {
         let Some(text) = text else {
             return unsupported("a rule without `validate.cel`");
         };
-        if text.param_kind.is_some() {
-            return unsupported("parameters");
-        }
         let programs = cel.programs();
         let mut expressions = Expressions::new(&programs, request, Viewer::Classic, resource);
+        let mut exists = Formula::TRUE;
+        if let Some(kind) = &text.param_kind {
+            let (found, value) = side.parameter(arena, request, discovery, kind, text.param_ref.as_ref())?;
+            expressions.parameter(&value);
+            exists = found;
+        }
         expressions.declare(text.variables.iter().map(|variable| variable.name.value.clone()));
         let conditions = expressions.conditions(arena, rule.cel_preconditions.len())?;
         let mut bad = Vec::new();
@@ -283,9 +287,11 @@ impl ClassicRule {
         }
         let bad = arena.or(bad);
         let violated = arena.and([conditions.holds, bad]);
+        let violated = arena.or([violated, conditions.error]);
         Ok(Outcome {
-            fail: arena.or([violated, conditions.error]),
-            error: Formula::FALSE,
+            fail: arena.and([exists, violated]),
+            // A parameter that is not there is an error whatever the reference says.
+            error: arena.not(exists),
             either: Formula::FALSE,
         })
     }

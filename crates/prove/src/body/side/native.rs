@@ -90,7 +90,7 @@ impl Side {
         for (binding, conditions) in bindings.iter().zip(applied) {
             let applies = arena.or(conditions);
             if applies != Formula::FALSE {
-                self.bound_policy(arena, request, (number, policy, binding), applies, effects)?;
+                self.bound_policy(arena, (request, discovery), (number, policy, binding), applies, effects)?;
             }
         }
         Ok(())
@@ -99,7 +99,7 @@ impl Side {
     fn bound_policy(
         &self,
         arena: &mut Arena,
-        request: &Request<'_>,
+        (request, discovery): (&Request<'_>, &Discovery),
         (number, policy, binding): (usize, &ValidatingAdmissionPolicy, &ValidatingAdmissionPolicyBinding),
         applies: Formula,
         effects: &mut Effects,
@@ -118,11 +118,24 @@ impl Side {
             })
             .max()
             .unwrap_or(Effect::Admit);
-        if policy.param_kind.is_some() {
-            return unsupported("parameters");
+        let mut applies = applies;
+        let mut parameter = None;
+        if let Some(kind) = &policy.param_kind {
+            let reference = binding.param_ref.as_ref();
+            let (exists, value) = self.parameter(arena, request, discovery, kind, reference)?;
+            let missing = arena.not(exists);
+            let action = reference.and_then(|reference| reference.parameter_not_found_action.as_ref());
+            if action.is_some_and(|action| action.value == "Deny") && !ignores {
+                effects.add(arena.and([applies, missing]), Effect::Deny);
+            }
+            applies = arena.and([applies, exists]);
+            parameter = Some(value);
         }
         let programs = self.native[number].programs();
         let mut expressions = Expressions::new(&programs, request, Viewer::Native, request.seen);
+        if let Some(parameter) = &parameter {
+            expressions.parameter(parameter);
+        }
         expressions.declare(policy.variables.iter().map(|variable| variable.name.value.clone()));
         let conditions = expressions.conditions(arena, policy.match_conditions.len())?;
         let holds = arena.and([applies, conditions.holds]);
