@@ -1,6 +1,6 @@
 //! Requests from models: what formulas say of places becomes objects, and what they do not say looks ordinary.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value as Json, json};
@@ -25,7 +25,7 @@ pub(super) struct Builder<'b> {
     children: FxHashMap<Place, Vec<Place>>,
     touched: FxHashSet<Place>,
     integers: FxHashMap<Place, i64>,
-    texts: FxHashMap<Place, String>,
+    texts: BTreeMap<Place, String>,
 }
 
 impl<'b> Builder<'b> {
@@ -81,7 +81,7 @@ impl<'b> Builder<'b> {
             children,
             touched,
             integers,
-            texts: FxHashMap::default(),
+            texts: BTreeMap::new(),
         };
         builder.choose_texts();
         builder
@@ -235,7 +235,7 @@ impl<'b> Builder<'b> {
             Some(Kind::Bool) => json!(shape.nonzero || self.literal(&Atom::True(place)) == Some(true)),
             Some(Kind::Int) => {
                 let known = self.integers.get(&place).copied();
-                json!(known.unwrap_or(if shape.nonzero { 1 } else { 0 }))
+                json!(known.unwrap_or(i64::from(shape.nonzero)))
             }
             Some(Kind::Double) => json!(self.double(place)),
             Some(Kind::Text) => json!(self.text(place)),
@@ -675,6 +675,8 @@ pub(super) fn fill(value: &mut Json, key: &str) {
                 fill(item, key);
                 let Json::Object(map) = item else { continue };
                 let is_bare = map.keys().all(|own| own == "name");
+                let has_key = map.contains_key("key");
+                let is_service_port = map.contains_key("port") || map.contains_key("targetPort");
                 let mut set = |name: &str, value: Json| {
                     map.entry(name.to_owned()).or_insert(value);
                 };
@@ -689,11 +691,7 @@ pub(super) fn fill(value: &mut Json, key: &str) {
                         // Without a source the server would make it an empty directory.
                         map.insert("downwardAPI".to_owned(), json!({}));
                     }
-                    "tolerations" => {
-                        if !map.contains_key("key") {
-                            map.entry("operator".to_owned()).or_insert(json!("Exists"));
-                        }
-                    }
+                    "tolerations" if !has_key => set("operator", json!("Exists")),
                     "volumes" | "env" => set("name", json!(format!("v{position}"))),
                     "subjects" => {
                         set("kind", json!("User"));
@@ -715,11 +713,7 @@ pub(super) fn fill(value: &mut Json, key: &str) {
                             set("name", json!(format!("p{position}")));
                         }
                     }
-                    "ports" => {
-                        if !map.contains_key("port") && !map.contains_key("targetPort") {
-                            map.entry("containerPort".to_owned()).or_insert(json!(8000 + position));
-                        }
-                    }
+                    "ports" if !is_service_port => set("containerPort", json!(8000 + position)),
                     "rules" if map.contains_key("verbs") || map.contains_key("resources") => {
                         map.entry("verbs".to_owned()).or_insert(json!(["get"]));
                     }

@@ -156,7 +156,7 @@ impl<'a> Reader<'a, '_> {
                     Sym::Int(number) => Ok(number.checked_neg().map_or(Value::error(), |n| Value::of(Sym::Int(n)))),
                     Sym::Double(number) => Ok(Value::of(Sym::Double(-number))),
                     Sym::Error | Sym::Bool(_) | Sym::Text(_) | Sym::Null => Ok(Value::error()),
-                    sym => reader.unknown("-", &[sym.clone()], Shape::any()),
+                    sym => reader.unknown("-", std::slice::from_ref(sym), Shape::any()),
                 })
             }
             Node::Binary(operator, a, b, _) => {
@@ -620,7 +620,7 @@ impl<'a> Reader<'a, '_> {
         let mut text = name.to_owned();
         for arg in args {
             text.push(' ');
-            text.push_str(&describe(self.arena, arg, &mut places)?);
+            text.push_str(&describe(arg, &mut places)?);
         }
         let Some(found) = self.arena.term(&text, &places, shape) else {
             return unsupported(format!("`{name}` of elements of two lists"));
@@ -658,7 +658,7 @@ impl<'a> Reader<'a, '_> {
 }
 
 /// A value as an argument of an unknown function: its text, and the places that it reads.
-fn describe(arena: &Arena, sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
+fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
     Ok(match sym {
         Sym::Null => "null".to_owned(),
         Sym::Bool(truth) if *truth == Formula::TRUE => "true".to_owned(),
@@ -695,7 +695,7 @@ fn describe(arena: &Arena, sym: &Sym, places: &mut Vec<Place>) -> Result<String>
         Sym::Quantity(super::value::Sized::Constant(amount)) => format!("quantity {}", amount.0),
         Sym::Optional(None) => "none".to_owned(),
         Sym::Optional(Some(inner)) => match inner.single() {
-            Some(inner) => format!("some {}", describe(arena, inner, places)?),
+            Some(inner) => format!("some {}", describe(inner, places)?),
             None => return unsupported("an unknown function of an optional value"),
         },
         Sym::List(parts) | Sym::Size(parts) => {
@@ -703,7 +703,7 @@ fn describe(arena: &Arena, sym: &Sym, places: &mut Vec<Place>) -> Result<String>
             for part in parts.iter() {
                 match part {
                     Part::One(Formula::TRUE, value) => match value.single() {
-                        Some(inner) => text.push_str(&describe(arena, inner, places)?),
+                        Some(inner) => text.push_str(&describe(inner, places)?),
                         None => return unsupported("an unknown function of a list with conditions"),
                     },
                     Part::Each {

@@ -182,7 +182,7 @@ impl Block {
                 return Ok(Checked::NOTHING);
             };
             if !self.pattern.is_null() {
-                let fits = pattern::compare(arena, &target, &self.pattern, context.element.is_some())?;
+                let fits = pattern::compare(arena, &target, &self.pattern)?;
                 let done = arena.or([fits.ok, fits.skip_direct, fits.skip]);
                 let bad = arena.not(done);
                 return Ok(if pattern::may_miss_keys(&self.pattern) {
@@ -197,22 +197,22 @@ impl Block {
                     }
                 });
             }
-            return self.any_pattern(arena, context, &target);
+            return self.any_pattern(arena, &target);
         }
         match self.foreach.as_array() {
-            Some(loops) => self.loops(arena, context, loops),
+            Some(loops) => Self::loops(arena, context, loops),
             None => Ok(Checked::NOTHING),
         }
     }
 
     /// One of several patterns must fit; if none does, one that fails decides over those that are skipped.
-    fn any_pattern(&self, arena: &mut Arena, context: &Context<'_, '_>, target: &Value) -> Result<Checked> {
+    fn any_pattern(&self, arena: &mut Arena, target: &Value) -> Result<Checked> {
         let Some(patterns) = self.any_pattern.as_array() else {
             return unsupported("`anyPattern` that is no list");
         };
         let (mut fits, mut fails) = (Vec::new(), Vec::new());
         for pattern in patterns {
-            let found = pattern::compare(arena, target, pattern, context.element.is_some())?;
+            let found = pattern::compare(arena, target, pattern)?;
             let done = arena.or([found.ok, found.skip_direct, found.skip]);
             fails.push(arena.not(done));
             fits.push(found.ok);
@@ -225,7 +225,7 @@ impl Block {
         })
     }
 
-    fn loops(&self, arena: &mut Arena, context: &Context<'_, '_>, loops: &[Json]) -> Result<Checked> {
+    fn loops(arena: &mut Arena, context: &Context<'_, '_>, loops: &[Json]) -> Result<Checked> {
         let (mut fails, mut errors, mut eithers) = (Vec::new(), Vec::new(), Vec::new());
         for entry in loops {
             if !entry["context"].is_null() || !entry["elementScope"].is_null() {

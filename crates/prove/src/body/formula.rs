@@ -702,15 +702,14 @@ impl Arena {
             let data = &self.places[place.0 as usize];
             (data.step.clone(), data.shape.clone(), data.optional)
         };
-        if let (Step::Field(key), Step::Value) = (self.step(moved).clone(), &step) {
-            // The value of an entry whose key is known is the field itself.
-            let _ = key;
+        // The value of an entry whose key is known is the field itself.
+        if let (Step::Field(_), Step::Value) = (self.step(moved), &step) {
             return moved;
         }
-        if let Step::Field(key) = &step {
-            if let Some(found) = self.field(moved, key) {
-                return found;
-            }
+        if let Step::Field(key) = &step
+            && let Some(found) = self.field(moved, key)
+        {
+            return found;
         }
         self.place(Some(moved), step, shape, optional)
     }

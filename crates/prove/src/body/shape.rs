@@ -58,7 +58,7 @@ impl Kinds {
     }
 
     pub(super) fn is_single(self) -> bool {
-        self.0.count_ones() == 1
+        self.0.is_power_of_two()
     }
 }
 

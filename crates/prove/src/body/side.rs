@@ -21,7 +21,10 @@ use kyvtest_kyverno::{
 };
 use kyvtest_model::{
     kube::{Cell, Discovery, Operation, Resource, parse_api_version},
-    policy::{Loaded, ParamKind, ParamRef, Policy, Text, ValidatingPolicy, validate_admission, validate_exception, validate_in_cluster},
+    policy::{
+        Loaded, ParamKind, ParamRef, Policy, Text, ValidatingPolicy, validate_admission, validate_exception,
+        validate_in_cluster,
+    },
     verdict::{Effect, Status, Verdict},
 };
 
@@ -107,7 +110,7 @@ impl Side {
             controller: has_kyverno.then_some(controller),
             registration,
             config,
-            classic: loaded.policies.iter().map(|policy| ClassicRules::new(policy)).collect(),
+            classic: loaded.policies.iter().map(ClassicRules::new).collect(),
             exceptions: loaded
                 .exceptions
                 .iter()
@@ -232,7 +235,6 @@ impl Side {
     fn parameter(
         &self,
         arena: &mut Arena,
-        request: &Request<'_>,
         discovery: &Discovery,
         kind: &ParamKind,
         reference: Option<&ParamRef>,
@@ -264,8 +266,10 @@ impl Side {
             }
         }
         let key = format!("{} {} {namespace} {name}", kind.api_version, kind.kind);
-        let root = arena.root(&format!("{PARAMETER}{key}"), Shape::object(&kind.api_version, &kind.kind));
-        let _ = request;
+        let root = arena.root(
+            &format!("{PARAMETER}{key}"),
+            Shape::object(&kind.api_version, &kind.kind),
+        );
         let exists = arena.literal(Atom::Free(std::sync::Arc::from(format!("{PARAMETER}{key}"))));
         Ok((exists, Value::of(Sym::At(root))))
     }

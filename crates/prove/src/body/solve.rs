@@ -8,6 +8,8 @@
 
 mod theory;
 
+use std::collections::BTreeMap;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::theory::Verdict;
@@ -35,7 +37,7 @@ pub(super) struct Model {
     /// In the order in which they were assigned.
     pub(super) order: Vec<AtomId>,
     /// The elements of lists and entries of maps that were made; keys that formulas name are not among them.
-    pub(super) elements: FxHashMap<Place, Vec<Place>>,
+    pub(super) elements: BTreeMap<Place, Vec<Place>>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -244,7 +246,7 @@ impl<'s> Solver<'s> {
                 // Nothing is pruned: a model may turn out to be none.
             }
         }
-        let facts = self.theory.facts(self.arena, &state.model, atom);
+        let facts = Theory::facts(self.arena, atom);
         state.goals.extend(facts);
         true
     }

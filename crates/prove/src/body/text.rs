@@ -121,6 +121,7 @@ impl Machine {
         let compile = |pattern: &str| Regex::new(pattern).ok()?.nfa().map(Machine::Nfa);
         // A dot is any character, line breaks included.
         let any = "(?s:.)";
+        let many = "(?s:.)*";
         match predicate {
             Predicate::Is(text) => compile(&format!("^{}$", quoted(text))),
             Predicate::StartsWith(text) => compile(&format!("^{}", quoted(text))),
@@ -131,7 +132,7 @@ impl Machine {
                 let mut pattern = "^".to_owned();
                 for c in glob.chars() {
                     match c {
-                        '*' => pattern.push_str(&format!("{any}*")),
+                        '*' => pattern.push_str(many),
                         '?' => pattern.push_str(any),
                         c => pattern.push_str(&quoted(&c.to_string())),
                     }
@@ -370,11 +371,14 @@ fn find(query: &Query) -> Found {
     machines.map_or(Found::GaveUp, |machines| product(&machines))
 }
 
+/// A state of the product, and from where and by which character it was reached.
+type Reached = (Vec<State>, Option<(usize, char)>);
+
 fn product(machines: &[(Machine, bool)]) -> Found {
     let alphabet = alphabet(machines);
     let start: Vec<State> = machines.iter().map(|(machine, _)| machine.start()).collect();
     let mut numbers: FxHashMap<Vec<State>, usize> = FxHashMap::default();
-    let mut nodes: Vec<(Vec<State>, Option<(usize, char)>)> = vec![(start.clone(), None)];
+    let mut nodes: Vec<Reached> = vec![(start.clone(), None)];
     numbers.insert(start, 0);
     let mut queue = VecDeque::from([0]);
     while let Some(at) = queue.pop_front() {

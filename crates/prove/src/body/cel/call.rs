@@ -106,12 +106,12 @@ impl<'a> Reader<'a, '_> {
                     .arena
                     .value([(less, Sym::Int(-1)), (more, Sym::Int(1)), (same, Sym::Int(0))]))
             }
-            ("sets.contains", [a, b]) => self.sets(a, b, |reader, a, b| reader.includes(a, b)),
+            ("sets.contains", [a, b]) => self.sets(a, b, Self::includes),
             ("sets.equivalent", [a, b]) => self.sets(a, b, |reader, a, b| {
                 let (first, second) = (reader.includes(a, b)?, reader.includes(b, a)?);
                 Ok(reader.arena.and([first, second]))
             }),
-            ("sets.intersects", [a, b]) => self.sets(a, b, |reader, a, b| reader.meets(a, b)),
+            ("sets.intersects", [a, b]) => self.sets(a, b, Self::meets),
             (name, args) => {
                 let shape = match &call.dispatch {
                     Dispatch::Overload(i, _) => result_shape(&call.function.overloads[*i as usize].result),
@@ -133,7 +133,7 @@ impl<'a> Reader<'a, '_> {
         };
         let is_text = self.arena.is_kind(place, Kind::Text);
         if !predicate.is_regular() {
-            let value = self.unknown(&format!("{name} {predicate:?}"), &[sym.clone()], boolean())?;
+            let value = self.unknown(&format!("{name} {predicate:?}"), std::slice::from_ref(sym), boolean())?;
             let Truth { yes, .. } = self.arena.truth(&value);
             let not = self.arena.not(yes);
             let (yes, no) = (self.arena.and([is_text, yes]), self.arena.and([is_text, not]));
@@ -192,7 +192,7 @@ impl<'a> Reader<'a, '_> {
             Sym::Map(entries) => Ok(Value::of(Sym::Int(i64::try_from(entries.len()).unwrap_or(i64::MAX)))),
             Sym::Words(place, words) => match words.0.as_slice() {
                 [Edit::Lower | Edit::Upper] => Ok(Value::of(Sym::Length(*place))),
-                _ => self.unknown("size", &[sym.clone()], integer()),
+                _ => self.unknown("size", std::slice::from_ref(sym), integer()),
             },
             Sym::At(place) => {
                 let place = *place;
@@ -214,7 +214,7 @@ impl<'a> Reader<'a, '_> {
                             cases.push((sized, Sym::Size(Rc::from([part]))));
                         }
                         None => {
-                            let value = self.unknown("size", &[sym.clone()], integer())?;
+                            let value = self.unknown("size", std::slice::from_ref(sym), integer())?;
                             for (guard, sym) in value.0 {
                                 cases.push((self.arena.and([sized, guard]), sym));
                             }

@@ -554,7 +554,7 @@ impl Reader<'_, '_> {
                 let both: Vec<Part> = a.iter().chain(b.iter()).cloned().collect();
                 Ok(Value::of(Sym::Size(Rc::from(both))))
             }
-            (Sym::List(_), Sym::List(_)) | (Sym::At(_), Sym::List(_)) | (Sym::List(_), Sym::At(_)) => self.join(a, b),
+            (Sym::List(_) | Sym::At(_), Sym::List(_)) | (Sym::List(_), Sym::At(_)) => self.join(a, b),
             (Sym::At(first), Sym::At(second)) => {
                 let lists = [first, second]
                     .iter()

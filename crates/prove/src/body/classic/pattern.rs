@@ -57,17 +57,16 @@ pub(super) fn may_miss_keys(pattern: &Json) -> bool {
     }
 }
 
-/// Compares a value with a pattern; `doubles` if it is an element of a loop, whose numbers are floating-point ones.
-pub(super) fn compare(arena: &mut Arena, value: &Value, pattern: &Json, doubles: bool) -> Result<Fits> {
+/// Compares a value with a pattern. Numbers of elements of a loop are floating-point ones, which compares alike.
+pub(super) fn compare(arena: &mut Arena, value: &Value, pattern: &Json) -> Result<Fits> {
     let text = pattern.to_string();
     if text.contains("{{") || text.contains("$(") {
         return unsupported("variables in a pattern");
     }
-    Walk { doubles, depth: 0 }.element(arena, value, pattern)
+    Walk { depth: 0 }.element(arena, value, pattern)
 }
 
 struct Walk {
-    doubles: bool,
     depth: u32,
 }
 
@@ -119,29 +118,29 @@ impl Walk {
             }
             scalar => {
                 let Sym::At(place) = sym else {
-                    let fits = satisfies(arena, sym, scalar, self.doubles)?;
+                    let fits = satisfies(arena, sym, scalar)?;
                     return Ok(Fits::or_bad(fits));
                 };
                 let is_list = arena.is_kind(*place, Kind::List);
                 if is_list == Formula::FALSE {
-                    let fits = satisfies(arena, sym, scalar, self.doubles)?;
+                    let fits = satisfies(arena, sym, scalar)?;
                     return Ok(Fits::or_bad(fits));
                 }
                 if !arena.shape(*place).kinds.is_single() {
                     return unsupported("a value of unknown type");
                 }
                 // Of a list every element must satisfy it.
-                let fits = self.every(arena, *place, scalar)?;
+                let fits = Self::every(arena, *place, scalar)?;
                 Ok(Fits::or_bad(fits))
             }
         }
     }
 
-    fn every(&mut self, arena: &mut Arena, list: Place, scalar: &Json) -> Result<Formula> {
+    fn every(arena: &mut Arena, list: Place, scalar: &Json) -> Result<Formula> {
         let Some(bound) = arena.bound(list, 0) else {
             return unsupported("a pattern for a structure");
         };
-        let fits = satisfies(arena, &Sym::At(bound), scalar, self.doubles)?;
+        let fits = satisfies(arena, &Sym::At(bound), scalar)?;
         let not = arena.not(fits);
         let some = arena.at_least(list, bound, not, 1);
         Ok(arena.not(some))
@@ -203,7 +202,7 @@ impl Walk {
 
     fn anchor(&mut self, arena: &mut Arena, anchor: Anchor<'_>, map: Place, pattern: &Json) -> Result<Fits> {
         if is_metadata(arena, map) && wildcard::has_wildcard(anchor.key) {
-            return self.wild(arena, anchor, map);
+            return Self::wild(arena, anchor, map);
         }
         check_metadata(arena, map, anchor.key, pattern)?;
         let missing = Fits {
@@ -237,7 +236,7 @@ impl Walk {
     }
 
     /// A key with wildcards among labels or annotations: a negation is violated by any key that fits.
-    fn wild(&mut self, arena: &mut Arena, anchor: Anchor<'_>, map: Place) -> Result<Fits> {
+    fn wild(arena: &mut Arena, anchor: Anchor<'_>, map: Place) -> Result<Fits> {
         if anchor.kind != AnchorKind::Negation {
             return unsupported("wildcards in a key of a pattern");
         }
@@ -333,7 +332,7 @@ impl Walk {
             }
             Json::Array(_) => unsupported("a list of lists in a pattern"),
             scalar => {
-                let fits = self.every(arena, list, scalar)?;
+                let fits = Self::every(arena, list, scalar)?;
                 Ok(Fits::or_bad(fits))
             }
         }

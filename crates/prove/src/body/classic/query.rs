@@ -24,7 +24,7 @@ pub(super) struct Context<'r, 'c> {
     pub(super) bound: Vec<Place>,
 }
 
-impl<'r, 'c> Context<'r, 'c> {
+impl Context<'_, '_> {
     /// What a pattern is about; nothing if the object is deleted.
     pub(super) fn target(&self) -> Option<Value> {
         match &self.element {
@@ -98,7 +98,7 @@ struct Parser<'t, 'x, 'r, 'c> {
     context: &'x Context<'r, 'c>,
 }
 
-impl<'t> Parser<'t, '_, '_, '_> {
+impl Parser<'_, '_, '_, '_> {
     fn eat(&mut self, token: &str) -> bool {
         self.text = self.text.trim_start();
         match self.text.strip_prefix(token) {
@@ -149,7 +149,7 @@ impl<'t> Parser<'t, '_, '_, '_> {
         if self.eat("(") {
             return self.function(arena, &name);
         }
-        let root = self.root(arena, &name)?;
+        let root = self.root(&name)?;
         self.path(arena, root)
     }
 
@@ -172,7 +172,7 @@ impl<'t> Parser<'t, '_, '_, '_> {
         Some(Arc::from(name))
     }
 
-    fn root(&mut self, arena: &mut Arena, name: &str) -> Result<Value> {
+    fn root(&mut self, name: &str) -> Result<Value> {
         let request = self.context.request;
         match name {
             "element" => match &self.context.element {
@@ -196,10 +196,7 @@ impl<'t> Parser<'t, '_, '_, '_> {
                     "object" => object(request.object),
                     "oldObject" => object(request.old_object),
                     "operation" => Ok(Value::text(request.cell.operation.as_str())),
-                    "userInfo" => {
-                        let _ = arena;
-                        Ok(Value::of(Sym::At(request.user)))
-                    }
+                    "userInfo" => Ok(Value::of(Sym::At(request.user))),
                     _ => unsupported(format!("`request.{part}`")),
                 }
             }
@@ -338,7 +335,7 @@ impl<'t> Parser<'t, '_, '_, '_> {
                     Part::Each { bound, .. } if may_be_list(arena, bound) => {
                         return unsupported("a list of lists");
                     }
-                    part => flat.push(part),
+                    part @ Part::Each { .. } => flat.push(part),
                 }
             }
             Ok(Value::of(Sym::List(Rc::from(flat))))

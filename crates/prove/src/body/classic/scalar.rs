@@ -19,9 +19,9 @@ use kyvtest_kyverno::classic::pattern::scalar::Operator;
 const DURATION: &str = r"^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
 
 /// Whether a value satisfies a scalar of a pattern.
-pub(super) fn satisfies(arena: &mut Arena, sym: &Sym, pattern: &Json, doubles: bool) -> Result<Formula> {
+pub(super) fn satisfies(arena: &mut Arena, sym: &Sym, pattern: &Json) -> Result<Formula> {
     match sym {
-        Sym::Null => of_kind(arena, None, Kind::Null, pattern, doubles),
+        Sym::Null => of_kind(arena, None, Kind::Null, pattern),
         Sym::At(place) => {
             let place = *place;
             let mut ways = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn satisfies(arena: &mut Arena, sym: &Sym, pattern: &Json, doubles: b
                 if is_kind == Formula::FALSE {
                     continue;
                 }
-                let fits = of_kind(arena, Some(place), kind, pattern, doubles)?;
+                let fits = of_kind(arena, Some(place), kind, pattern)?;
                 ways.push(arena.and([is_kind, fits]));
             }
             Ok(arena.or(ways))
@@ -39,7 +39,7 @@ pub(super) fn satisfies(arena: &mut Arena, sym: &Sym, pattern: &Json, doubles: b
     }
 }
 
-fn of_kind(arena: &mut Arena, place: Option<Place>, kind: Kind, pattern: &Json, doubles: bool) -> Result<Formula> {
+fn of_kind(arena: &mut Arena, place: Option<Place>, kind: Kind, pattern: &Json) -> Result<Formula> {
     match pattern {
         Json::Null => zero(arena, place, kind),
         Json::Bool(wanted) => Ok(match (kind, place) {
@@ -57,12 +57,10 @@ fn of_kind(arena: &mut Arena, place: Option<Place>, kind: Kind, pattern: &Json, 
                 (Kind::Int, Some(place)) => is_integer(arena, place, number),
                 (Kind::Text, Some(place)) => {
                     let digits = number.unsigned_abs();
-                    let sign = if number < 0 {
-                        "-"
-                    } else if number == 0 {
-                        "[+-]?"
-                    } else {
-                        "[+]?"
+                    let sign = match number.signum() {
+                        -1 => "-",
+                        0 => "[+-]?",
+                        _ => "[+]?",
                     };
                     let text = format!("^{sign}0*{digits}$");
                     arena.text(place, Predicate::Matches(Arc::from(text.as_str())))
@@ -71,7 +69,7 @@ fn of_kind(arena: &mut Arena, place: Option<Place>, kind: Kind, pattern: &Json, 
                 _ => Formula::FALSE,
             })
         }
-        Json::String(text) => text_pattern(arena, place, kind, text, doubles),
+        Json::String(text) => text_pattern(arena, place, kind, text),
         Json::Object(_) | Json::Array(_) => unsupported("a tree in place of a scalar"),
     }
 }
@@ -101,7 +99,7 @@ fn is_integer(arena: &mut Arena, place: Place, number: i64) -> Formula {
 }
 
 /// Alternatives by `|`, each a conjunction by `&`; a text that is the pattern itself fits.
-fn text_pattern(arena: &mut Arena, place: Option<Place>, kind: Kind, pattern: &str, doubles: bool) -> Result<Formula> {
+fn text_pattern(arena: &mut Arena, place: Option<Place>, kind: Kind, pattern: &str) -> Result<Formula> {
     let mut ways = Vec::new();
     if let (Kind::Text, Some(place)) = (kind, place) {
         ways.push(arena.text(place, Predicate::Is(Arc::from(pattern))));
@@ -109,17 +107,16 @@ fn text_pattern(arena: &mut Arena, place: Option<Place>, kind: Kind, pattern: &s
     for alternative in pattern.split('|') {
         let mut all = Vec::new();
         for atom in alternative.trim_matches(' ').split('&') {
-            all.push(fits_atom(arena, place, kind, atom.trim_matches(' '), doubles)?);
+            all.push(fits_atom(arena, place, kind, atom.trim_matches(' '))?);
         }
         ways.push(arena.and(all));
     }
     Ok(arena.or(ways))
 }
 
-fn fits_atom(arena: &mut Arena, place: Option<Place>, kind: Kind, atom: &str, doubles: bool) -> Result<Formula> {
-    let compare = |arena: &mut Arena, operand: &str, operator: Operator<'_>| {
-        compare(arena, (place, kind, doubles), operand, operator)
-    };
+fn fits_atom(arena: &mut Arena, place: Option<Place>, kind: Kind, atom: &str) -> Result<Formula> {
+    let compare =
+        |arena: &mut Arena, operand: &str, operator: Operator<'_>| compare(arena, (place, kind), operand, operator);
     match Operator::read(atom) {
         (Operator::InRange(from, to), _) => {
             let low = compare(arena, from, Operator::MoreEqual)?;
@@ -138,7 +135,7 @@ fn fits_atom(arena: &mut Arena, place: Option<Place>, kind: Kind, atom: &str, do
 /// Compares as durations, else as quantities, else as texts.
 fn compare(
     arena: &mut Arena,
-    (place, kind, doubles): (Option<Place>, Kind, bool),
+    (place, kind): (Option<Place>, Kind),
     operand: &str,
     operator: Operator<'_>,
 ) -> Result<Formula> {
@@ -168,7 +165,7 @@ fn compare(
                 _ => Formula::FALSE,
             })
         }
-        (Kind::Int, Some(place)) => integer(arena, place, operand, (as_duration, as_quantity), operator, doubles),
+        (Kind::Int, Some(place)) => integer(arena, place, operand, (as_duration, as_quantity), operator),
         (Kind::Text, Some(place)) => text(arena, place, operand, (as_duration, as_quantity), operator),
         (Kind::Double, _) => unsupported("a number that may be a fraction"),
         _ => Ok(Formula::FALSE),
@@ -193,7 +190,6 @@ fn integer(
     operand: &str,
     (as_duration, as_quantity): (Option<i64>, Option<Quantity>),
     operator: Operator<'_>,
-    doubles: bool,
 ) -> Result<Formula> {
     if let Some(quantity) = as_quantity {
         // Of the numbers only 0 is a duration, which has no other order than the quantity has.
@@ -231,7 +227,6 @@ fn integer(
     } else if wildcard::has_wildcard(operand) {
         return unsupported("wildcards for a number");
     } else {
-        let _ = doubles;
         Formula::FALSE
     };
     Ok(match operator {

@@ -275,7 +275,7 @@ impl ClassicRule {
         let mut expressions = Expressions::new(&programs, request, Viewer::Classic, resource);
         let mut exists = Formula::TRUE;
         if let Some(kind) = &text.param_kind {
-            let (found, value) = side.parameter(arena, request, discovery, kind, text.param_ref.as_ref())?;
+            let (found, value) = side.parameter(arena, discovery, kind, text.param_ref.as_ref())?;
             expressions.parameter(&value);
             exists = found;
         }

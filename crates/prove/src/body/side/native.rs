@@ -122,7 +122,7 @@ impl Side {
         let mut parameter = None;
         if let Some(kind) = &policy.param_kind {
             let reference = binding.param_ref.as_ref();
-            let (exists, value) = self.parameter(arena, request, discovery, kind, reference)?;
+            let (exists, value) = self.parameter(arena, discovery, kind, reference)?;
             let missing = arena.not(exists);
             let action = reference.and_then(|reference| reference.parameter_not_found_action.as_ref());
             if action.is_some_and(|action| action.value == "Deny") && !ignores {

@@ -35,9 +35,7 @@ impl Side {
         let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
         let found = paths(arena, request, |facts| {
             let delivery = webhook.delivers(cell, discovery, facts);
-            let Some(delivered) = delivery.of_cell(cell) else {
-                return None;
-            };
+            let delivered = delivery.of_cell(cell)?;
             if !self.config.judges_cell(&delivered, facts) {
                 return None;
             }

@@ -78,7 +78,7 @@ impl Theory {
     }
 
     /// What else holds because of an atom's value.
-    pub(super) fn facts(&mut self, arena: &mut Arena, _model: &Model, atom: AtomId) -> Vec<Formula> {
+    pub(super) fn facts(arena: &mut Arena, atom: AtomId) -> Vec<Formula> {
         let mut facts = Vec::new();
         let places: Vec<Place> = match arena.atom(atom) {
             Atom::AtMost(place, _) => vec![*place],
