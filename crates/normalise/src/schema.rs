@@ -66,16 +66,18 @@ impl Type {
         TABLE.get(self.0).name
     }
 
-    /// Returns a field; `None` if the type has no field of that name.
-    pub fn field(self, name: &str) -> Option<Field> {
+    /// Returns a field; `None` if the type has no field of that name. An object that was stored earlier may have values that
+    /// validation would refuse today: of those only `decoded` facts hold.
+    pub fn field(self, name: &str, decoded: bool) -> Option<Field> {
         let field = TABLE.get(self.0).field(Key::new(name))?;
-        let bounds = field.checks.iter().find_map(|check| check.bounds());
+        let checks = if decoded { &[][..] } else { field.checks.as_slice() };
+        let bounds = checks.iter().find_map(|check| check.bounds());
         let shape = match (shape(&field.shape), bounds) {
             (Shape::Int(least, most), Some((low, high))) => Shape::Int(low.max(least), high.min(most)),
             (shape, _) => shape,
         };
         let default = field.default.as_ref().filter(|_| !field.disabled);
-        let required = field.checks.iter().any(|check| check.is_requirement());
+        let required = checks.iter().any(|check| check.is_requirement());
         let nil = field.pointer || matches!(shape, Shape::List(_) | Shape::Map(_));
         // A zero value behind a pointer is a value.
         let drops_zero = field.omit == Omit::Empty || default.is_some_and(|default| !Node::is_empty(default));
@@ -83,12 +85,7 @@ impl Type {
             always: field.always_written() || default.is_some() || required,
             nullable: field.omit == Omit::Never && nil && default.is_none() && !required,
             nonzero: !field.pointer && (drops_zero || required),
-            choices: field
-                .checks
-                .iter()
-                .filter_map(|check| check.choices())
-                .flatten()
-                .collect(),
+            choices: checks.iter().filter_map(|check| check.choices()).flatten().collect(),
             shape,
         })
     }

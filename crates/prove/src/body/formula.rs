@@ -3,6 +3,8 @@
 //! Everything is stored once and named by a number, so that equal formulas are equal numbers. Formulas are kept in negation
 //! normal form. No upstream counterpart.
 
+mod substitute;
+
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -201,7 +203,8 @@ impl Arena {
 
     /// The place of a field; `None` if the map cannot have it.
     pub(super) fn field(&mut self, parent: Place, key: &str) -> Option<Place> {
-        let (shape, optional) = self.shape(parent).field(key)?;
+        let decoded = self.is_stored(parent);
+        let (shape, optional) = self.shape(parent).field(key, decoded)?;
         if matches!(self.shape(parent).inner, Inner::Map(_) | Inner::Labels | Inner::Unknown) {
             let generic = self.generic(parent);
             let keys = self.keys.entry(generic).or_default();
@@ -210,6 +213,15 @@ impl Arena {
             }
         }
         Some(self.place(Some(parent), Step::Field(Arc::from(key)), shape, optional))
+    }
+
+    /// Whether a place is in an object that was stored before the request.
+    fn is_stored(&self, place: Place) -> bool {
+        match (self.parent(place), self.step(place)) {
+            (Some(parent), _) => self.is_stored(parent),
+            (None, Step::Root(name)) => &**name != "object",
+            (None, _) => false,
+        }
     }
 
     /// The element of a list, or the entry of a map, that a quantifier is about.
@@ -562,155 +574,5 @@ impl Arena {
                 Atom::Free(_) => false,
             },
         }
-    }
-
-    // Substitution.
-
-    /// The formula about another place: every place at or below `from` becomes the same place below `to`.
-    pub(super) fn substitute(&mut self, formula: Formula, from: Place, to: Place) -> Formula {
-        let mut known = FxHashMap::default();
-        self.replace(formula, from, to, &mut known)
-    }
-
-    fn replace(
-        &mut self,
-        formula: Formula,
-        from: Place,
-        to: Place,
-        known: &mut FxHashMap<Formula, Formula>,
-    ) -> Formula {
-        if let Some(done) = known.get(&formula) {
-            return *done;
-        }
-        let replaced = match self.look(formula).clone() {
-            Node::False | Node::True => formula,
-            Node::Literal(atom, holds) => {
-                let moved = self.move_atom(atom, from, to, known);
-                if holds { moved } else { self.not(moved) }
-            }
-            Node::And(parts) => {
-                let parts: Vec<Formula> = parts.iter().map(|part| self.replace(*part, from, to, known)).collect();
-                self.and(parts)
-            }
-            Node::Or(parts) => {
-                let parts: Vec<Formula> = parts.iter().map(|part| self.replace(*part, from, to, known)).collect();
-                self.or(parts)
-            }
-        };
-        known.insert(formula, replaced);
-        replaced
-    }
-
-    fn move_atom(&mut self, id: AtomId, from: Place, to: Place, known: &mut FxHashMap<Formula, Formula>) -> Formula {
-        let atom = self.atom(id).clone();
-        let place = |arena: &mut Self, place: Place| arena.move_place(place, from, to);
-        match atom {
-            Atom::Present(at) => {
-                let at = place(self, at);
-                self.present(at)
-            }
-            Atom::Kind(at, kind) => {
-                let at = place(self, at);
-                self.is_kind(at, kind)
-            }
-            Atom::Text(at, predicate) => {
-                let at = place(self, at);
-                // The key of an entry may be known.
-                if let Step::Key = self.step(at)
-                    && let Some(entry) = self.parent(at)
-                    && let Step::Field(key) = self.step(entry).clone()
-                {
-                    return Formula::of(predicate.holds(&key));
-                }
-                self.text(at, predicate)
-            }
-            Atom::True(at) => {
-                let at = place(self, at);
-                self.is_true(at)
-            }
-            Atom::AtMost(at, number) => {
-                let at = place(self, at);
-                self.at_most(at, number)
-            }
-            Atom::Double(at, bits, strict) => {
-                let at = place(self, at);
-                self.literal(Atom::Double(at, bits, strict))
-            }
-            Atom::Difference(a, b, number) => {
-                let (a, b) = (place(self, a), place(self, b));
-                if a == b {
-                    return Formula::of(0 <= number);
-                }
-                self.literal(Atom::Difference(a, b, number))
-            }
-            Atom::Quantity(at, amount, strict) => {
-                let at = place(self, at);
-                self.literal(Atom::Quantity(at, amount, strict))
-            }
-            Atom::QuantityOrder(a, b, strict) => {
-                let (a, b) = (place(self, a), place(self, b));
-                if a == b {
-                    return Formula::of(!strict);
-                }
-                self.literal(Atom::QuantityOrder(a, b, strict))
-            }
-            Atom::Same(a, b) => {
-                let (a, b) = (place(self, a), place(self, b));
-                self.same(a, b)
-            }
-            // An inner quantifier over the same element hides the outer one.
-            Atom::AtLeast(_, bound, _, _) if bound == from => self.signed(id, true),
-            Atom::AtLeast(list, bound, body, count) => {
-                let (moved, element) = (place(self, list), place(self, bound));
-                let body = self.replace(body, from, to, known);
-                self.at_least(moved, element, body, count)
-            }
-            Atom::Free(_) => self.signed(id, true),
-        }
-    }
-
-    /// Two values are equal; the smaller place comes first.
-    pub(super) fn same(&mut self, a: Place, b: Place) -> Formula {
-        // The key of an entry may be known.
-        for (key, other) in [(a, b), (b, a)] {
-            if let Step::Key = self.step(key)
-                && let Some(entry) = self.parent(key)
-                && let Step::Field(text) = self.step(entry).clone()
-            {
-                return self.text(other, Predicate::Is(text));
-            }
-        }
-        match a.cmp(&b) {
-            std::cmp::Ordering::Equal => Formula::TRUE,
-            std::cmp::Ordering::Less => self.literal(Atom::Same(a, b)),
-            std::cmp::Ordering::Greater => self.literal(Atom::Same(b, a)),
-        }
-    }
-
-    pub(super) fn move_place(&mut self, place: Place, from: Place, to: Place) -> Place {
-        if place == from {
-            return to;
-        }
-        let Some(parent) = self.parent(place) else {
-            return place;
-        };
-        let moved = self.move_place(parent, from, to);
-        if moved == parent {
-            return place;
-        }
-        let (step, shape, optional) = {
-            let data = &self.places[place.0 as usize];
-            (data.step.clone(), data.shape.clone(), data.optional)
-        };
-        // The value of an entry whose key is known is the field itself.
-        if let (Step::Field(_), Step::Value) = (self.step(moved), &step) {
-            return moved;
-        }
-        if let Step::Field(key) = &step
-            && let Some(found) = self.field(moved, key)
-        {
-            return found;
-        }
-        self.place(Some(moved), step, shape, optional)
     }
 }

@@ -172,7 +172,7 @@ impl Hunt {
         let mut changed = map.clone();
         let keys: Vec<String> = map.keys().cloned().collect();
         if let Some(key) = self.pick(&keys).cloned()
-            && let Some((own, _)) = shape.field(&key)
+            && let Some((own, _)) = shape.field(&key, true)
         {
             let value = match map.get(&key) {
                 Some(inner @ Json::Object(_)) => self.changed(inner, &own),
@@ -200,7 +200,7 @@ impl Hunt {
                     if !wanted || matches!(name, "kind" | "apiVersion" | "status" | "managedFields") {
                         continue;
                     }
-                    let Some((field, optional)) = shape.field(name) else {
+                    let Some((field, optional)) = shape.field(name, true) else {
                         continue;
                     };
                     if optional && self.next(10) < 3 {

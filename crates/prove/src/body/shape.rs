@@ -152,11 +152,12 @@ impl Shape {
         }
     }
 
-    /// A field of a map: its shape and whether it may be absent. `None` if it cannot be there.
-    pub(super) fn field(&self, name: &str) -> Option<(Self, bool)> {
+    /// A field of a map: its shape and whether it may be absent. `None` if it cannot be there. Of an object that was stored
+    /// earlier nothing holds but what decoding does.
+    pub(super) fn field(&self, name: &str, decoded: bool) -> Option<(Self, bool)> {
         match &self.inner {
             Inner::Struct(own) => {
-                let found = own.field(name)?;
+                let found = own.field(name, decoded)?;
                 let mut shape = Self::read(&found.shape);
                 if own.name() == "meta.v1.ObjectMeta" {
                     match name {
@@ -175,7 +176,7 @@ impl Shape {
                     shape.inner = Inner::Choice(found.choices.iter().map(|choice| Arc::from(*choice)).collect());
                 }
                 // Validation requires containers (`pkg/apis/core/validation`, `validateContainers`).
-                if own.name() == "core.v1.PodSpec" && name == "containers" {
+                if own.name() == "core.v1.PodSpec" && name == "containers" && !decoded {
                     shape.kinds = shape.kinds.without(Kind::Null);
                     shape.nonzero = true;
                 }
