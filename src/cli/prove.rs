@@ -1,6 +1,7 @@
 //! `kyvtest prove`: is the native policy the same policy, for all requests?
 
 mod emit;
+mod kube;
 mod pairs;
 mod summary;
 mod target;
@@ -25,7 +26,6 @@ use super::{
     progress::Progress,
 };
 use crate::run::{Settings, counterexample};
-use kyvtest_cel::profile::Profile;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
@@ -112,7 +112,7 @@ pub(super) struct Args {
 
     /// The release of Kubernetes whose CEL the native policies are read with
     #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
-    kube: Kube,
+    kube: kube::Kube,
 
     /// Also compare the messages of denials
     #[arg(long)]
@@ -160,31 +160,6 @@ impl LayerWord {
             Self::Policy => Layer::Policy,
             Self::Cluster => Layer::Cluster,
         }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Kube {
-    #[value(name = "1.34")]
-    V34,
-    #[value(name = "1.35")]
-    V35,
-    #[default]
-    #[value(name = "1.36")]
-    V36,
-    #[value(name = "1.37")]
-    V37,
-}
-
-impl Kube {
-    fn profile(self) -> &'static Profile {
-        let name = match self {
-            Self::V34 => "k8s-1.34",
-            Self::V35 => "k8s-1.35",
-            Self::V36 => "k8s-1.36",
-            Self::V37 => "k8s-1.37",
-        };
-        Profile::named(name).unwrap_or(Profile::kubernetes())
     }
 }
 
