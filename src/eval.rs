@@ -377,7 +377,7 @@ impl Evaluator {
         let divergence = match (&review, &vap) {
             (Some(review), Some(answer)) if !generated => {
                 let native = NativeVerdict::of(answer.clone());
-                compare(&whole(review), &native.verdict, &[])
+                compare(&review.verdict(), &native.verdict, &[])
             }
             (Some(review), _) => self.first_difference(request, review, vap.as_ref()),
             (None, _) => None,
@@ -406,27 +406,8 @@ impl Evaluator {
     }
 }
 
-/// What all policies say together.
-fn whole(review: &Review) -> Verdict {
-    let verdicts: Vec<Verdict> = review
-        .answers
-        .iter()
-        .map(|answered| answered.response.verdict(true))
-        .collect();
-    let mut verdict = Verdict::strongest(verdicts);
-    if let Some(refusal) = &review.refusal
-        && verdict.effect != Effect::Deny
-    {
-        verdict.effect = Effect::Deny;
-        verdict.status = Status::Error;
-        verdict.trace.erred = true;
-        verdict.message.clone_from(&refusal.message);
-    }
-    verdict
-}
-
 fn kyverno_answer(request: &Request, review: Review) -> KyvernoAnswer {
-    let Verdict { status, effect, .. } = whole(&review);
+    let Verdict { status, effect, .. } = review.verdict();
     let strongest = review.answers.iter().map(|answered| answered.response.status);
     let status = strongest.chain([status]).max_by_key(|status| status.strength());
     let (code, message) = match &review.refusal {

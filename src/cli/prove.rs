@@ -3,6 +3,8 @@
 mod emit;
 mod human;
 mod json;
+mod kube;
+mod pairs;
 mod samples;
 mod summary;
 mod target;
@@ -33,7 +35,6 @@ use super::{
     progress::Progress,
 };
 use crate::run::{Data, Settings, counterexample};
-use kyvtest_cel::profile::Profile;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
@@ -63,12 +64,25 @@ use kyvtest_prove::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files with policies, or directories that are searched for them; `-` is standard input
-    #[arg(value_name = "POLICY", required = true)]
+    #[arg(value_name = "POLICY", required_unless_present_any = ["pairs", "from"])]
     policies: Vec<PathBuf>,
 
-    /// Files with ValidatingAdmissionPolicies and bindings to compare with instead of the generated ones
+    /// Files with the policies to compare with instead of the generated ones: native policies with their bindings, or
+    /// policies of any kind
     #[arg(long, value_name = "FILE")]
     to: Vec<PathBuf>,
+
+    /// A directory whose policies are compared with those of the same name in `--to`
+    #[arg(long, value_name = "DIR", requires = "to", conflicts_with = "policies")]
+    from: Option<PathBuf>,
+
+    /// A file of JSON lines `{"id", "a": [objects], "b": [objects]}`, each a pair to compare; prints a line for each
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["policies", "to", "from"])]
+    pairs: Option<PathBuf>,
+
+    /// Which deletions are compared where policies of any kind are
+    #[arg(long, value_name = "MODES", value_enum, default_value_t)]
+    delete: pairs::Deletions,
 
     /// Files with PolicyExceptions
     #[arg(long, value_name = "FILE")]
@@ -114,7 +128,7 @@ pub(super) struct Args {
 
     /// The Kubernetes release whose CEL environment native policies use
     #[arg(long, value_name = "VERSION", value_enum, default_value_t)]
-    kube: Kube,
+    kube: kube::Kube,
 
     /// Also compare the messages of denials
     #[arg(long)]
@@ -162,31 +176,6 @@ impl LayerWord {
             Self::Policy => Layer::Policy,
             Self::Cluster => Layer::Cluster,
         }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Kube {
-    #[value(name = "1.34")]
-    V34,
-    #[value(name = "1.35")]
-    V35,
-    #[default]
-    #[value(name = "1.36")]
-    V36,
-    #[value(name = "1.37")]
-    V37,
-}
-
-impl Kube {
-    fn profile(self) -> &'static Profile {
-        let name = match self {
-            Self::V34 => "k8s-1.34",
-            Self::V35 => "k8s-1.35",
-            Self::V36 => "k8s-1.36",
-            Self::V37 => "k8s-1.37",
-        };
-        Profile::named(name).unwrap_or(Profile::kubernetes())
     }
 }
 
@@ -244,8 +233,18 @@ impl Args {
             stop: Some(interrupt::flag()),
             spoil: None,
         };
+        if let Some(file) = &self.pairs {
+            return pairs::run(file, &discovery, self.delete, output);
+        }
         let mut sources = Sources::new();
-        let loaded = load(&self.policies, &self.exception, &mut sources)?;
+        let policies = self
+            .from
+            .as_slice()
+            .iter()
+            .chain(&self.policies)
+            .cloned()
+            .collect::<Vec<_>>();
+        let loaded = load(&policies, &self.exception, &mut sources)?;
         let native = load(&self.to, &[], &mut sources)?;
         let mut exit = Exit::Success;
         for diagnostic in loaded.diagnostics.iter().chain(&native.diagnostics) {
@@ -253,6 +252,15 @@ impl Args {
             if diagnostic.severity == Severity::Error {
                 exit = Exit::Input;
             }
+        }
+        if self.from.is_some() || pairs::concerns(&loaded, &native) {
+            let shown = pairs::Shown {
+                by_name: self.from.is_some(),
+                as_json: self.format == Format::Json,
+                required: self.require.strength(),
+            };
+            let compared = pairs::sets(&loaded, &native, (&discovery, self.delete), &shown, output)?;
+            return Ok(exit.combine(compared));
         }
         if !self.to.is_empty() {
             target::check(&self.to, &native, &discovery, &sources, output)?;

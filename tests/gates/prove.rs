@@ -6,6 +6,7 @@ mod guards;
 mod live;
 mod mutants;
 mod order;
+mod pairs;
 mod repair;
 mod replayed;
 mod worlds;

@@ -10,6 +10,7 @@
 mod class;
 mod error;
 pub mod generate;
+pub mod nfa;
 mod parser;
 mod replace;
 

@@ -306,6 +306,21 @@ impl Review {
         }
     }
 
+    /// What all policies say together.
+    pub fn verdict(&self) -> Verdict {
+        let answers = self.answers.iter();
+        let mut verdict = Verdict::strongest(answers.map(|answered| answered.response.verdict(true)).collect());
+        if let Some(refusal) = &self.refusal
+            && verdict.effect != Effect::Deny
+        {
+            verdict.effect = Effect::Deny;
+            verdict.status = Status::Error;
+            verdict.trace.erred = true;
+            verdict.message.clone_from(&refusal.message);
+        }
+        verdict
+    }
+
     /// What one policy says, all of its rules together: the strongest effect and status, and the texts of what has that effect.
     pub fn of_policy(&self, policy: &PolicyId, scored: bool) -> Verdict {
         let own: Vec<Verdict> = self

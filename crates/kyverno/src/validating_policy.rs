@@ -139,6 +139,17 @@ impl CompiledValidatingPolicy {
             .collect()
     }
 
+    /// Whether an error in a match condition means that the policy does not apply.
+    pub fn ignores_errors(&self) -> bool {
+        self.ignores_errors
+    }
+
+    /// The conditions of each exception, and whether it lifts the policy as a whole.
+    pub fn exception_programs(&self) -> impl Iterator<Item = (bool, &[Program])> {
+        let exceptions = self.exceptions.iter();
+        exceptions.map(|exception| (exception.is_full(), exception.conditions.as_slice()))
+    }
+
     /// Answers a request.
     pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> Answer {
         if input.lens.admission_switch && !self.admission || self.mode == Mode::Json {

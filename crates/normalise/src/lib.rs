@@ -20,6 +20,7 @@ mod input;
 mod node;
 mod plugins;
 mod refuse;
+pub mod schema;
 mod step;
 mod strategy;
 mod table;

@@ -7,6 +7,7 @@ use super::{
     server::{Refused, Server},
     witness::Situation,
 };
+use kyvtest_go_compat::value::Document;
 
 /// Returns the request with its objects as admission sees them.
 ///
@@ -16,4 +17,25 @@ pub(super) fn admitted(situation: &Situation, server: &Server) -> Result<Situati
     let mut admitted = situation.clone();
     server.admit(&mut admitted.request)?;
     Ok(admitted)
+}
+
+/// Returns the request with its objects as a server decodes them. Objects of subresources are not validated.
+///
+/// # Errors
+/// The refusal of the API server.
+pub(super) fn decoded(situation: &Situation, server: &Server) -> Result<Situation, Refused> {
+    let resource = &situation.request.resource;
+    if resource.subresource.is_empty() {
+        return admitted(situation, server);
+    }
+    let namespace = if resource.namespaced {
+        situation.request.namespace.as_str()
+    } else {
+        ""
+    };
+    let decode = |object: &Document| server.decode(&resource.object_kind, namespace, object);
+    let mut seen = situation.clone();
+    seen.request.object = decode(&situation.request.object)?;
+    seen.request.old_object = decode(&situation.request.old_object)?;
+    Ok(seen)
 }

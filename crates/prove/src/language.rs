@@ -105,6 +105,16 @@ impl Base {
         }
     }
 
+    /// The state after a character; its lengths aside.
+    pub(crate) fn step_state(self, state: u8, c: char) -> Option<u8> {
+        self.step(state, c)
+    }
+
+    /// Whether a text may end in a state.
+    pub(crate) const fn accepts_state(self, state: u8) -> bool {
+        self.accepts(state)
+    }
+
     /// Whether a text is in the language.
     pub fn contains(self, text: &str) -> bool {
         let mut state = Some(0);

@@ -10,6 +10,7 @@
 
 mod admitted;
 pub mod behaviour;
+pub mod body;
 mod candidates;
 pub mod condition;
 mod dialect;

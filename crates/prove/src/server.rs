@@ -12,7 +12,7 @@ mod rules;
 use std::sync::Arc;
 
 use kyvtest_go_compat::value::{Document, Value};
-use kyvtest_model::kube::{Discovery, Operation, Request};
+use kyvtest_model::kube::{Discovery, GroupVersionKind, Operation, Request};
 use kyvtest_normalise::{
     Cluster, Kind, Operation as Writes, Plugin, Raw, Request as Target, decode, finish, is_known, normalise, plugins,
     stored_object,
@@ -85,6 +85,27 @@ impl Server {
             api_version,
             name: kind,
         }) || self.cluster.definitions.iter().any(defines)
+    }
+
+    /// An object as the server decodes it, with defaults and not validated; one of a kind without a schema as it is.
+    ///
+    /// # Errors
+    /// What cannot be decoded.
+    pub fn decode(&self, kind: &GroupVersionKind, namespace: &str, object: &Document) -> Result<Document, Refused> {
+        let api_version = kind.api_version();
+        if object.root().is_null() || !self.knows(&api_version, &kind.kind) {
+            return Ok(object.clone());
+        }
+        let kind = Kind {
+            api_version: &api_version,
+            name: &kind.kind,
+        };
+        let sent = Target {
+            operation: Writes::Update,
+            namespace,
+            name: "",
+        };
+        Ok(stored_object(kind, Raw::from(object), sent, &self.cluster)?.object())
     }
 
     /// Replaces the objects of a request by those that admission sees, and a missing name and namespace.

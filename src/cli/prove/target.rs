@@ -14,16 +14,6 @@ pub(super) fn check(
     sources: &Sources,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let others = native.policies.iter().map(|policy| ("ClusterPolicy", &policy.metadata));
-    let validating = native.validating_policies.iter();
-    let mut others = others.chain(validating.map(|policy| ("ValidatingPolicy", &policy.metadata)));
-    if let Some((kind, metadata)) = others.next() {
-        let message = format!("{kind} `{}` cannot be a target", metadata.name.value);
-        let diagnostic = Diagnostic::at(Code::WrongKind, metadata.name.span, message)
-            .with_note("`--to` accepts ValidatingAdmissionPolicies and their bindings")
-            .with_help("`kyvtest diff --from A --to B` compares policies of any kind on given resources");
-        return Err(Failure::Input(vec![diagnostic], sources.clone()));
-    }
     if native.vaps.is_empty() {
         let paths: Vec<String> = to.iter().map(|path| format!("`{}`", path.display())).collect();
         let message = format!("no ValidatingAdmissionPolicy in {}", paths.join(", "));

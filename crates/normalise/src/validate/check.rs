@@ -107,6 +107,32 @@ pub(crate) fn parse_check(text: &'static str) -> Check {
 }
 
 impl Check {
+    /// The bounds that it puts on a number that is set, both ends included.
+    pub(crate) fn bounds(self) -> Option<(i64, i64)> {
+        match self.rule {
+            Rule::NonNegative => Some((0, i64::MAX)),
+            Rule::Positive => Some((1, i64::MAX)),
+            Rule::Port => Some((1, 65_535)),
+            Rule::OptionalPort => Some((0, 65_535)),
+            Rule::Range => {
+                let (least, most) = self.argument.split_once(':')?;
+                Some((least.parse().ok()?, most.parse().ok()?))
+            }
+            _ => None,
+        }
+    }
+
+    /// The values that it accepts of a text that is set.
+    pub(crate) fn choices(self) -> Option<impl Iterator<Item = &'static str>> {
+        let is_enumeration = matches!(self.rule, Rule::Enum | Rule::EnumAlways | Rule::RequiredEnum);
+        (is_enumeration && !self.argument.is_empty()).then(|| self.argument.split(','))
+    }
+
+    /// Whether the field must have a value.
+    pub(crate) fn is_requirement(self) -> bool {
+        matches!(self.rule, Rule::Required | Rule::RequiredEnum)
+    }
+
     /// Whether the check can fail although the field has no value.
     pub(crate) fn concerns_missing(self, field: &Field) -> bool {
         match self.rule {

@@ -1,0 +1,162 @@
+//! Patterns as nondeterministic automata over characters, for proofs about all texts instead of a search in one.
+//!
+//! Upstream counterpart: none; the language is that of `regexp.MatchString`, an unanchored search.
+//!
+//! Known limits: line anchors and word boundaries have no automaton here, and neither have patterns of more than
+//! [`STATES`] states.
+
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
+
+use super::Regex;
+
+/// How many states an automaton may have.
+const STATES: usize = 4_000;
+
+/// A condition on an empty step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anchor {
+    /// Always possible.
+    None,
+    /// Only before the first character.
+    Start,
+    /// Only after the last character.
+    End,
+}
+
+/// The steps out of one state.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// Steps that read a character of a range, both ends included.
+    pub reads: Vec<(char, char, u32)>,
+    /// Steps that read nothing.
+    pub jumps: Vec<(Anchor, u32)>,
+}
+
+/// An automaton that accepts the texts in which a pattern matches somewhere.
+#[derive(Debug, Clone)]
+pub struct Nfa {
+    /// All states; the first is the start.
+    pub states: Vec<State>,
+    /// The accepting state.
+    pub accepting: u32,
+}
+
+impl Nfa {
+    fn add(&mut self) -> Option<u32> {
+        if self.states.len() >= STATES {
+            return None;
+        }
+        self.states.push(State::default());
+        u32::try_from(self.states.len() - 1).ok()
+    }
+
+    fn jump(&mut self, from: u32, anchor: Anchor, to: u32) {
+        self.states[from as usize].jumps.push((anchor, to));
+    }
+
+    fn read(&mut self, from: u32, range: (char, char), to: u32) {
+        self.states[from as usize].reads.push((range.0, range.1, to));
+    }
+
+    /// Adds a pattern behind a state and returns the state after it.
+    fn append(&mut self, hir: &Hir, from: u32) -> Option<u32> {
+        match hir.kind() {
+            HirKind::Empty => Some(from),
+            HirKind::Literal(literal) => {
+                let text = std::str::from_utf8(&literal.0).ok()?;
+                let mut at = from;
+                for c in text.chars() {
+                    let next = self.add()?;
+                    self.read(at, (c, c), next);
+                    at = next;
+                }
+                Some(at)
+            }
+            HirKind::Class(Class::Unicode(class)) => {
+                let next = self.add()?;
+                for range in class.ranges() {
+                    self.read(from, (range.start(), range.end()), next);
+                }
+                Some(next)
+            }
+            HirKind::Class(Class::Bytes(class)) => {
+                let next = self.add()?;
+                for range in class.ranges() {
+                    if range.end() > 127 {
+                        return None;
+                    }
+                    self.read(from, (char::from(range.start()), char::from(range.end())), next);
+                }
+                Some(next)
+            }
+            HirKind::Look(look) => {
+                let anchor = match look {
+                    Look::Start => Anchor::Start,
+                    Look::End => Anchor::End,
+                    _ => return None,
+                };
+                let next = self.add()?;
+                self.jump(from, anchor, next);
+                Some(next)
+            }
+            HirKind::Capture(capture) => self.append(&capture.sub, from),
+            HirKind::Concat(parts) => parts.iter().try_fold(from, |at, part| self.append(part, at)),
+            HirKind::Alternation(parts) => {
+                let end = self.add()?;
+                for part in parts {
+                    let start = self.add()?;
+                    self.jump(from, Anchor::None, start);
+                    let last = self.append(part, start)?;
+                    self.jump(last, Anchor::None, end);
+                }
+                Some(end)
+            }
+            HirKind::Repetition(repetition) => {
+                let mut at = from;
+                for _ in 0..repetition.min {
+                    at = self.append(&repetition.sub, at)?;
+                }
+                let end = self.add()?;
+                match repetition.max {
+                    None => {
+                        let start = self.add()?;
+                        self.jump(at, Anchor::None, start);
+                        self.jump(start, Anchor::None, end);
+                        let last = self.append(&repetition.sub, start)?;
+                        self.jump(last, Anchor::None, start);
+                    }
+                    Some(max) => {
+                        self.jump(at, Anchor::None, end);
+                        for _ in repetition.min..max {
+                            let start = self.add()?;
+                            self.jump(at, Anchor::None, start);
+                            at = self.append(&repetition.sub, start)?;
+                            self.jump(at, Anchor::None, end);
+                        }
+                    }
+                }
+                Some(end)
+            }
+        }
+    }
+}
+
+impl Regex {
+    /// Returns the automaton of all texts in which the pattern matches; `None` if it is outside of the limits.
+    pub fn nfa(&self) -> Option<Nfa> {
+        let mut nfa = Nfa {
+            states: vec![State::default()],
+            accepting: 0,
+        };
+        let any = ('\0', char::MAX);
+        nfa.read(0, any, 0);
+        let start = nfa.add()?;
+        nfa.jump(0, Anchor::None, start);
+        let end = nfa.append(self.hir(), start)?;
+        let last = nfa.add()?;
+        nfa.jump(end, Anchor::None, last);
+        nfa.read(last, any, last);
+        nfa.accepting = last;
+        Some(nfa)
+    }
+}

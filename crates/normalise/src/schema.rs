@@ -1,0 +1,118 @@
+//! The shapes of built-in kinds, for proofs: which fields an object may have, and what is known of a field's value.
+//!
+//! Upstream counterpart: the Go types below `k8s.io/api` with their JSON tags and defaults, as in `table`.
+
+use kyvtest_go_compat::value::Key;
+
+use crate::{
+    node::Node,
+    table::{self, Omit, TABLE, TypeId},
+};
+
+/// A struct type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Type(TypeId);
+
+/// The Go type of a field, an element or a value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// A string.
+    Text,
+    /// A boolean.
+    Bool,
+    /// An integer in a range, both ends included.
+    Int(i64, i64),
+    /// A floating-point number.
+    Float,
+    /// A quantity, written as a string.
+    Quantity,
+    /// An integer or a string.
+    IntOrString,
+    /// A point in time as a string, or null.
+    Time,
+    /// A struct.
+    Struct(Type),
+    /// A list.
+    List(Box<Shape>),
+    /// A map with string keys.
+    Map(Box<Shape>),
+    /// Anything.
+    Any,
+}
+
+/// One field of a struct.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// What its value is.
+    pub shape: Shape,
+    /// Whether the server writes the field even if it has no value: null, a zero value or an empty struct.
+    pub always: bool,
+    /// Whether the value may be null.
+    pub nullable: bool,
+    /// Whether Go's zero value is left out, so that a present value is another one.
+    pub nonzero: bool,
+    /// The values that validation accepts; empty if it accepts others.
+    pub choices: Vec<&'static str>,
+}
+
+/// Returns the type of a kind.
+pub fn of_kind(api_version: &str, kind: &str) -> Option<Type> {
+    TABLE.kind(api_version, kind).map(|served| Type(served.type_id))
+}
+
+impl Type {
+    /// The type's name, such as `core.v1.Container`.
+    pub fn name(self) -> &'static str {
+        TABLE.get(self.0).name
+    }
+
+    /// Returns a field; `None` if the type has no field of that name. An object that was stored earlier may have values that
+    /// validation would refuse today: of those only `decoded` facts hold.
+    pub fn field(self, name: &str, decoded: bool) -> Option<Field> {
+        let field = TABLE.get(self.0).field(Key::new(name))?;
+        let checks = if decoded { &[][..] } else { field.checks.as_slice() };
+        let bounds = checks.iter().find_map(|check| check.bounds());
+        let shape = match (shape(&field.shape), bounds) {
+            (Shape::Int(least, most), Some((low, high))) => Shape::Int(low.max(least), high.min(most)),
+            (shape, _) => shape,
+        };
+        let default = field.default.as_ref().filter(|_| !field.disabled);
+        let required = checks.iter().any(|check| check.is_requirement());
+        let nil = field.pointer || matches!(shape, Shape::List(_) | Shape::Map(_));
+        // A zero value behind a pointer is a value.
+        let drops_zero = field.omit == Omit::Empty || default.is_some_and(|default| !Node::is_empty(default));
+        Some(Field {
+            always: field.always_written() || default.is_some() || required,
+            nullable: field.omit == Omit::Never && nil && default.is_none() && !required,
+            nonzero: !field.pointer && (drops_zero || required),
+            choices: checks.iter().filter_map(|check| check.choices()).flatten().collect(),
+            shape,
+        })
+    }
+
+    /// The names of all fields.
+    pub fn fields(self) -> impl Iterator<Item = &'static str> {
+        TABLE.get(self.0).fields.iter().map(|field| field.name)
+    }
+}
+
+fn shape(shape: &table::Shape) -> Shape {
+    match shape {
+        table::Shape::Text | table::Shape::Bytes => Shape::Text,
+        table::Shape::Bool => Shape::Bool,
+        table::Shape::Int32 => Shape::Int(i64::from(i32::MIN), i64::from(i32::MAX)),
+        table::Shape::Int64 => Shape::Int(i64::MIN, i64::MAX),
+        table::Shape::Float => Shape::Float,
+        table::Shape::Quantity => Shape::Quantity,
+        table::Shape::IntOrString => Shape::IntOrString,
+        table::Shape::Time | table::Shape::MicroTime => Shape::Time,
+        table::Shape::Struct(id) => Shape::Struct(Type(*id)),
+        table::Shape::List(item) => Shape::List(Box::new(self::shape(item))),
+        table::Shape::Map(item) => Shape::Map(Box::new(self::shape(item))),
+        table::Shape::Resources => Shape::Map(Box::new(Shape::Quantity)),
+        table::Shape::Raw
+        | table::Shape::PropsOrBool(_)
+        | table::Shape::PropsOrArray(_)
+        | table::Shape::PropsOrStrings(_) => Shape::Any,
+    }
+}

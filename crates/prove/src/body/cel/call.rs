@@ -1,0 +1,343 @@
+//! Library functions: texts, sizes, quantities, optional values and sets; all others are unknown functions of their arguments.
+
+use std::{rc::Rc, sync::Arc};
+
+use kyvtest_cel::{
+    program::{Call, Dispatch, RegexFunction},
+    types::Type,
+};
+use kyvtest_go_compat::text::quantity::Quantity;
+
+use super::{Reader, compare::boolean};
+use crate::body::{
+    formula::Formula,
+    shape::{Inner, Kind, Shape},
+    text::Predicate,
+    value::{Edit, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
+};
+
+impl<'a> Reader<'a, '_> {
+    pub(super) fn call(&mut self, call: &'a Call) -> Result<Value> {
+        if call.non_strict {
+            return unsupported(format!("`{}`", call.function.name));
+        }
+        let args = call
+            .args
+            .iter()
+            .map(|arg| self.read(*arg))
+            .collect::<Result<Vec<_>>>()?;
+        self.call_each(call, &args, &mut Vec::new())
+    }
+
+    /// Calls with each combination of the arguments' cases.
+    fn call_each(&mut self, call: &'a Call, args: &[Value], chosen: &mut Vec<Sym>) -> Result<Value> {
+        let Some((first, rest)) = args.split_first() else {
+            if chosen.contains(&Sym::Error) {
+                return Ok(Value::error());
+            }
+            let syms = chosen.clone();
+            return self.invoke(call, &syms);
+        };
+        self.each(first, |reader, sym| {
+            chosen.push(sym.clone());
+            let value = reader.call_each(call, rest, chosen);
+            chosen.pop();
+            value
+        })
+    }
+
+    fn invoke(&mut self, call: &'a Call, args: &[Sym]) -> Result<Value> {
+        if let Dispatch::Regex(kind, regex) = &call.dispatch {
+            let Some(text) = args.first() else {
+                return Ok(Value::error());
+            };
+            if *kind != RegexFunction::Matches {
+                let name = format!("{kind:?} {:?}", regex.as_str());
+                return self.unknown(&name, args.get(..1).unwrap_or_default(), Shape::any());
+            }
+            let predicate = Predicate::Matches(Arc::from(regex.as_str()));
+            return self.tested(text, predicate, "matches");
+        }
+        match (call.function.name, args) {
+            // Another value each time.
+            (name, _) if name.starts_with("random") => unsupported("random values"),
+            ("startsWith", [text, Sym::Text(part)]) => {
+                self.tested(text, Predicate::StartsWith(Arc::clone(part)), "startsWith")
+            }
+            ("endsWith", [text, Sym::Text(part)]) => {
+                self.tested(text, Predicate::EndsWith(Arc::clone(part)), "endsWith")
+            }
+            ("contains", [text, Sym::Text(part)]) => {
+                self.tested(text, Predicate::Contains(Arc::clone(part)), "contains")
+            }
+            ("startsWith" | "endsWith" | "contains", [a, b]) => self.text_relation(call.function.name, a, b),
+            ("size", [sym]) => self.size(sym),
+            ("lowerAscii", [sym]) => self.edited(sym, Edit::Lower),
+            ("upperAscii", [sym]) => self.edited(sym, Edit::Upper),
+            ("dyn", [sym]) => Ok(Value::of(sym.clone())),
+            ("int", [Sym::Text(text)]) if text.len() < 18 && is_integer(text) => match text.parse() {
+                Ok(number) => Ok(Value::of(Sym::Int(number))),
+                Err(_) => Ok(Value::error()),
+            },
+            ("int", [Sym::Int(number)]) => Ok(Value::of(Sym::Int(*number))),
+            ("string", [Sym::Text(text)]) => Ok(Value::text(text)),
+            // Kyverno's `orValue` takes values that are not optional as well.
+            ("__orValueCompat__", [Sym::Optional(None), other]) => Ok(Value::of(other.clone())),
+            ("__orValueCompat__", [Sym::Optional(Some(inner)), _]) => Ok((**inner).clone()),
+            ("__orValueCompat__", [sym, _]) => Ok(Value::of(sym.clone())),
+            ("optional.of", [sym]) => Ok(Value::of(Sym::Optional(Some(Rc::new(Value::of(sym.clone())))))),
+            ("optional.none", []) => Ok(Value::of(Sym::Optional(None))),
+            ("hasValue", [Sym::Optional(inner)]) => Ok(Value::bool(inner.is_some())),
+            ("value", [Sym::Optional(Some(inner))]) => Ok((**inner).clone()),
+            ("value", [Sym::Optional(None)]) => Ok(Value::error()),
+            ("quantity", [sym]) => self.quantity(sym),
+            ("isQuantity", [sym]) => self.tested(sym, Predicate::Quantity, "isQuantity"),
+            ("isLessThan", [Sym::Quantity(a), Sym::Quantity(b)]) => {
+                let truth = self.quantity_order(a, b, true);
+                Ok(Value::of(Sym::Bool(truth)))
+            }
+            ("isGreaterThan", [Sym::Quantity(a), Sym::Quantity(b)]) => {
+                let truth = self.quantity_order(b, a, true);
+                Ok(Value::of(Sym::Bool(truth)))
+            }
+            ("compareTo", [Sym::Quantity(a), Sym::Quantity(b)]) => {
+                let (less, more) = (self.quantity_order(a, b, true), self.quantity_order(b, a, true));
+                let differ = self.arena.or([less, more]);
+                let same = self.arena.not(differ);
+                Ok(self
+                    .arena
+                    .value([(less, Sym::Int(-1)), (more, Sym::Int(1)), (same, Sym::Int(0))]))
+            }
+            ("sets.contains", [a, b]) => self.sets(a, b, Self::includes),
+            ("sets.equivalent", [a, b]) => self.sets(a, b, |reader, a, b| {
+                let (first, second) = (reader.includes(a, b)?, reader.includes(b, a)?);
+                Ok(reader.arena.and([first, second]))
+            }),
+            ("sets.intersects", [a, b]) => self.sets(a, b, Self::meets),
+            (name, args) => {
+                let shape = match &call.dispatch {
+                    Dispatch::Overload(i, _) => result_shape(&call.function.overloads[*i as usize].result),
+                    _ => Shape::any(),
+                };
+                self.unknown(name, args, shape)
+            }
+        }
+    }
+
+    /// Whether a text has a predicate; what is no text is an error.
+    fn tested(&mut self, sym: &Sym, predicate: Predicate, name: &str) -> Result<Value> {
+        let (place, words) = match sym {
+            Sym::Text(text) => return Ok(Value::bool(predicate.holds(text))),
+            Sym::At(place) => (*place, Words::default()),
+            Sym::Words(place, words) => (*place, words.clone()),
+            Sym::Constant(_) | Sym::Variables => return unsupported(format!("`{name}` of a library's value")),
+            _ => return Ok(Value::error()),
+        };
+        let is_text = self.arena.is_kind(place, Kind::Text);
+        if !predicate.is_regular() {
+            let value = self.unknown(&format!("{name} {predicate:?}"), std::slice::from_ref(sym), boolean())?;
+            let Truth { yes, .. } = self.arena.truth(&value);
+            let not = self.arena.not(yes);
+            let (yes, no) = (self.arena.and([is_text, yes]), self.arena.and([is_text, not]));
+            return Ok(Truth { yes, no }.value(self.arena));
+        }
+        let holds = self.arena.text(place, words.before(predicate));
+        let not = self.arena.not(holds);
+        let (yes, no) = (self.arena.and([is_text, holds]), self.arena.and([is_text, not]));
+        Ok(Truth { yes, no }.value(self.arena))
+    }
+
+    /// A relation of two texts of documents.
+    fn text_relation(&mut self, name: &str, a: &Sym, b: &Sym) -> Result<Value> {
+        let mut texts = Vec::new();
+        for sym in [a, b] {
+            match sym {
+                Sym::At(place) | Sym::Words(place, _) => texts.push(self.arena.is_kind(*place, Kind::Text)),
+                Sym::Text(_) => {}
+                Sym::Constant(_) | Sym::Variables => return unsupported(format!("`{name}` of a library's value")),
+                _ => return Ok(Value::error()),
+            }
+        }
+        let both = self.arena.and(texts);
+        let value = self.unknown(name, &[a.clone(), b.clone()], boolean())?;
+        let Truth { yes, .. } = self.arena.truth(&value);
+        let not = self.arena.not(yes);
+        let (yes, no) = (self.arena.and([both, yes]), self.arena.and([both, not]));
+        Ok(Truth { yes, no }.value(self.arena))
+    }
+
+    fn edited(&mut self, sym: &Sym, edit: Edit) -> Result<Value> {
+        match sym {
+            Sym::Text(text) => Ok(Value::text(&match edit {
+                Edit::Lower => text.to_ascii_lowercase(),
+                Edit::Upper => text.to_ascii_uppercase(),
+                Edit::Between(..) => return unsupported("a text"),
+            })),
+            Sym::At(place) => {
+                let is_text = self.arena.is_kind(*place, Kind::Text);
+                let other = self.arena.not(is_text);
+                let sym = Sym::Words(*place, Words(vec![edit]));
+                Ok(self.arena.value([(is_text, sym), (other, Sym::Error)]))
+            }
+            Sym::Words(place, words) => Ok(Value::of(Sym::Words(*place, words.then(edit)))),
+            Sym::Constant(_) | Sym::Variables => unsupported("a case of a library's value"),
+            _ => Ok(Value::error()),
+        }
+    }
+
+    fn size(&mut self, sym: &Sym) -> Result<Value> {
+        match sym {
+            Sym::Text(text) => Ok(Value::of(Sym::Int(
+                i64::try_from(text.chars().count()).unwrap_or(i64::MAX),
+            ))),
+            Sym::List(parts) => Ok(Value::of(Sym::Size(Rc::clone(parts)))),
+            Sym::Map(entries) => Ok(Value::of(Sym::Int(i64::try_from(entries.len()).unwrap_or(i64::MAX)))),
+            Sym::Words(place, words) => match words.0.as_slice() {
+                [Edit::Lower | Edit::Upper] => Ok(Value::of(Sym::Length(*place))),
+                _ => self.unknown("size", std::slice::from_ref(sym), integer()),
+            },
+            Sym::At(place) => {
+                let place = *place;
+                let mut cases = Vec::new();
+                let is_text = self.arena.is_kind(place, Kind::Text);
+                cases.push((is_text, Sym::Length(place)));
+                let is_list = self.arena.is_kind(place, Kind::List);
+                let is_map = self.arena.is_kind(place, Kind::Map);
+                let sized = self.arena.or([is_list, is_map]);
+                if sized != Formula::FALSE {
+                    match self.arena.bound(place, 0) {
+                        Some(bound) => {
+                            let part = Part::Each {
+                                list: place,
+                                bound,
+                                keep: Formula::TRUE,
+                                value: Value::of(Sym::At(bound)),
+                            };
+                            cases.push((sized, Sym::Size(Rc::from([part]))));
+                        }
+                        None => {
+                            let value = self.unknown("size", std::slice::from_ref(sym), integer())?;
+                            for (guard, sym) in value.0 {
+                                cases.push((self.arena.and([sized, guard]), sym));
+                            }
+                        }
+                    }
+                }
+                let known = self.arena.or([is_text, sized]);
+                cases.push((self.arena.not(known), Sym::Error));
+                Ok(self.arena.value(cases))
+            }
+            Sym::Constant(_) | Sym::Variables => unsupported("the size of a library's value"),
+            _ => Ok(Value::error()),
+        }
+    }
+
+    fn quantity(&mut self, sym: &Sym) -> Result<Value> {
+        match sym {
+            Sym::Text(text) => Ok(match Quantity::parse(text) {
+                Ok(quantity) => Value::of(Sym::Quantity(Sized::constant(quantity))),
+                Err(_) => Value::error(),
+            }),
+            Sym::At(place) => {
+                let is_text = self.arena.is_kind(*place, Kind::Text);
+                let valid = if self.arena.shape(*place).inner == Inner::Quantity {
+                    Formula::TRUE
+                } else {
+                    self.arena.text(*place, Predicate::Quantity)
+                };
+                let fine = self.arena.and([is_text, valid]);
+                let error = self.arena.not(fine);
+                Ok(self
+                    .arena
+                    .value([(fine, Sym::Quantity(Sized::At(*place))), (error, Sym::Error)]))
+            }
+            Sym::Words(..) | Sym::Constant(_) | Sym::Variables => unsupported("`quantity` of a computed text"),
+            _ => Ok(Value::error()),
+        }
+    }
+
+    /// A relation of two lists as sets; what is no list is an error.
+    fn sets(
+        &mut self,
+        a: &Sym,
+        b: &Sym,
+        relation: impl FnOnce(&mut Self, &[Part], &[Part]) -> Result<Formula>,
+    ) -> Result<Value> {
+        let (Some((first, left)), Some((second, right))) = (self.parts(a)?, self.parts(b)?) else {
+            return Ok(Value::error());
+        };
+        let lists = self.arena.and([first, second]);
+        let holds = relation(self, &left, &right)?;
+        let not = self.arena.not(holds);
+        let (yes, no) = (self.arena.and([lists, holds]), self.arena.and([lists, not]));
+        Ok(Truth { yes, no }.value(self.arena))
+    }
+
+    /// Whether every element of the second list is in the first.
+    fn includes(&mut self, a: &[Part], b: &[Part]) -> Result<Formula> {
+        let outsiders = self.over_parts(b, |reader, value| {
+            let hit = reader.any_of(value, a)?;
+            Ok(reader.arena.not(hit))
+        })?;
+        Ok(self.arena.not(outsiders))
+    }
+
+    fn meets(&mut self, a: &[Part], b: &[Part]) -> Result<Formula> {
+        self.over_parts(b, |reader, value| reader.any_of(value, a))
+    }
+
+    /// Whether some element of a list has a property.
+    fn over_parts(
+        &mut self,
+        parts: &[Part],
+        mut property: impl FnMut(&mut Self, &Value) -> Result<Formula>,
+    ) -> Result<Formula> {
+        let mut hits = Vec::new();
+        for part in parts {
+            let value = match part {
+                Part::One(_, value) | Part::Each { value, .. } => value.clone(),
+            };
+            if let Part::Each { bound, .. } = part {
+                if self.bound.contains(bound) {
+                    return unsupported("a set of a list within a comprehension over it");
+                }
+                self.bound.push(*bound);
+            }
+            let hit = property(self, &value);
+            if let Part::Each { .. } = part {
+                self.bound.pop();
+            }
+            hits.push((part, hit?));
+        }
+        Ok(self.arena.count(&hits, 1))
+    }
+
+    fn any_of(&mut self, value: &Value, parts: &[Part]) -> Result<Formula> {
+        let mut hits = Vec::new();
+        for (guard, sym) in &value.0 {
+            let hit = self.any_equal(sym, parts)?;
+            hits.push(self.arena.and([*guard, hit]));
+        }
+        Ok(self.arena.or(hits))
+    }
+}
+
+/// Whether a text is written as a plain integer.
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn integer() -> Shape {
+    Shape::of(Kind::Int, Inner::Int(i64::MIN, i64::MAX))
+}
+
+fn result_shape(result: &Type) -> Shape {
+    match result {
+        Type::Bool => boolean(),
+        Type::Int => integer(),
+        Type::String => Shape::of(Kind::Text, Inner::Text(Vec::new())),
+        Type::List(item) => Shape::of(Kind::List, Inner::List(Box::new(result_shape(item)))),
+        _ => Shape::any(),
+    }
+}

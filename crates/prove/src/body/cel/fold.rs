@@ -1,0 +1,341 @@
+//! Comprehensions over lists and maps of any size.
+//!
+//! Upstream counterpart: cel-go `evalFold`, by way of `kyvtest_cel::fold`. A quantifier becomes statements that at least some
+//! number of elements has a property; nothing is said about how many elements there are.
+
+use std::rc::Rc;
+
+use kyvtest_cel::program::{Fold, FoldKind, NodeId};
+
+use super::Reader;
+use crate::body::{
+    formula::{Arena, Formula, Place},
+    shape::{Inner, Kind},
+    value::{Part, Result, Sym, Truth, Value, unsupported},
+};
+
+impl<'a> Reader<'a, '_> {
+    pub(super) fn fold(&mut self, fold: &'a Fold) -> Result<Value> {
+        let range = self.read(fold.range)?;
+        if range.0.len() > 1
+            && let Some((fine, parts)) = self.as_list(&range)?
+        {
+            let value = self.over(fold, &parts)?;
+            let error = self.arena.not(fine);
+            let mut cases = vec![(error, Sym::Error)];
+            for (own, sym) in value.0 {
+                cases.push((self.arena.and([fine, own]), sym));
+            }
+            return Ok(self.arena.value(cases));
+        }
+        self.each(&range, |reader, sym| match sym {
+            Sym::At(place) => {
+                let place = *place;
+                let is_list = reader.arena.is_kind(place, Kind::List);
+                let is_map = reader.arena.is_kind(place, Kind::Map);
+                let container = reader.arena.or([is_list, is_map]);
+                let neither = reader.arena.not(container);
+                let mut cases = vec![(neither, Sym::Error)];
+                for (guard, is_a_map) in [(is_list, false), (is_map, true)] {
+                    if guard == Formula::FALSE {
+                        continue;
+                    }
+                    let value = if let Some(parts) = reader.structure_keys(place) {
+                        reader.over(fold, &parts)?
+                    } else if is_a_map {
+                        reader.over_map(fold, place)?
+                    } else {
+                        let parts = reader.elements(place)?;
+                        reader.over(fold, &parts)?
+                    };
+                    for (own, sym) in value.0 {
+                        cases.push((reader.arena.and([guard, own]), sym));
+                    }
+                }
+                Ok(reader.arena.value(cases))
+            }
+            Sym::List(parts) => reader.over(fold, parts),
+            Sym::Map(entries) => {
+                let mut parts = Vec::new();
+                for (key, _) in entries.iter() {
+                    parts.push(Part::One(Formula::TRUE, Value::of(Sym::Text(key.clone()))));
+                }
+                if fold.second.is_some() {
+                    return unsupported("a comprehension with two variables over a map literal");
+                }
+                reader.over(fold, &parts)
+            }
+            Sym::Constant(_) | Sym::Quantity(_) => unsupported("a comprehension over a library's value"),
+            _ => Ok(Value::error()),
+        })
+    }
+
+    /// The keys of a structure, each if it is there.
+    fn structure_keys(&mut self, place: Place) -> Option<Vec<Part>> {
+        let Inner::Struct(own) = self.arena.shape(place).inner else {
+            return None;
+        };
+        let mut parts = Vec::new();
+        for name in own.fields() {
+            if let Some(field) = self.arena.field(place, name) {
+                let present = self.arena.present(field);
+                parts.push(Part::One(present, Value::text(name)));
+            }
+        }
+        Some(parts)
+    }
+
+    /// The elements of a list of a document, under a name that no quantifier around uses.
+    pub(super) fn elements(&mut self, list: Place) -> Result<Vec<Part>> {
+        let bound = self.fresh(list)?;
+        Ok(vec![Part::Each {
+            list,
+            bound,
+            keep: Formula::TRUE,
+            value: Value::of(Sym::At(bound)),
+        }])
+    }
+
+    fn fresh(&mut self, list: Place) -> Result<Place> {
+        for number in 0..16 {
+            match self.arena.bound(list, number) {
+                Some(bound) if !self.bound.contains(&bound) => return Ok(bound),
+                Some(_) => {}
+                None => return unsupported("a comprehension over a structure"),
+            }
+        }
+        unsupported("comprehensions are nested too deeply")
+    }
+
+    /// Folds over the entries of a map of a document.
+    fn over_map(&mut self, fold: &'a Fold, map: Place) -> Result<Value> {
+        let bound = self.fresh(map)?;
+        let (Some(key), Some(value)) = (self.arena.entry_key(bound), self.arena.entry_value(bound)) else {
+            return unsupported("a comprehension over a structure");
+        };
+        if let Some(second) = fold.second {
+            self.slots[second.0 as usize] = Some(Value::of(Sym::At(value)));
+        }
+        let part = Part::Each {
+            list: map,
+            bound,
+            keep: Formula::TRUE,
+            value: Value::of(Sym::At(key)),
+        };
+        self.run(fold, &[part])
+    }
+
+    fn over(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
+        if fold.second.is_some() {
+            return unsupported("a comprehension with positions of a list");
+        }
+        let mut own = Vec::new();
+        for part in parts {
+            own.push(match part {
+                Part::Each {
+                    list,
+                    bound,
+                    keep,
+                    value,
+                } if self.bound.contains(bound) => {
+                    let fresh = self.fresh(*list)?;
+                    Part::Each {
+                        list: *list,
+                        bound: fresh,
+                        keep: self.arena.substitute(*keep, *bound, fresh),
+                        value: substitute(self.arena, value, *bound, fresh),
+                    }
+                }
+                part => part.clone(),
+            });
+        }
+        self.run(fold, &own)
+    }
+
+    fn run(&mut self, fold: &'a Fold, parts: &[Part]) -> Result<Value> {
+        match &fold.kind {
+            FoldKind::All(body) => {
+                let truths = self.bodies(fold, parts, *body)?;
+                let fails: Vec<(&Part, Formula)> = parts
+                    .iter()
+                    .zip(&truths)
+                    .map(|(part, truth)| (part, truth.no))
+                    .collect();
+                let no = self.arena.count(&fails, 1);
+                // What is neither true nor false is an error.
+                let mut bad = Vec::new();
+                for (part, truth) in parts.iter().zip(&truths) {
+                    bad.push((part, self.arena.not(truth.yes)));
+                }
+                let bad = self.arena.count(&bad, 1);
+                let yes = self.arena.not(bad);
+                Ok(Truth { yes, no }.value(self.arena))
+            }
+            FoldKind::Exists(body) => {
+                let truths = self.bodies(fold, parts, *body)?;
+                let hits: Vec<(&Part, Formula)> = parts
+                    .iter()
+                    .zip(&truths)
+                    .map(|(part, truth)| (part, truth.yes))
+                    .collect();
+                let yes = self.arena.count(&hits, 1);
+                let mut open = Vec::new();
+                for (part, truth) in parts.iter().zip(&truths) {
+                    open.push((part, self.arena.not(truth.no)));
+                }
+                let open = self.arena.count(&open, 1);
+                let no = self.arena.not(open);
+                Ok(Truth { yes, no }.value(self.arena))
+            }
+            FoldKind::ExistsOne(body) => {
+                let truths = self.bodies(fold, parts, *body)?;
+                let hits: Vec<(&Part, Formula)> = parts
+                    .iter()
+                    .zip(&truths)
+                    .map(|(part, truth)| (part, truth.yes))
+                    .collect();
+                let (one, two) = (self.arena.count(&hits, 1), self.arena.count(&hits, 2));
+                let mut errors = Vec::new();
+                for (part, truth) in parts.iter().zip(&truths) {
+                    errors.push((part, truth.error(self.arena)));
+                }
+                let error = self.arena.count(&errors, 1);
+                let (fine, single) = (self.arena.not(error), self.arena.not(two));
+                let yes = self.arena.and([fine, one, single]);
+                let not_one = self.arena.not(yes);
+                let no = self.arena.and([fine, not_one]);
+                Ok(Truth { yes, no }.value(self.arena))
+            }
+            FoldKind::Map { transform, filter, .. } => self.mapped(fold, parts, *transform, *filter),
+            FoldKind::General { .. } => unsupported("a comprehension that is no standard macro"),
+        }
+    }
+
+    /// Reads an expression with the fold's variable set to the element of a part.
+    fn with_element<T>(&mut self, fold: &Fold, part: &Part, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let value = match part {
+            Part::One(_, value) => value.clone(),
+            Part::Each { bound, value, .. } => {
+                self.bound.push(*bound);
+                value.clone()
+            }
+        };
+        let slot = fold.variable.0 as usize;
+        let outer = self.slots[slot].replace(value);
+        let result = read(self);
+        self.slots[slot] = outer;
+        if let Part::Each { .. } = part {
+            self.bound.pop();
+        }
+        result
+    }
+
+    fn bodies(&mut self, fold: &Fold, parts: &[Part], body: NodeId) -> Result<Vec<Truth>> {
+        parts
+            .iter()
+            .map(|part| self.with_element(fold, part, |reader| reader.truth_of(body)))
+            .collect()
+    }
+
+    /// `map` and `filter`: an error in any element is an error of the whole.
+    fn mapped(&mut self, fold: &Fold, parts: &[Part], transform: NodeId, filter: Option<NodeId>) -> Result<Value> {
+        let mut made = Vec::new();
+        let mut errors = Vec::new();
+        for part in parts {
+            let (condition, value) = self.with_element(fold, part, |reader| {
+                let condition = match filter {
+                    Some(filter) => reader.truth_of(filter)?,
+                    None => Truth::YES,
+                };
+                Ok((condition, reader.read(transform)?))
+            })?;
+            let mut kept = Vec::new();
+            let mut failed = vec![condition.error(self.arena)];
+            for (guard, sym) in value.0 {
+                if sym == Sym::Error {
+                    failed.push(self.arena.and([condition.yes, guard]));
+                } else {
+                    kept.push((guard, sym));
+                }
+            }
+            let failed = self.arena.or(failed);
+            errors.push((part, failed));
+            made.push(match part {
+                Part::One(keep, _) => Part::One(self.arena.and([*keep, condition.yes]), Value(kept)),
+                Part::Each { list, bound, keep, .. } => Part::Each {
+                    list: *list,
+                    bound: *bound,
+                    keep: self.arena.and([*keep, condition.yes]),
+                    value: Value(kept),
+                },
+            });
+        }
+        let error = self.arena.count(&errors, 1);
+        let fine = self.arena.not(error);
+        Ok(self
+            .arena
+            .value([(fine, Sym::List(Rc::from(made))), (error, Sym::Error)]))
+    }
+
+    /// A list, or a map, of a document has at least so many elements.
+    pub(super) fn size_at_least(&mut self, list: Place, count: u32) -> Result<Formula> {
+        let Some(bound) = self.arena.bound(list, 0) else {
+            return unsupported("the size of a structure");
+        };
+        Ok(self.arena.at_least(list, bound, Formula::TRUE, count))
+    }
+}
+
+/// A value about another element.
+fn substitute(arena: &mut Arena, value: &Value, from: Place, to: Place) -> Value {
+    let mut cases = Vec::new();
+    for (guard, sym) in &value.0 {
+        let guard = arena.substitute(*guard, from, to);
+        let sym = match sym {
+            Sym::Bool(truth) => Sym::Bool(arena.substitute(*truth, from, to)),
+            Sym::At(place) => Sym::At(arena.move_place(*place, from, to)),
+            Sym::Plus(place, number) => Sym::Plus(arena.move_place(*place, from, to), *number),
+            Sym::Minus(a, b) => Sym::Minus(arena.move_place(*a, from, to), arena.move_place(*b, from, to)),
+            Sym::Words(place, words) => Sym::Words(arena.move_place(*place, from, to), words.clone()),
+            Sym::Length(place) => Sym::Length(arena.move_place(*place, from, to)),
+            Sym::Quantity(super::super::value::Sized::At(place)) => {
+                Sym::Quantity(super::super::value::Sized::At(arena.move_place(*place, from, to)))
+            }
+            Sym::Optional(Some(inner)) => Sym::Optional(Some(Rc::new(substitute(arena, inner, from, to)))),
+            Sym::Map(entries) => {
+                let mut made = Vec::new();
+                for (key, value) in entries.iter() {
+                    made.push((key.clone(), substitute(arena, value, from, to)));
+                }
+                Sym::Map(Rc::from(made))
+            }
+            Sym::List(parts) => Sym::List(substitute_parts(arena, parts, from, to)),
+            Sym::Size(parts) => Sym::Size(substitute_parts(arena, parts, from, to)),
+            other => other.clone(),
+        };
+        cases.push((guard, sym));
+    }
+    Value(cases)
+}
+
+fn substitute_parts(arena: &mut Arena, parts: &[Part], from: Place, to: Place) -> Rc<[Part]> {
+    let mut made = Vec::new();
+    for part in parts {
+        made.push(match part {
+            Part::One(keep, value) => Part::One(arena.substitute(*keep, from, to), substitute(arena, value, from, to)),
+            Part::Each { bound, .. } if *bound == from => part.clone(),
+            Part::Each {
+                list,
+                bound,
+                keep,
+                value,
+            } => Part::Each {
+                list: arena.move_place(*list, from, to),
+                bound: arena.move_place(*bound, from, to),
+                keep: arena.substitute(*keep, from, to),
+                value: substitute(arena, value, from, to),
+            },
+        });
+    }
+    Rc::from(made)
+}

@@ -1,0 +1,285 @@
+//! Rules of classic policies that are not written in CEL: preconditions, patterns, deny conditions and loops.
+//!
+//! Upstream counterpart: `pkg/engine/handlers/validation/validate_resource.go`, by way of `kyvtest_kyverno::classic`.
+//!
+//! Known limits: variables in patterns, context entries, and queries beyond paths with alternatives.
+
+mod condition;
+mod pattern;
+mod query;
+mod scalar;
+mod security;
+
+use serde_json::Value as Json;
+
+use kyvtest_model::{
+    kube::Operation,
+    policy::{FailureAction, Policy, Rule, Subtree},
+};
+
+use self::{
+    condition::Conditions,
+    query::{Context, query},
+};
+use super::{
+    formula::{Arena, Formula},
+    request::Request,
+    side::RuleOutcome,
+    value::{Part, Result, Sym, Value, unsupported},
+};
+
+/// What a check comes to.
+#[derive(Debug, Clone, Copy)]
+struct Checked {
+    fail: Formula,
+    error: Formula,
+    /// One of the two.
+    either: Formula,
+}
+
+impl Checked {
+    const NOTHING: Self = Self {
+        fail: Formula::FALSE,
+        error: Formula::FALSE,
+        either: Formula::FALSE,
+    };
+}
+
+/// When a rule that matches fails, and when it is an error; on an update also for the object as it was.
+pub(super) fn outcome<'d>(
+    arena: &mut Arena,
+    policy: &Policy,
+    rule: &Rule,
+    request: &Request<'_>,
+    before: impl FnOnce(&mut Arena) -> Result<(Request<'d>, Formula)>,
+) -> Result<RuleOutcome> {
+    let Some(validate) = &rule.validate else {
+        return unsupported("a rule that does not validate");
+    };
+    let own = validate.failure_action.as_ref().map(|action| action.value);
+    let action = own.unwrap_or(policy.spec.validation_failure_action);
+    let forgives = action == FailureAction::Enforce && validate.allow_existing_violations != Some(false);
+    let now = check(arena, rule, request)?;
+    let mut outcome = RuleOutcome {
+        fail: now.fail,
+        error: now.error,
+        either: now.either,
+    };
+    if forgives && request.cell.operation == Operation::Update {
+        if rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null()) {
+            return Ok(outcome);
+        }
+        let (creation, matches) = before(arena)?;
+        let then = check(arena, rule, &creation)?;
+        if now.either != Formula::FALSE || then.either != Formula::FALSE {
+            return unsupported("violations that were there before, of a pattern with anchors");
+        }
+        let failed = arena.and([matches, then.fail]);
+        let not = arena.not(failed);
+        outcome.fail = arena.and([now.fail, not]);
+    }
+    Ok(outcome)
+}
+
+fn json(part: Option<&Subtree>) -> Json {
+    part.map_or(Json::Null, |part| part.document().root().to_serde())
+}
+
+/// Evaluates a rule's preconditions and check.
+fn check(arena: &mut Arena, rule: &Rule, request: &Request<'_>) -> Result<Checked> {
+    let Some(validate) = &rule.validate else {
+        return Ok(Checked::NOTHING);
+    };
+    let context = Context {
+        request,
+        element: None,
+        bound: Vec::new(),
+    };
+    if let Some(security) = &validate.pod_security {
+        if !json(rule.preconditions.as_ref()).is_null() {
+            return unsupported("Pod Security Standards with preconditions");
+        }
+        let fail = security::violated(arena, &json(Some(security)), request)?;
+        return Ok(Checked {
+            fail,
+            ..Checked::NOTHING
+        });
+    }
+    let parts = [
+        &validate.deny,
+        &validate.pattern,
+        &validate.any_pattern,
+        &validate.foreach,
+    ];
+    let [deny, pattern, any_pattern, foreach] = parts.map(|part| json(part.as_ref()));
+    let block = Block {
+        preconditions: json(rule.preconditions.as_ref()),
+        deny,
+        pattern,
+        any_pattern,
+        foreach,
+    };
+    let (checked, unmet) = block.check(arena, &context)?;
+    // Preconditions that cannot be evaluated are an error of the rule.
+    let error = arena.or([checked.error, unmet]);
+    Ok(Checked { error, ..checked })
+}
+
+/// A check with its preconditions: of a rule, or of an element of a loop.
+struct Block {
+    preconditions: Json,
+    deny: Json,
+    pattern: Json,
+    any_pattern: Json,
+    foreach: Json,
+}
+
+impl Block {
+    fn of_element(entry: &Json) -> Self {
+        let part = |name: &str| entry[name].clone();
+        Self {
+            preconditions: part("preconditions"),
+            deny: part("deny"),
+            pattern: part("pattern"),
+            any_pattern: part("anyPattern"),
+            foreach: part("foreach"),
+        }
+    }
+
+    /// What the check comes to where the preconditions hold, and when they cannot be evaluated.
+    fn check(&self, arena: &mut Arena, context: &Context<'_, '_>) -> Result<(Checked, Formula)> {
+        let (met, broken) = if self.preconditions.is_null() {
+            (Formula::TRUE, Formula::FALSE)
+        } else {
+            let truth = Conditions::read(&self.preconditions).evaluate(arena, context)?;
+            (truth.yes, truth.error(arena))
+        };
+        let mut checked = self.body(arena, context)?;
+        for part in [&mut checked.fail, &mut checked.error, &mut checked.either] {
+            *part = arena.and([met, *part]);
+        }
+        Ok((checked, broken))
+    }
+
+    fn body(&self, arena: &mut Arena, context: &Context<'_, '_>) -> Result<Checked> {
+        if !self.deny.is_null() {
+            let conditions = &self.deny["conditions"];
+            if conditions.is_null() {
+                return Ok(Checked {
+                    fail: Formula::TRUE,
+                    ..Checked::NOTHING
+                });
+            }
+            let truth = Conditions::read(conditions).evaluate(arena, context)?;
+            return Ok(Checked {
+                fail: truth.yes,
+                error: truth.error(arena),
+                either: Formula::FALSE,
+            });
+        }
+        if !self.pattern.is_null() || !self.any_pattern.is_null() {
+            let Some(target) = context.target() else {
+                return Ok(Checked::NOTHING);
+            };
+            if !self.pattern.is_null() {
+                let fits = pattern::compare(arena, &target, &self.pattern)?;
+                let done = arena.or([fits.ok, fits.skip_direct, fits.skip]);
+                let bad = arena.not(done);
+                return Ok(if pattern::may_miss_keys(&self.pattern) {
+                    Checked {
+                        either: bad,
+                        ..Checked::NOTHING
+                    }
+                } else {
+                    Checked {
+                        fail: bad,
+                        ..Checked::NOTHING
+                    }
+                });
+            }
+            return self.any_pattern(arena, &target);
+        }
+        match self.foreach.as_array() {
+            Some(loops) => Self::loops(arena, context, loops),
+            None => Ok(Checked::NOTHING),
+        }
+    }
+
+    /// One of several patterns must fit; if none does, one that fails decides over those that are skipped.
+    fn any_pattern(&self, arena: &mut Arena, target: &Value) -> Result<Checked> {
+        let Some(patterns) = self.any_pattern.as_array() else {
+            return unsupported("`anyPattern` that is no list");
+        };
+        let (mut fits, mut fails) = (Vec::new(), Vec::new());
+        for pattern in patterns {
+            let found = pattern::compare(arena, target, pattern)?;
+            let done = arena.or([found.ok, found.skip_direct, found.skip]);
+            fails.push(arena.not(done));
+            fits.push(found.ok);
+        }
+        let (fits, fails) = (arena.or(fits), arena.or(fails));
+        let not = arena.not(fits);
+        Ok(Checked {
+            fail: arena.and([not, fails]),
+            ..Checked::NOTHING
+        })
+    }
+
+    fn loops(arena: &mut Arena, context: &Context<'_, '_>, loops: &[Json]) -> Result<Checked> {
+        let (mut fails, mut errors, mut eithers) = (Vec::new(), Vec::new(), Vec::new());
+        for entry in loops {
+            if !entry["context"].is_null() || !entry["elementScope"].is_null() {
+                return unsupported("a loop with a context or a scope");
+            }
+            let block = Block::of_element(entry);
+            let list = entry["list"].as_str().unwrap_or_default();
+            let found = query(arena, context, list)?;
+            if found.failed != Formula::FALSE {
+                return unsupported("a list that may be an error");
+            }
+            for (guard, sym) in found.value.0 {
+                // A missing key and null have no elements.
+                let parts = match sym {
+                    Sym::Error | Sym::Null => continue,
+                    Sym::List(parts) => parts.to_vec(),
+                    Sym::At(place) => {
+                        let kinds = arena.shape(place).kinds;
+                        if !kinds.has(super::shape::Kind::List) || kinds.has(super::shape::Kind::Map) {
+                            return unsupported("a loop over something that may be no list");
+                        }
+                        context.elements(arena, place)?
+                    }
+                    _ => return unsupported("a loop over a single value"),
+                };
+                for part in &parts {
+                    let (value, keep) = match part {
+                        Part::One(keep, value) | Part::Each { keep, value, .. } => (value.clone(), *keep),
+                    };
+                    let inner = context.with_element(value, part);
+                    let (checked, _) = block.check(arena, &inner)?;
+                    for (one, all) in [
+                        (checked.fail, &mut fails),
+                        (checked.error, &mut errors),
+                        (checked.either, &mut eithers),
+                    ] {
+                        let one = arena.and([keep, one]);
+                        let some = match part {
+                            Part::One(..) => one,
+                            Part::Each { list, bound, .. } => arena.at_least(*list, *bound, one, 1),
+                        };
+                        all.push(arena.and([guard, some]));
+                    }
+                }
+            }
+        }
+        let [fail, error, either] = [fails, errors, eithers].map(|all| arena.or(all));
+        // Which comes first decides; without both there is no question.
+        let both = arena.and([fail, error]);
+        let (no_error, no_fail, no_either) = (arena.not(error), arena.not(fail), arena.not(either));
+        Ok(Checked {
+            fail: arena.and([fail, no_error, no_either]),
+            error: arena.and([error, no_fail, no_either]),
+            either: arena.or([both, either]),
+        })
+    }
+}

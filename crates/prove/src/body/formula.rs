@@ -1,0 +1,578 @@
+//! Formulas over what can be read of a request: places in documents, atoms about them, and their Boolean combinations.
+//!
+//! Everything is stored once and named by a number, so that equal formulas are equal numbers. Formulas are kept in negation
+//! normal form. No upstream counterpart.
+
+mod substitute;
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use kyvtest_go_compat::text::quantity::Quantity;
+
+use super::{
+    shape::{Inner, Kind, Shape},
+    text::Predicate,
+};
+
+/// A place in a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Place(pub(super) u32);
+
+/// An atom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct AtomId(pub(super) u32);
+
+/// A formula.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Formula(pub(super) u32);
+
+impl Formula {
+    pub(super) const FALSE: Self = Self(0);
+    pub(super) const TRUE: Self = Self(1);
+
+    pub(super) fn of(value: bool) -> Self {
+        if value { Self::TRUE } else { Self::FALSE }
+    }
+}
+
+/// How a place is reached from the one above it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// A document, or an unknown value that is named by its expression.
+    Root(Arc<str>),
+    /// The value of a key.
+    Field(Arc<str>),
+    /// The element of a list that a quantifier is about; the number tells nested quantifiers over one list apart.
+    Bound(u32),
+    /// An element at a position.
+    Item(u32),
+    /// Some other element.
+    Some(u32),
+    /// The key of a map's entry.
+    Key,
+    /// The value of a map's entry.
+    Value,
+    /// The unknown value of an expression, named by the expression. It belongs to the innermost element that it reads.
+    Term(Arc<str>),
+}
+
+#[derive(Debug)]
+struct PlaceData {
+    parent: Option<Place>,
+    step: Step,
+    shape: Shape,
+    optional: bool,
+}
+
+/// What can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Atom {
+    /// A field is there.
+    Present(Place),
+    /// A value is of a kind.
+    Kind(Place, Kind),
+    /// A text has a predicate.
+    Text(Place, Predicate),
+    /// A Boolean is true.
+    True(Place),
+    /// An integer is at most the number.
+    AtMost(Place, i64),
+    /// A floating-point number is at most, or less than, the number (its bits).
+    Double(Place, u64, bool),
+    /// The first number minus the second is at most the third.
+    Difference(Place, Place, i64),
+    /// A text read as a quantity is at most, or less than, the quantity (canonical text).
+    Quantity(Place, Amount, bool),
+    /// A quantity is at most, or less than, the quantity of another place.
+    QuantityOrder(Place, Place, bool),
+    /// Two values are equal.
+    Same(Place, Place),
+    /// At least so many elements of a list, or entries of a map, have a property.
+    AtLeast(Place, Place, Formula, u32),
+    /// Something of which nothing is known.
+    Free(Arc<str>),
+}
+
+/// A quantity as a key.
+#[derive(Debug, Clone)]
+pub(super) struct Amount(pub(super) Quantity);
+
+impl PartialEq for Amount {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+
+impl Eq for Amount {}
+
+impl std::hash::Hash for Amount {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.to_string().hash(state);
+    }
+}
+
+/// A formula's structure.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Node {
+    False,
+    True,
+    Literal(AtomId, bool),
+    And(Box<[Formula]>),
+    Or(Box<[Formula]>),
+}
+
+/// All places, atoms and formulas of a proof.
+#[derive(Debug)]
+pub(super) struct Arena {
+    places: Vec<PlaceData>,
+    place_ids: FxHashMap<(Option<Place>, Step), Place>,
+    atoms: Vec<Atom>,
+    atom_ids: FxHashMap<Atom, AtomId>,
+    nodes: Vec<Node>,
+    node_ids: FxHashMap<Node, Formula>,
+    negations: FxHashMap<Formula, Formula>,
+    /// The constant keys that are read of maps, by the maps' places without positions.
+    keys: FxHashMap<String, Vec<Arc<str>>>,
+}
+
+impl Arena {
+    pub(super) fn new() -> Self {
+        let mut arena = Self {
+            places: Vec::new(),
+            place_ids: FxHashMap::default(),
+            atoms: Vec::new(),
+            atom_ids: FxHashMap::default(),
+            nodes: Vec::new(),
+            node_ids: FxHashMap::default(),
+            negations: FxHashMap::default(),
+            keys: FxHashMap::default(),
+        };
+        arena.node(Node::False);
+        arena.node(Node::True);
+        arena
+    }
+
+    /// How many formulas there are: the measure of a proof's memory.
+    pub(super) fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    // Places.
+
+    pub(super) fn root(&mut self, name: &str, shape: Shape) -> Place {
+        self.place(None, Step::Root(Arc::from(name)), shape, false)
+    }
+
+    /// The place of a root, if any formula reads it.
+    pub(super) fn known_root(&self, name: &str) -> Option<Place> {
+        self.place_ids.get(&(None, Step::Root(Arc::from(name)))).copied()
+    }
+
+    fn place(&mut self, parent: Option<Place>, step: Step, shape: Shape, optional: bool) -> Place {
+        if let Some(known) = self.place_ids.get(&(parent, step.clone())) {
+            return *known;
+        }
+        let id = Place(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+        self.places.push(PlaceData {
+            parent,
+            step: step.clone(),
+            shape,
+            optional,
+        });
+        self.place_ids.insert((parent, step), id);
+        id
+    }
+
+    pub(super) fn shape(&self, place: Place) -> &Shape {
+        &self.places[place.0 as usize].shape
+    }
+
+    pub(super) fn step(&self, place: Place) -> &Step {
+        &self.places[place.0 as usize].step
+    }
+
+    pub(super) fn parent(&self, place: Place) -> Option<Place> {
+        self.places[place.0 as usize].parent
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        (0..u32::try_from(self.places.len()).unwrap_or(u32::MAX)).map(Place)
+    }
+
+    /// The place of a field; `None` if the map cannot have it.
+    pub(super) fn field(&mut self, parent: Place, key: &str) -> Option<Place> {
+        let decoded = self.is_stored(parent);
+        let (shape, optional) = self.shape(parent).field(key, decoded)?;
+        if matches!(self.shape(parent).inner, Inner::Map(_) | Inner::Labels | Inner::Unknown) {
+            let generic = self.generic(parent);
+            let keys = self.keys.entry(generic).or_default();
+            if !keys.iter().any(|own| &**own == key) {
+                keys.push(Arc::from(key));
+            }
+        }
+        Some(self.place(Some(parent), Step::Field(Arc::from(key)), shape, optional))
+    }
+
+    /// Whether a place is in an object that was stored before the request.
+    fn is_stored(&self, place: Place) -> bool {
+        match (self.parent(place), self.step(place)) {
+            (Some(parent), _) => self.is_stored(parent),
+            (None, Step::Root(name)) => &**name != "object",
+            (None, _) => false,
+        }
+    }
+
+    /// The element of a list, or the entry of a map, that a quantifier is about.
+    pub(super) fn bound(&mut self, parent: Place, number: u32) -> Option<Place> {
+        let shape = self.element_shape(parent)?;
+        Some(self.place(Some(parent), Step::Bound(number), shape, false))
+    }
+
+    pub(super) fn item(&mut self, parent: Place, position: u32) -> Place {
+        let shape = self.shape(parent).item();
+        self.place(Some(parent), Step::Item(position), shape, false)
+    }
+
+    /// A further element, or a further entry of a map, which may not be there.
+    pub(super) fn some(&mut self, parent: Place, number: u32, optional: bool) -> Option<Place> {
+        let shape = self.element_shape(parent)?;
+        // Odd numbers are certain, so that the two never meet.
+        let number = 2 * number + u32::from(!optional);
+        Some(self.place(Some(parent), Step::Some(number), shape, optional))
+    }
+
+    pub(super) fn is_optional(&self, place: Place) -> bool {
+        self.places[place.0 as usize].optional
+    }
+
+    fn element_shape(&self, parent: Place) -> Option<Shape> {
+        let own = self.shape(parent);
+        if own.kinds.has(Kind::List) && !matches!(own.inner, Inner::Map(_) | Inner::Labels | Inner::Struct(_)) {
+            Some(own.item())
+        } else {
+            own.entry()
+        }
+    }
+
+    pub(super) fn entry_key(&mut self, entry: Place) -> Option<Place> {
+        let Inner::Entry(key, _) = self.shape(entry).inner.clone() else {
+            return None;
+        };
+        Some(self.place(Some(entry), Step::Key, *key, false))
+    }
+
+    pub(super) fn entry_value(&mut self, entry: Place) -> Option<Place> {
+        let Inner::Entry(_, value) = self.shape(entry).inner.clone() else {
+            return None;
+        };
+        Some(self.place(Some(entry), Step::Value, *value, false))
+    }
+
+    /// The place's path without positions.
+    pub(super) fn generic(&self, place: Place) -> String {
+        let data = &self.places[place.0 as usize];
+        let mut path = data.parent.map_or_else(String::new, |parent| self.generic(parent));
+        match &data.step {
+            Step::Root(name) => path.push_str(name),
+            Step::Field(key) => {
+                path.push('.');
+                path.push_str(key);
+            }
+            Step::Bound(_) | Step::Item(_) | Step::Some(_) => path.push_str("[]"),
+            Step::Key => path.push_str("{key}"),
+            Step::Value => path.push_str("{value}"),
+            Step::Term(name) => {
+                path.push('<');
+                path.push_str(name);
+                path.push('>');
+            }
+        }
+        path
+    }
+
+    /// The closest element of a list, or entry of a map, that a place is or is below of.
+    pub(super) fn element(&self, place: Place) -> Option<Place> {
+        match self.step(place) {
+            Step::Bound(_) | Step::Item(_) | Step::Some(_) => Some(place),
+            _ => self.parent(place).and_then(|parent| self.element(parent)),
+        }
+    }
+
+    fn is_within(&self, place: Place, outer: Place) -> bool {
+        place == outer || self.parent(place).is_some_and(|parent| self.is_within(parent, outer))
+    }
+
+    /// The unknown value of an expression over places: equal expressions over equal places are one value. `None` if the
+    /// places belong to elements of which none contains the other, so that no single element determines the value.
+    pub(super) fn term(&mut self, name: &str, args: &[Place], shape: Shape) -> Option<Place> {
+        let elements: Vec<Place> = args.iter().filter_map(|place| self.element(*place)).collect();
+        let innermost = elements.iter().copied().find(|one| {
+            let mut all = elements.iter();
+            all.all(|other| self.is_within(*one, *other))
+        });
+        if innermost.is_none() && !elements.is_empty() {
+            return None;
+        }
+        let paths: Vec<String> = args.iter().map(|place| self.generic(*place)).collect();
+        let step = Step::Term(Arc::from(format!("{name}({})", paths.join(", "))));
+        Some(self.place(innermost, step, shape, false))
+    }
+
+    /// The constant keys of a map that are read anywhere.
+    pub(super) fn keys(&self, map: Place) -> Vec<Arc<str>> {
+        self.keys.get(&self.generic(map)).cloned().unwrap_or_default()
+    }
+
+    // Formulas.
+
+    fn node(&mut self, node: Node) -> Formula {
+        if let Some(known) = self.node_ids.get(&node) {
+            return *known;
+        }
+        let id = Formula(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+        self.nodes.push(node.clone());
+        self.node_ids.insert(node, id);
+        id
+    }
+
+    pub(super) fn look(&self, formula: Formula) -> &Node {
+        &self.nodes[formula.0 as usize]
+    }
+
+    pub(super) fn atom(&self, id: AtomId) -> &Atom {
+        &self.atoms[id.0 as usize]
+    }
+
+    /// The number of an atom, if any formula has it.
+    pub(super) fn known(&self, atom: &Atom) -> Option<AtomId> {
+        self.atom_ids.get(atom).copied()
+    }
+
+    pub(super) fn literal(&mut self, atom: Atom) -> Formula {
+        let id = match self.atom_ids.get(&atom) {
+            Some(known) => *known,
+            None => {
+                let id = AtomId(u32::try_from(self.atoms.len()).unwrap_or(u32::MAX));
+                self.atoms.push(atom.clone());
+                self.atom_ids.insert(atom, id);
+                id
+            }
+        };
+        self.node(Node::Literal(id, true))
+    }
+
+    pub(super) fn signed(&mut self, id: AtomId, holds: bool) -> Formula {
+        self.node(Node::Literal(id, holds))
+    }
+
+    pub(super) fn not(&mut self, formula: Formula) -> Formula {
+        if let Some(known) = self.negations.get(&formula) {
+            return *known;
+        }
+        let negated = match self.look(formula).clone() {
+            Node::False => Formula::TRUE,
+            Node::True => Formula::FALSE,
+            Node::Literal(atom, holds) => self.node(Node::Literal(atom, !holds)),
+            Node::And(parts) => {
+                let parts: Vec<Formula> = parts.iter().map(|part| self.not(*part)).collect();
+                self.or(parts)
+            }
+            Node::Or(parts) => {
+                let parts: Vec<Formula> = parts.iter().map(|part| self.not(*part)).collect();
+                self.and(parts)
+            }
+        };
+        self.negations.insert(formula, negated);
+        self.negations.insert(negated, formula);
+        negated
+    }
+
+    pub(super) fn and(&mut self, parts: impl IntoIterator<Item = Formula>) -> Formula {
+        self.join(parts, true)
+    }
+
+    pub(super) fn or(&mut self, parts: impl IntoIterator<Item = Formula>) -> Formula {
+        self.join(parts, false)
+    }
+
+    fn join(&mut self, parts: impl IntoIterator<Item = Formula>, is_and: bool) -> Formula {
+        let (neutral, decisive) = (Formula::of(is_and), Formula::of(!is_and));
+        let mut flat: Vec<Formula> = Vec::new();
+        for part in parts {
+            match self.look(part) {
+                Node::And(inner) if is_and => flat.extend(inner.iter()),
+                Node::Or(inner) if !is_and => flat.extend(inner.iter()),
+                _ if part == neutral => {}
+                _ if part == decisive => return decisive,
+                _ => flat.push(part),
+            }
+        }
+        flat.sort_unstable();
+        flat.dedup();
+        let own: FxHashSet<Formula> = flat.iter().copied().collect();
+        for part in &flat {
+            if let Node::Literal(atom, true) = *self.look(*part) {
+                let opposite = self.node_ids.get(&Node::Literal(atom, false));
+                if opposite.is_some_and(|opposite| own.contains(opposite)) {
+                    return decisive;
+                }
+            } else if self.negations.get(part).is_some_and(|opposite| own.contains(opposite)) {
+                return decisive;
+            }
+        }
+        // Absorption: `a || (a && b)` is `a`.
+        let absorbed = |part: &Formula| match (self.look(*part), is_and) {
+            (Node::Or(inner), true) | (Node::And(inner), false) => inner.iter().any(|one| own.contains(one)),
+            _ => false,
+        };
+        let flat: Vec<Formula> = flat.iter().copied().filter(|part| !absorbed(part)).collect();
+        match flat.as_slice() {
+            [] => neutral,
+            [one] => *one,
+            _ if is_and => self.node(Node::And(flat.into_boxed_slice())),
+            _ => self.node(Node::Or(flat.into_boxed_slice())),
+        }
+    }
+
+    /// `condition ? then : otherwise`
+    pub(super) fn choose(&mut self, condition: Formula, then: Formula, otherwise: Formula) -> Formula {
+        if then == otherwise {
+            return then;
+        }
+        let not = self.not(condition);
+        let (yes, no) = (self.and([condition, then]), self.and([not, otherwise]));
+        self.or([yes, no])
+    }
+
+    // Atoms that the shape of a place may decide.
+
+    pub(super) fn present(&mut self, place: Place) -> Formula {
+        if self.places[place.0 as usize].optional {
+            self.literal(Atom::Present(place))
+        } else {
+            Formula::TRUE
+        }
+    }
+
+    pub(super) fn is_kind(&mut self, place: Place, kind: Kind) -> Formula {
+        let kinds = self.shape(place).kinds;
+        if !kinds.has(kind) {
+            Formula::FALSE
+        } else if kinds.is_single() {
+            Formula::TRUE
+        } else {
+            self.literal(Atom::Kind(place, kind))
+        }
+    }
+
+    pub(super) fn is_true(&mut self, place: Place) -> Formula {
+        if self.shape(place).nonzero {
+            return Formula::TRUE;
+        }
+        self.literal(Atom::True(place))
+    }
+
+    pub(super) fn at_most(&mut self, place: Place, number: i64) -> Formula {
+        if let Inner::Int(low, high) = self.shape(place).inner {
+            if number < low {
+                return Formula::FALSE;
+            }
+            if number >= high {
+                return Formula::TRUE;
+            }
+        } else if number == i64::MAX {
+            return Formula::TRUE;
+        }
+        self.literal(Atom::AtMost(place, number))
+    }
+
+    pub(super) fn text(&mut self, place: Place, predicate: Predicate) -> Formula {
+        match (&self.shape(place).inner, &predicate) {
+            (Inner::Choice(choices), _) => {
+                let hits = choices.iter().filter(|choice| predicate.holds(choice)).count();
+                if hits == 0 {
+                    return Formula::FALSE;
+                }
+                if hits == choices.len() {
+                    return Formula::TRUE;
+                }
+            }
+            (_, Predicate::Length(0)) => return Formula::TRUE,
+            (_, Predicate::StartsWith(text) | Predicate::EndsWith(text) | Predicate::Contains(text))
+                if text.is_empty() =>
+            {
+                return Formula::TRUE;
+            }
+            (_, Predicate::Is(text)) if text.is_empty() && self.shape(place).nonzero => return Formula::FALSE,
+            (_, Predicate::Length(1)) if self.shape(place).nonzero => return Formula::TRUE,
+            (_, Predicate::Length(1)) => {
+                let empty = self.literal(Atom::Text(place, Predicate::Is(Arc::from(""))));
+                return self.not(empty);
+            }
+            _ => {}
+        }
+        self.literal(Atom::Text(place, predicate))
+    }
+
+    /// At least `count` elements of the list satisfy `body`, which is about the element `bound`.
+    pub(super) fn at_least(&mut self, list: Place, bound: Place, body: Formula, count: u32) -> Formula {
+        if count == 0 {
+            return Formula::TRUE;
+        }
+        if body == Formula::FALSE || body == Formula::TRUE && count == 1 && self.shape(list).nonzero {
+            return Formula::of(body == Formula::TRUE);
+        }
+        match self.look(body).clone() {
+            // Some element has one of several properties if one of them has some element.
+            Node::Or(parts) if count == 1 => {
+                let parts: Vec<Formula> = parts
+                    .iter()
+                    .map(|part| self.at_least(list, bound, *part, count))
+                    .collect();
+                return self.or(parts);
+            }
+            // What is not about the element holds by itself.
+            Node::And(parts) => {
+                let (about, others): (Vec<Formula>, Vec<Formula>) =
+                    parts.iter().partition(|part| self.mentions(**part, bound));
+                if !others.is_empty() {
+                    let about = self.and(about);
+                    let about = self.at_least(list, bound, about, count);
+                    return self.and(others.into_iter().chain([about]));
+                }
+            }
+            Node::Literal(..) if !self.mentions(body, bound) => {
+                let some = self.at_least(list, bound, Formula::TRUE, count);
+                return self.and([body, some]);
+            }
+            _ => {}
+        }
+        self.literal(Atom::AtLeast(list, bound, body, count))
+    }
+
+    /// Whether a formula is about an element, or about something below it.
+    fn mentions(&self, formula: Formula, element: Place) -> bool {
+        match self.look(formula) {
+            Node::True | Node::False => false,
+            Node::And(parts) | Node::Or(parts) => parts.iter().any(|part| self.mentions(*part, element)),
+            Node::Literal(atom, _) => match self.atom(*atom) {
+                Atom::Present(place)
+                | Atom::Kind(place, _)
+                | Atom::Text(place, _)
+                | Atom::True(place)
+                | Atom::AtMost(place, _)
+                | Atom::Double(place, ..)
+                | Atom::Quantity(place, ..) => self.is_within(*place, element),
+                Atom::Difference(a, b, _) | Atom::QuantityOrder(a, b, _) | Atom::Same(a, b) => {
+                    self.is_within(*a, element) || self.is_within(*b, element)
+                }
+                Atom::AtLeast(list, bound, body, _) => {
+                    *bound != element && (self.is_within(*list, element) || self.mentions(*body, element))
+                }
+                Atom::Free(_) => false,
+            },
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Guided search: requests made from the words and constants of both sides, put to the engines.
+//!
+//! It shares nothing with the proofs but the engines, so what it finds against a proof is an error in the proof.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value as Json, json};
+
+use kyvtest_go_compat::regex::{Regex, generate};
+use kyvtest_model::{
+    kube::{Cell, UserInfo},
+    policy::Loaded,
+};
+
+use super::{
+    Counterexample, Data, Match, Side,
+    build::{make, ordinary},
+    formula::Arena,
+    request::Request,
+    shape::{Inner, Kind, Shape},
+};
+use crate::seeds::merge;
+
+/// What both sides mention.
+#[derive(Debug)]
+pub(super) struct Hunt {
+    words: BTreeSet<String>,
+    texts: Vec<String>,
+    keys: Vec<String>,
+    numbers: Vec<i64>,
+    seed: u64,
+}
+
+/// How deep objects are made.
+const DEPTH: u32 = 9;
+
+impl Hunt {
+    pub(super) fn new(a: &Side, b: &Side) -> Self {
+        let mut words = BTreeSet::new();
+        let mut texts = BTreeSet::new();
+        let mut numbers: BTreeSet<i64> = BTreeSet::from([0, 1]);
+        for document in sources(a.loaded()).into_iter().chain(sources(b.loaded())) {
+            collect(&document, &mut words, &mut texts, &mut numbers);
+        }
+        let keys = texts.iter().filter(|text| is_key(text)).cloned().collect();
+        let mut all: BTreeSet<String> = BTreeSet::new();
+        for text in &texts {
+            vary(text, &mut all);
+        }
+        all.insert(String::new());
+        all.insert("x".to_owned());
+        Self {
+            words,
+            texts: all.into_iter().collect(),
+            keys,
+            numbers: numbers
+                .iter()
+                .flat_map(|number| [number - 1, *number, number + 1])
+                .collect(),
+            seed: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    fn next(&mut self, below: usize) -> usize {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        usize::try_from((self.seed >> 11) % (below.max(1) as u64)).unwrap_or_default()
+    }
+
+    fn pick<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
+        let at = self.next(from.len());
+        from.get(at)
+    }
+
+    /// Tries requests of a class.
+    pub(super) fn search(&mut self, both: &mut Match<'_>, cell: &Cell<'_>) -> Option<Counterexample> {
+        let mut arena = Arena::new();
+        let request = Request::new(&mut arena, *cell, cell.resource);
+        let kind = &cell.resource.object_kind;
+        let shape = Shape::object(&kind.api_version(), &kind.kind);
+        let base = ordinary(cell.resource);
+        for _ in 0..both.options.tries {
+            let new = merge(&base, &self.value(&shape, "", 0));
+            let old = match self.next(3) {
+                0 => new.clone(),
+                1 => merge(&base, &self.value(&shape, "", 0)),
+                _ => self.changed(&new, &shape),
+            };
+            let names = ["sample", "apps"].map(str::to_owned);
+            let mut names: Vec<String> = names.to_vec();
+            for name in &mut names {
+                if self.next(3) == 0
+                    && let Some(text) = self.texts.get(self.seed as usize % self.texts.len().max(1))
+                    && is_key(text)
+                {
+                    *name = text.to_ascii_lowercase();
+                }
+            }
+            let namespace = cell.namespaced.then(|| names[1].clone());
+            let set = |mut object: Json| {
+                if !object["metadata"].is_object() {
+                    object["metadata"] = json!({});
+                }
+                object["metadata"]["name"] = json!(names[0]);
+                if let Some(namespace) = &namespace {
+                    object["metadata"]["namespace"] = json!(namespace);
+                }
+                object
+            };
+            let user = self.user();
+            let labels = self.labels();
+            let situation = make(
+                &request,
+                (
+                    Some(set(new)).filter(|_| request.object.is_some()),
+                    Some(set(old)).filter(|_| request.old_object.is_some()),
+                ),
+                (&names[0], namespace.as_deref()),
+                user,
+                labels,
+            );
+            if let Some(found) = both.replay_admitted(&situation) {
+                return Some(found);
+            }
+            if both.options.data == Data::Raw
+                && let Some(found) = both.replay(situation)
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    fn user(&mut self) -> UserInfo {
+        let mut user = UserInfo {
+            username: "alice".to_owned(),
+            groups: Some(vec!["system:authenticated".to_owned()]),
+            ..UserInfo::default()
+        };
+        let texts = self.texts.clone();
+        if self.next(3) == 0
+            && let Some(name) = self.pick(&texts).filter(|name| !name.is_empty())
+        {
+            user.username.clone_from(name);
+        }
+        if self.next(3) == 0
+            && let Some(group) = self.pick(&texts).filter(|group| !group.is_empty())
+        {
+            user.groups = Some(vec![group.clone(), "system:authenticated".to_owned()]);
+        }
+        user
+    }
+
+    fn labels(&mut self) -> Vec<(String, String)> {
+        let (keys, texts) = (self.keys.clone(), self.texts.clone());
+        let mut labels = Vec::new();
+        for _ in 0..self.next(3) {
+            if let (Some(key), Some(value)) = (self.pick(&keys).cloned(), self.pick(&texts).cloned()) {
+                labels.retain(|(own, _)| *own != key);
+                labels.push((key, value));
+            }
+        }
+        labels
+    }
+
+    /// An object with some of its parts made anew.
+    fn changed(&mut self, object: &Json, shape: &Shape) -> Json {
+        let Json::Object(map) = object else {
+            return self.value(shape, "", 1);
+        };
+        let mut changed = map.clone();
+        let keys: Vec<String> = map.keys().cloned().collect();
+        if let Some(key) = self.pick(&keys).cloned()
+            && let Some((own, _)) = shape.field(&key, true)
+        {
+            let value = match map.get(&key) {
+                Some(inner @ Json::Object(_)) => self.changed(inner, &own),
+                _ if self.next(3) == 0 => Json::Null,
+                _ => self.value(&own, &key, 1),
+            };
+            if value.is_null() {
+                changed.remove(&key);
+            } else {
+                changed.insert(key, value);
+            }
+        }
+        Json::Object(changed)
+    }
+
+    fn value(&mut self, shape: &Shape, key: &str, depth: u32) -> Json {
+        if depth > DEPTH {
+            return Json::Null;
+        }
+        match &shape.inner {
+            Inner::Struct(own) => {
+                let mut map = Map::new();
+                for name in own.fields() {
+                    let wanted = self.words.contains(name) || name == "metadata" && depth == 0;
+                    if !wanted || matches!(name, "kind" | "apiVersion" | "status" | "managedFields") {
+                        continue;
+                    }
+                    let Some((field, optional)) = shape.field(name, true) else {
+                        continue;
+                    };
+                    if optional && self.next(10) < 3 {
+                        continue;
+                    }
+                    let value = self.value(&field, name, depth + 1);
+                    if !value.is_null() {
+                        map.insert(name.to_owned(), value);
+                    }
+                }
+                Json::Object(map)
+            }
+            Inner::List(item) => {
+                let count = self.next(4).min(2 + self.next(2));
+                let items = (0..count).map(|_| self.value(item, key, depth + 1));
+                let items: Vec<Json> = items.filter(|item| !item.is_null()).collect();
+                Json::Array(items)
+            }
+            Inner::Map(value) => self.entries(&value.clone(), key, depth),
+            Inner::Labels => self.entries(&Shape::of(Kind::Text, Inner::Text(Vec::new())), key, depth),
+            Inner::Choice(choices) => {
+                let choices = choices.clone();
+                self.pick(&choices).map_or(Json::Null, |choice| json!(**choice))
+            }
+            Inner::Int(low, high) => {
+                let (low, high) = (*low, *high);
+                let numbers = self.numbers.clone();
+                let number = self.pick(&numbers).copied().unwrap_or_default();
+                json!(number.clamp(low, high))
+            }
+            Inner::Quantity => {
+                let amounts: Vec<String> = self
+                    .texts
+                    .iter()
+                    .filter(|text| kyvtest_go_compat::text::quantity::Quantity::parse(text).is_ok())
+                    .cloned()
+                    .chain(["1", "100Mi"].map(str::to_owned))
+                    .collect();
+                self.pick(&amounts).map_or(Json::Null, |amount| json!(amount))
+            }
+            Inner::Text(_) => {
+                let texts = self.texts.clone();
+                self.pick(&texts).map_or(Json::Null, |text| json!(text))
+            }
+            Inner::Unknown | Inner::Record(_) | Inner::Entry(..) => self.anything(shape, depth),
+        }
+    }
+
+    fn entries(&mut self, value: &Shape, key: &str, depth: u32) -> Json {
+        let mut map = Map::new();
+        let mut keys = self.keys.clone();
+        if matches!(key, "limits" | "requests") {
+            keys.extend(["cpu", "memory"].map(str::to_owned));
+        }
+        for _ in 0..self.next(4) {
+            if let Some(key) = self.pick(&keys).cloned() {
+                let value = self.value(value, &key, depth + 1);
+                map.insert(key, value);
+            }
+        }
+        Json::Object(map)
+    }
+
+    fn anything(&mut self, shape: &Shape, depth: u32) -> Json {
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| shape.kinds.has(*kind)).collect();
+        let texts = self.texts.clone();
+        let numbers = self.numbers.clone();
+        match self.pick(&kinds) {
+            Some(Kind::Bool) => json!(self.next(2) == 0),
+            Some(Kind::Int) => json!(self.pick(&numbers).copied().unwrap_or_default()),
+            Some(Kind::Double) => json!(0.5),
+            Some(Kind::Text) => self.pick(&texts).map_or(Json::Null, |text| json!(text)),
+            Some(Kind::List) => {
+                let count = self.next(3);
+                Json::Array((0..count).map(|_| self.anything(shape, depth + 1)).collect())
+            }
+            Some(Kind::Map) if depth < 6 => {
+                let words: Vec<String> = self.words.iter().cloned().collect();
+                let mut map = Map::new();
+                for _ in 0..self.next(4) {
+                    if let Some(word) = self.pick(&words).cloned() {
+                        let value = self.anything(&Shape::any(), depth + 1);
+                        map.insert(word, value);
+                    }
+                }
+                Json::Object(map)
+            }
+            _ => Json::Null,
+        }
+    }
+}
+
+/// The policies of a side as JSON.
+fn sources(loaded: &Loaded) -> Vec<Json> {
+    let classic = loaded.policies.iter().map(|policy| policy.spec.source.document());
+    let validating = loaded
+        .validating_policies
+        .iter()
+        .map(|policy| policy.spec.source.document());
+    let native = loaded.vaps.iter().map(|policy| policy.source.document());
+    let bindings = loaded.bindings.iter().map(|binding| binding.source.document());
+    let all = classic.chain(validating).chain(native).chain(bindings);
+    all.map(|document| document.root().to_serde()).collect()
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() < 64
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/'))
+}
+
+/// Gathers words, constants and numbers of a policy.
+fn collect(value: &Json, words: &mut BTreeSet<String>, texts: &mut BTreeSet<String>, numbers: &mut BTreeSet<i64>) {
+    match value {
+        Json::Object(map) => {
+            for (key, value) in map {
+                if matches!(key.as_str(), "message" | "status" | "managedFields") {
+                    continue;
+                }
+                words_of(key, words);
+                if is_key(key) {
+                    texts.insert(key.clone());
+                }
+                collect(value, words, texts, numbers);
+            }
+        }
+        Json::Array(items) => {
+            for item in items {
+                collect(item, words, texts, numbers);
+            }
+        }
+        Json::String(text) => {
+            words_of(text, words);
+            let mut quoted = false;
+            for quote in ['\'', '"', '`'] {
+                for (at, part) in text.split(quote).enumerate() {
+                    if at % 2 == 1 {
+                        texts.insert(part.replace("\\\\", "\\"));
+                        quoted = true;
+                    }
+                }
+            }
+            if !quoted && text.len() < 100 {
+                for part in text.split(['|', '&']) {
+                    texts.insert(part.trim().to_owned());
+                    texts.insert(part.trim().trim_start_matches(['<', '>', '=', '!', ' ']).to_owned());
+                }
+                texts.insert(text.clone());
+            }
+            let mut digits = String::new();
+            for c in text.chars().chain([' ']) {
+                if c.is_ascii_digit() {
+                    digits.push(c);
+                } else if !digits.is_empty() {
+                    numbers.extend(digits.parse::<i64>().ok());
+                    digits.clear();
+                }
+            }
+        }
+        Json::Number(number) => numbers.extend(number.as_i64()),
+        Json::Bool(_) | Json::Null => {}
+    }
+}
+
+fn words_of(text: &str, words: &mut BTreeSet<String>) {
+    for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
+        if word.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            words.insert(word.to_owned());
+        }
+    }
+}
+
+/// A constant and its neighbours.
+fn vary(text: &str, into: &mut BTreeSet<String>) {
+    if text.len() > 200 {
+        return;
+    }
+    into.insert(text.to_owned());
+    into.insert(format!("{text}x"));
+    into.insert(format!("x{text}"));
+    into.insert(text.to_ascii_uppercase());
+    into.insert(text.to_ascii_lowercase());
+    let mut shorter = text.to_owned();
+    shorter.pop();
+    into.insert(shorter);
+    into.insert(text.replace('*', "x").replace('?', "y"));
+    into.insert(text.replace('*', ""));
+    if text.contains(['^', '$', '[', '+', '(', '\\'])
+        && let Ok(regex) = Regex::new(text)
+    {
+        for seed in 0..4 {
+            into.extend(generate::text(&regex, seed).ok());
+        }
+    }
+}

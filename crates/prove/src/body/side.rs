@@ -1,0 +1,434 @@
+//! One side of a comparison: any set of policies with their bindings, exceptions and parameters, once as engines that decide
+//! about a request and once as formulas about all requests of a class.
+//!
+//! Upstream counterpart: the order of evaluation of `kyvtest_kyverno::controller` and `kyvtest_apiserver::Server`. That the
+//! formulas say what the engines do is checked whenever a request goes through the engines.
+
+mod classic;
+mod native;
+mod validating;
+
+use kyvtest_apiserver::{self as vap, matching::listed_as};
+use kyvtest_cel::{host::Mocks, observe::Place as Where, program::Program};
+use kyvtest_go_compat::value::Document;
+use kyvtest_kyverno::{
+    autogen,
+    config::Config,
+    controller::{Controller, Installed},
+    exception::CompiledException,
+    lens::Lens,
+    validating_policy::CompiledValidatingPolicy,
+    webhook::{Delivery, Registration, Webhook},
+};
+use kyvtest_model::{
+    kube::{Cell, Discovery, Environment, Operation, Resource, parse_api_version},
+    policy::{
+        Loaded, ParamKind, ParamRef, Policy, Text, ValidatingPolicy, validate_admission, validate_exception,
+        validate_in_cluster,
+    },
+    verdict::{Effect, Verdict},
+};
+
+use self::classic::ClassicRules;
+pub(super) use self::classic::Outcome as RuleOutcome;
+use super::{
+    cel::{self, Surroundings},
+    formula::{Arena, Atom, Formula},
+    request::{Request, Viewer},
+    shape::Shape,
+    value::{Result, Sym, Truth, Value, unsupported},
+};
+use crate::{pair::NativeVerdict, witness::Situation};
+
+/// A set of policies.
+pub struct Side {
+    loaded: Loaded,
+    /// Objects that belong to the side, such as parameters.
+    objects: Vec<Document>,
+    controller: Option<Controller>,
+    registration: Registration,
+    config: Config,
+    classic: Vec<ClassicRules>,
+    exceptions: Vec<CompiledException>,
+    validating: Vec<Vec<CompiledValidatingPolicy>>,
+    server: vap::Server,
+}
+
+impl std::fmt::Debug for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Side")
+            .field("objects", &self.objects.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Side {
+    /// Prepares a side.
+    ///
+    /// # Errors
+    /// Why Kyverno or the API server rejects one of the policies.
+    pub fn new(loaded: Loaded, objects: Vec<Document>, discovery: &Discovery) -> std::result::Result<Self, String> {
+        for policy in &loaded.policies {
+            let checked = validate_in_cluster(policy, &autogen::all_rules(policy), discovery);
+            if let Some(message) = checked.error {
+                return Err(format!(
+                    "Kyverno rejects policy `{}`: {message}",
+                    policy.metadata.name.value
+                ));
+            }
+        }
+        let vaps = loaded.vaps.iter().map(|policy| &policy.source);
+        let bindings = loaded.bindings.iter().map(|binding| &binding.source);
+        for source in vaps.chain(bindings) {
+            let checked = validate_admission(source.document().root());
+            if !checked.errors.is_empty() {
+                return Err(format!("the API server rejects an object: {}", checked.message));
+            }
+        }
+        let config = Config::bare();
+        let installed = Installed {
+            policies: &loaded.policies,
+            exceptions: &loaded.exceptions,
+            validating_policies: &loaded.validating_policies,
+            cel_exceptions: &loaded.cel_exceptions,
+        };
+        let (controller, mut refused) = Controller::new(installed, config.clone(), Lens::CLUSTER, discovery);
+        if let Some(refused) = refused.pop() {
+            return Err(format!(
+                "Kyverno rejects policy `{}`: {}",
+                refused.id.name, refused.errors
+            ));
+        }
+        let policies: Vec<&Policy> = loaded.policies.iter().map(|policy| &**policy).collect();
+        let validating: Vec<&ValidatingPolicy> = loaded.validating_policies.iter().map(|policy| &**policy).collect();
+        let registration = Registration::new(&policies, &validating, discovery);
+        let exceptions = || loaded.cel_exceptions.iter().map(|exception| &**exception);
+        let mut compiled = Vec::new();
+        for policy in &loaded.validating_policies {
+            let variants = CompiledValidatingPolicy::compile_all(policy, exceptions());
+            compiled.push(variants.map_err(|error| error.to_string())?);
+        }
+        let has_kyverno = !loaded.policies.is_empty() || !loaded.validating_policies.is_empty();
+        Ok(Self {
+            controller: has_kyverno.then_some(controller),
+            registration,
+            config,
+            classic: loaded.policies.iter().map(ClassicRules::new).collect(),
+            exceptions: loaded
+                .exceptions
+                .iter()
+                .filter(|exception| validate_exception(exception).is_none())
+                .map(|exception| CompiledException::new(exception))
+                .collect(),
+            validating: compiled,
+            server: vap::Server::new(
+                loaded.vaps.iter().map(|policy| &**policy),
+                loaded.bindings.iter().map(|binding| &**binding),
+                vap::Lens::ApiServer,
+            ),
+            loaded,
+            objects,
+        })
+    }
+
+    /// The policies.
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    /// Whether there is no policy at all.
+    pub fn is_empty(&self) -> bool {
+        self.controller.is_none() && self.server.policies().is_empty()
+    }
+
+    /// The objects that belong to the side.
+    pub fn objects(&self) -> &[Document] {
+        &self.objects
+    }
+
+    /// Why the API server rejects Kyverno's webhooks, if it does.
+    pub fn registration_problem(&self) -> Option<&str> {
+        self.controller.as_ref().and_then(Controller::registration_problem)
+    }
+
+    /// Evaluates a request: the strongest verdict of all policies.
+    pub fn decide(&self, situation: &Situation, discovery: &Discovery, mocks: &Mocks) -> Verdict {
+        let Situation { request, world, .. } = situation;
+        let own;
+        let world = if self.objects.is_empty() {
+            world
+        } else {
+            let mut with = world.clone();
+            with.params.extend(self.objects.iter().cloned());
+            own = with;
+            &own
+        };
+        let environment = Environment::new(world, discovery, mocks);
+        let mut verdicts = Vec::new();
+        if let Some(controller) = &self.controller {
+            verdicts.push(controller.review(request, environment).verdict());
+        }
+        if !self.server.policies().is_empty() {
+            let answer = self.server.review(request, environment);
+            verdicts.push(NativeVerdict::of(answer).verdict);
+        }
+        Verdict::strongest(verdicts)
+    }
+
+    /// Whether a request of a class may reach one of the policies.
+    pub(super) fn may_see(&self, cell: &Cell<'_>, discovery: &Discovery) -> bool {
+        if cell.operation == Operation::Connect && cell.resource.subresource.is_empty() {
+            return false;
+        }
+        let classic = (0..self.loaded.policies.len()).filter_map(|number| self.registration.classic(number));
+        let validating = 0..self.loaded.validating_policies.len();
+        let validating = validating.filter_map(|number| self.registration.validating(number));
+        if classic
+            .chain(validating)
+            .any(|webhook| webhook.route(cell, discovery) != Delivery::None)
+        {
+            return true;
+        }
+        let equivalents: Vec<&Resource> = discovery.equivalents(cell.resource).map(|other| &**other).collect();
+        self.loaded.vaps.iter().any(|policy| {
+            policy
+                .match_constraints
+                .as_ref()
+                .is_none_or(|constraints| listed_as(constraints, cell, &equivalents).is_some())
+        })
+    }
+
+    /// The conditions under which the side has its effects on the requests of a class.
+    pub(super) fn model<'d>(
+        &self,
+        arena: &mut Arena,
+        request: &Request<'d>,
+        discovery: &'d Discovery,
+    ) -> Result<Effects> {
+        let mut effects = Effects::default();
+        for number in 0..self.classic.len() {
+            self.classic_policy(arena, request, discovery, number, &mut effects)?;
+        }
+        for number in 0..self.validating.len() {
+            self.validating_policy(arena, request, discovery, number, &mut effects)?;
+        }
+        for number in 0..self.server.policies().len() {
+            self.native_policy(arena, request, discovery, number, &mut effects)?;
+        }
+        Ok(effects)
+    }
+
+    /// The parameter that a policy names, with the condition that it exists. One that belongs to the side is a constant; any
+    /// other is the same unknown object for everyone who names it.
+    fn parameter(
+        &self,
+        arena: &mut Arena,
+        discovery: &Discovery,
+        kind: &ParamKind,
+        reference: Option<&ParamRef>,
+    ) -> Result<(Formula, Value)> {
+        fn text(text: Option<&Text>) -> &str {
+            text.map_or("", |text| text.value.as_str())
+        }
+        let Some(reference) = reference else {
+            return unsupported("parameters without a reference");
+        };
+        let name = text(reference.name.as_ref());
+        let namespace = text(reference.namespace.as_ref());
+        let (group, version) = parse_api_version(&kind.api_version);
+        let Some(resource) = discovery.by_kind(group, version, &kind.kind) else {
+            return unsupported("parameters of an unknown kind");
+        };
+        if name.is_empty() || reference.selector.is_some() || resource.namespaced == namespace.is_empty() {
+            return unsupported("parameters by a selector, or in the namespace of the request");
+        }
+        for object in &self.objects {
+            let root = object.root().to_serde();
+            let metadata = |field: &str| root["metadata"][field].as_str().unwrap_or_default().to_owned();
+            if root["kind"] == kind.kind.as_str()
+                && root["apiVersion"] == kind.api_version.as_str()
+                && metadata("name") == name
+                && metadata("namespace") == namespace
+            {
+                return Ok((Formula::TRUE, cel::json_value(&root)?));
+            }
+        }
+        let key = format!("{} {} {namespace} {name}", kind.api_version, kind.kind);
+        let root = arena.root(
+            &format!("{PARAMETER}{key}"),
+            Shape::object(&kind.api_version, &kind.kind),
+        );
+        let exists = arena.literal(Atom::Free(std::sync::Arc::from(format!("{PARAMETER}{key}"))));
+        Ok((exists, Value::of(Sym::At(root))))
+    }
+
+    /// Whether the API server calls Kyverno, and whether it denies the request because it cannot tell.
+    fn called(arena: &mut Arena, webhook: &Webhook, request: &Request<'_>) -> Result<Called> {
+        let programs = webhook.programs();
+        let count = webhook.match_conditions().len();
+        if count == 0 {
+            return Ok(Called {
+                called: Formula::TRUE,
+                denied: Formula::FALSE,
+            });
+        }
+        let expressions = Expressions::new(&programs, request, Viewer::Webhook, request.seen);
+        let conditions = expressions.conditions(arena, count)?;
+        let refused = conditions.error;
+        Ok(Called {
+            called: conditions.holds,
+            denied: if webhook.fails() { refused } else { Formula::FALSE },
+        })
+    }
+}
+
+/// The beginning of the names of unknown parameters: version, kind, namespace and name follow.
+pub(super) const PARAMETER: &str = "param ";
+
+struct Called {
+    called: Formula,
+    denied: Formula,
+}
+
+/// The conditions of the effects of a side; the strongest counts.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Effects {
+    causes: Vec<(Formula, Effect)>,
+}
+
+impl Effects {
+    fn add(&mut self, condition: Formula, effect: Effect) {
+        if condition != Formula::FALSE && effect != Effect::Admit {
+            self.causes.push((condition, effect));
+        }
+    }
+
+    /// The condition that the effect is the given one or a stronger one.
+    pub(super) fn at_least(&self, arena: &mut Arena, effect: Effect) -> Formula {
+        let causes = self.causes.iter().filter(|(_, own)| *own >= effect);
+        arena.or(causes.map(|(condition, _)| *condition))
+    }
+}
+
+/// The compiled expressions of a policy on a request.
+struct Expressions<'a> {
+    surroundings: Surroundings<'a>,
+    /// What match conditions see, where that is something else: the API server's validator shows them no namespace.
+    of_conditions: Option<Surroundings<'a>>,
+    conditions: Vec<(usize, &'a Program)>,
+    validations: Vec<(usize, &'a Program)>,
+    annotations: Vec<(usize, &'a Program)>,
+}
+
+/// What match conditions come to together.
+struct Conditions {
+    /// All hold.
+    holds: Formula,
+    /// None is false, and one cannot be evaluated.
+    error: Formula,
+}
+
+impl<'a> Expressions<'a> {
+    fn new(programs: &[(Where, &'a Program)], request: &Request<'_>, viewer: Viewer, matched: &Resource) -> Self {
+        let mut expressions = Self {
+            surroundings: Surroundings {
+                roots: request.roots(viewer, matched),
+                variables: rustc_hash::FxHashMap::default(),
+            },
+            conditions: Vec::new(),
+            validations: Vec::new(),
+            annotations: Vec::new(),
+            of_conditions: None,
+        };
+        for (place, program) in programs {
+            match place {
+                Where::MatchCondition(i) => expressions.conditions.push((*i, program)),
+                Where::Validation(i) => expressions.validations.push((*i, program)),
+                Where::Annotation(i) => expressions.annotations.push((*i, program)),
+                Where::Variable(name) => {
+                    expressions.surroundings.variables.insert(name.clone(), Some(program));
+                }
+                Where::Message(_) => {}
+            }
+        }
+        if viewer != Viewer::Validating {
+            let mut roots = expressions.surroundings.roots.clone();
+            roots.insert("namespaceObject", Value::of(Sym::Null));
+            expressions.of_conditions = Some(Surroundings {
+                roots,
+                variables: expressions.surroundings.variables.clone(),
+            });
+        }
+        expressions
+    }
+
+    /// Shows the expressions a parameter.
+    fn parameter(&mut self, value: &Value) {
+        if let Some(conditions) = &mut self.of_conditions {
+            conditions.roots.insert("params", value.clone());
+        }
+        self.surroundings.roots.insert("params", value.clone());
+    }
+
+    /// Declares a variable that may be one that cannot be compiled.
+    fn declare(&mut self, names: impl Iterator<Item = String>) {
+        for name in names {
+            if let Some(conditions) = &mut self.of_conditions {
+                conditions.variables.entry(name.clone()).or_insert(None);
+            }
+            self.surroundings.variables.entry(name).or_insert(None);
+        }
+    }
+
+    /// Evaluates all of a kind; what cannot be compiled is an error.
+    fn truths(
+        arena: &mut Arena,
+        surroundings: &Surroundings<'a>,
+        own: &[(usize, &'a Program)],
+        count: usize,
+    ) -> Result<Vec<Truth>> {
+        let mut truths = Vec::new();
+        for i in 0..count {
+            truths.push(match own.iter().find(|(at, _)| *at == i) {
+                Some((_, program)) => cel::truth(arena, program, surroundings)?,
+                None => Truth::ERROR,
+            });
+        }
+        Ok(truths)
+    }
+
+    fn conditions(&self, arena: &mut Arena, count: usize) -> Result<Conditions> {
+        let surroundings = self.of_conditions.as_ref().unwrap_or(&self.surroundings);
+        let truths = Self::truths(arena, surroundings, &self.conditions, count)?;
+        Ok(together(arena, &truths))
+    }
+
+    fn validations(&self, arena: &mut Arena, count: usize) -> Result<Vec<Truth>> {
+        Self::truths(arena, &self.surroundings, &self.validations, count)
+    }
+
+    /// Whether an annotation cannot be evaluated; `None` if there is none.
+    fn annotation_error(&self, arena: &mut Arena, count: usize, null_is_text: bool) -> Result<Formula> {
+        let mut errors = Vec::new();
+        for i in 0..count {
+            match self.annotations.iter().find(|(at, _)| *at == i) {
+                Some((_, program)) => {
+                    let text = cel::is_text(arena, program, &self.surroundings, null_is_text)?;
+                    errors.push(arena.not(text));
+                }
+                None => errors.push(Formula::TRUE),
+            }
+        }
+        Ok(arena.or(errors))
+    }
+}
+
+/// Conditions together: a false one decides, then one that cannot be evaluated.
+fn together(arena: &mut Arena, truths: &[Truth]) -> Conditions {
+    let Truth { yes, no } = arena.all(truths);
+    let known = arena.or([yes, no]);
+    Conditions {
+        holds: yes,
+        error: arena.not(known),
+    }
+}

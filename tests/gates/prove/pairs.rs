@@ -1,0 +1,194 @@
+//! Pairs of policies with different texts: those whose truth is known (`golden/prove-cel`) must not be answered wrongly, and
+//! those of the corpus must be decided without a contradiction between proofs and engines.
+//!
+//! The first go through the command's own entry, `prove --pairs`, so that its format is tested as well.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use kyvtest::{
+    kube::Discovery,
+    policy::{Loaded, Purpose},
+    prove::{
+        Label,
+        body::{Options, Side, compare_sides},
+    },
+};
+use rayon::prelude::*;
+use serde_json::Value;
+
+use super::add;
+use crate::support::{Gate, jsonl, read, shared, tell};
+
+/// How many rows of each class are decided at least.
+const DECIDED: [(&str, usize); 4] = [("M", 287), ("B", 92), ("S", 24), ("X", 27)];
+
+#[test]
+fn no_answer_about_a_pair_is_wrong() {
+    let Some(path) = shared("golden/prove-cel/pairs.jsonl") else {
+        return;
+    };
+    let rows: Vec<Value> = jsonl(&path);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_kyvtest"))
+        .args(["prove", "--delete", "named", "--now", "2026-06-01T00:00:00Z", "--pairs"])
+        .arg(&path)
+        .output()
+        .expect("the command runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let answers: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(answers.len(), rows.len(), "one line for each pair");
+    let pairs: Vec<(&Value, &Value)> = rows.iter().zip(&answers).collect();
+    let mut decided: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut all: BTreeMap<&str, usize> = BTreeMap::new();
+    for (row, answer) in &pairs {
+        let class = row["class"].as_str().unwrap_or_default();
+        *all.entry(class).or_default() += 1;
+        let right = match answer["label"].as_str().unwrap_or_default() {
+            "PROVEN" => row["truth"] == "equal",
+            "REFUTED" => row["truth"] == "differs",
+            _ => false,
+        };
+        *decided.entry(class).or_default() += usize::from(right);
+    }
+    for (class, count) in &all {
+        tell(&format!("gate prove-cel {class}: {}/{count} decided", decided[class]));
+    }
+    let gate = Gate {
+        name: "prove-cel",
+        rows: 498,
+    };
+    let id = |(row, _): &(&Value, &Value)| row["id"].as_str().unwrap_or_default().to_owned();
+    gate.run(&pairs, id, |(row, answer)| {
+        let (label, truth) = (&answer["label"], &row["truth"]);
+        if row["id"] != answer["id"] {
+            return Err("the lines are out of order".to_owned());
+        }
+        if label == "PROVEN" && truth != "equal" || label == "REFUTED" && truth != "differs" {
+            return Err(format!("{label}, but the truth is {truth}"));
+        }
+        Ok(())
+    });
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for (class, least) in DECIDED {
+        let own = decided.get(class).copied().unwrap_or_default();
+        assert!(
+            own >= least,
+            "only {own} rows of class {class} are decided, not {least}"
+        );
+    }
+}
+
+/// The policies of a folder of the corpus that has exactly one, by the folder's place.
+fn policies(root: &Path) -> BTreeMap<String, Loaded> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(folder) = open.pop() {
+        let mut entries: Vec<PathBuf> = std::fs::read_dir(&folder)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| {
+                path.file_name()
+                    .is_some_and(|name| !name.to_string_lossy().starts_with('.'))
+            })
+            .collect();
+        entries.sort();
+        for path in entries {
+            if path.is_dir() {
+                open.push(path);
+                continue;
+            }
+            if path.extension().is_none_or(|extension| extension != "yaml") {
+                continue;
+            }
+            let mut loaded = Loaded::default();
+            add(&mut loaded, &read(&path), Purpose::Policies);
+            let name = folder.strip_prefix(root).unwrap_or(&folder).display().to_string();
+            if loaded.policies.len() + loaded.validating_policies.len() == 1 && loaded.vaps.is_empty() {
+                found.entry(name).or_insert(loaded);
+            }
+        }
+    }
+    found
+}
+
+/// Compares the policies of folders whose names end in two words, and says how many pairs there are and are decided.
+fn compare_folders(root: &Path, from: &str, to: &str) -> (usize, Vec<String>) {
+    let folders: BTreeSet<String> = std::fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .collect();
+    let mut pairs: Vec<(String, Loaded, Loaded)> = Vec::new();
+    for folder in &folders {
+        let plain = ["-cel", "-vpol", "-mpol", "-gpol", "-ivpol", "-dpol"];
+        let Some(stem) = folder.strip_suffix(from) else {
+            continue;
+        };
+        if from.is_empty() && plain.iter().any(|end| folder.ends_with(end)) {
+            continue;
+        }
+        let other = format!("{stem}{to}");
+        if !folders.contains(&other) {
+            continue;
+        }
+        let mut theirs = policies(&root.join(&other));
+        for (name, ours) in policies(&root.join(folder)) {
+            if let Some(theirs) = theirs.remove(&name) {
+                pairs.push((format!("{stem}/{name}"), ours, theirs));
+            }
+        }
+    }
+    let discovery = Discovery::kubernetes();
+    let options = Options {
+        collections: false,
+        ..Options::default()
+    };
+    let open: Vec<String> = pairs
+        .par_iter()
+        .filter_map(|(name, ours, theirs)| {
+            let side = |loaded: &Loaded| Side::new(loaded.clone(), Vec::new(), &discovery);
+            let found = match (side(ours), side(theirs)) {
+                (Ok(a), Ok(b)) => compare_sides(&a, &b, &discovery, &options),
+                (Err(reason), _) | (_, Err(reason)) => return Some(format!("{name}: {reason}")),
+            };
+            assert!(!found.fault, "{name}: {}", found.reason);
+            match found.label {
+                Label::Proven | Label::Refuted(_) => None,
+                label => Some(format!("{name}: {} {}", label.as_str(), found.reason)),
+            }
+        })
+        .collect();
+    (pairs.len(), open)
+}
+
+#[test]
+fn pairs_of_the_corpus_are_decided() {
+    let Some(root) = shared("corpus/policies") else {
+        return;
+    };
+    for (from, to, least) in [("-cel", "-vpol", 48), ("", "-cel", 46), ("", "-vpol", 51)] {
+        let (count, open) = compare_folders(&root, from, to);
+        let decided = count - open.len();
+        tell(&format!(
+            "gate prove-corpus X{from} and X{to}: {decided}/{count} decided"
+        ));
+        for line in &open {
+            tell(&format!("  {line}"));
+        }
+        assert!(
+            decided >= least,
+            "only {decided} pairs of X{from} and X{to} are decided, not {least}"
+        );
+    }
+}
