@@ -216,6 +216,23 @@ kinds are those of the world line. It says nothing about texts of messages, nor 
 ";
 
 impl Args {
+    /// Rejects the options that only the comparison with a native counterpart knows.
+    fn check_any_pair(&self, options: &Options<'_>) -> Result<(), Failure> {
+        let given = [
+            ("--data raw", options.data == Data::Raw),
+            ("--layer", options.layer != Layer::Policy),
+            ("--kube", self.kube != kube::Kube::default()),
+            ("--messages", self.messages),
+            ("--warnings", self.warnings),
+        ];
+        let Some((option, _)) = given.into_iter().find(|(_, given)| *given) else {
+            return Ok(());
+        };
+        let message = format!("`{option}` is not available when policies of any kind are compared");
+        let help = "it applies to a policy and its native counterpart: `kyvtest prove POLICY`";
+        Err(Diagnostic::new(Code::CommandLine, message).with_help(help).into())
+    }
+
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let discovery = self.cluster.discovery()?;
         let options = Options {
@@ -234,6 +251,7 @@ impl Args {
             spoil: None,
         };
         if let Some(file) = &self.pairs {
+            self.check_any_pair(&options)?;
             return pairs::run(file, &discovery, self.delete, output);
         }
         let mut sources = Sources::new();
@@ -254,6 +272,7 @@ impl Args {
             }
         }
         if self.from.is_some() || pairs::concerns(&loaded, &native) {
+            self.check_any_pair(&options)?;
             let shown = pairs::Shown {
                 by_name: self.from.is_some(),
                 as_json: self.format == Format::Json,

@@ -18,7 +18,8 @@ use kyvtest_go_compat::{
 use kyvtest_model::{kube::Discovery, policy::Loaded};
 use kyvtest_prove::{
     Label, Layer, World,
-    body::{Comparison, Counterexample, Data, Options, Side, compare_sides},
+    body::{Comparison, Counterexample, Options, Side, compare_sides},
+    server::Data,
 };
 
 /// Which deletions the world has.
