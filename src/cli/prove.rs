@@ -237,6 +237,12 @@ impl Args {
         }
         if self.from.is_some() || pairs::concerns(&loaded, &native) {
             let shown = pairs::Shown {
+                // Kyverno's configuration is not compared with that of another side.
+                layer: if options.layer == Layer::Rule {
+                    Layer::Rule
+                } else {
+                    Layer::Policy
+                },
                 by_name: self.from.is_some(),
                 as_json: self.format == Format::Json,
                 required: self.require.strength(),

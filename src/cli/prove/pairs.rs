@@ -1,6 +1,6 @@
 //! `prove --pairs`, and `prove A --to B` with policies of any kind: two sets of policies compared for all requests.
 
-use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path};
+use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path, sync::Arc};
 
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
@@ -17,8 +17,9 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{kube::Discovery, policy::Loaded};
 use kyvtest_prove::{
-    Label, Layer, World,
+    Label, Layer, World, at_layer,
     body::{Comparison, Counterexample, Data, Options, Side, compare_sides},
+    pair::Original,
 };
 
 /// Which deletions the world has.
@@ -211,6 +212,22 @@ fn named(loaded: &Loaded, name: &str) -> Loaded {
     own
 }
 
+/// The policies with what counts at a layer: a single rule has no rules for pod controllers.
+fn layered(loaded: &Loaded, layer: Layer) -> Loaded {
+    let mut own = loaded.clone();
+    for policy in &mut own.policies {
+        if let Original::Policy(made) = at_layer(&Original::Policy(Arc::clone(policy)), layer) {
+            *policy = made;
+        }
+    }
+    for policy in &mut own.validating_policies {
+        if let Original::ValidatingPolicy(made) = at_layer(&Original::ValidatingPolicy(Arc::clone(policy)), layer) {
+            *policy = made;
+        }
+    }
+    own
+}
+
 /// Whether two sets of policies need the comparison of any kinds: the target is not native alone, or the source is native.
 pub(super) fn concerns(from: &Loaded, to: &Loaded) -> bool {
     !to.policies.is_empty() || !to.validating_policies.is_empty() || (!from.vaps.is_empty() && !to.vaps.is_empty())
@@ -218,6 +235,7 @@ pub(super) fn concerns(from: &Loaded, to: &Loaded) -> bool {
 
 /// How the answers are printed and what they must be.
 pub(super) struct Shown {
+    pub(super) layer: Layer,
     pub(super) by_name: bool,
     pub(super) as_json: bool,
     pub(super) required: u8,
@@ -231,11 +249,15 @@ pub(super) fn sets(
     shown: &Shown,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let world = world(discovery, deletions);
+    let world = World {
+        layer: shown.layer,
+        ..world(discovery, deletions)
+    };
     let options = Options {
         collections: deletions == Deletions::Collection,
         ..Options::default()
     };
+    let (from, to) = (&layered(from, shown.layer), &layered(to, shown.layer));
     let pairs: Vec<(String, Loaded, Loaded)> = if shown.by_name {
         let others = names(to);
         let both = names(from).into_iter().filter(|name| others.contains(name));
