@@ -62,7 +62,7 @@ impl Default for Options {
         Self {
             data: Data::Normalised,
             collections: true,
-            cases: 20_000,
+            cases: 8_000,
             tries: 300,
         }
     }
@@ -301,7 +301,8 @@ impl Match<'_> {
                 Answer::No if refused.is_empty() => return Found::Equal,
                 Answer::No => return Found::Open(reason),
                 Answer::GaveUp(why) => {
-                    return Found::Open(if reason.is_empty() { why.to_owned() } else { reason });
+                    let gave_up = || format!("gave up on {}: {why}", universe::name(&request.cell));
+                    return Found::Open(if reason.is_empty() { gave_up() } else { reason });
                 }
                 Answer::Yes(model) => {
                     let situation = Builder::new(arena, theory, &model).situation(request);

@@ -104,7 +104,7 @@ impl<'s> Solver<'s> {
         let mut open = vec![first];
         while let Some(mut state) = open.pop() {
             if *self.budget == 0 || self.arena.size() > MEMORY {
-                self.unknown = Some("budget");
+                self.unknown = Some("more cases than the budget has");
                 return None;
             }
             *self.budget -= 1;
