@@ -25,6 +25,28 @@ use crate::support::{Gate, jsonl, read, shared, tell};
 /// How many rows of each class are decided at least.
 const DECIDED: [(&str, usize); 4] = [("M", 287), ("B", 92), ("S", 24), ("X", 27)];
 
+/// Pairs that differ in ways that are easily missed: large numbers, quantifiers over a list within one over the same list.
+#[test]
+fn pairs_that_differ_are_refuted() {
+    let path = crate::support::fixture("prove/body/differs.jsonl");
+    let rows: Vec<Value> = jsonl(&path);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_kyvtest"))
+        .args(["prove", "--delete", "named", "--now", "2026-06-01T00:00:00Z", "--pairs"])
+        .arg(&path)
+        .output()
+        .expect("the command runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let answers: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(answers.len(), rows.len(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (row, answer) in rows.iter().zip(&answers) {
+        assert_eq!(row["id"], answer["id"]);
+        assert_eq!(row["label"], answer["label"], "{}: {}", row["id"], answer["reason"]);
+    }
+}
+
 #[test]
 fn no_answer_about_a_pair_is_wrong() {
     let Some(path) = shared("golden/prove-cel/pairs.jsonl") else {

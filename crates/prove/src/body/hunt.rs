@@ -55,7 +55,7 @@ impl Hunt {
             keys,
             numbers: numbers
                 .iter()
-                .flat_map(|number| [number - 1, *number, number + 1])
+                .flat_map(|number| [number.saturating_sub(1), *number, number.saturating_add(1)])
                 .collect(),
             seed: 0x9e37_79b9_7f4a_7c15,
         }
