@@ -1,6 +1,6 @@
 //! Proofs about any two sets of policies, whatever their texts: for all requests of a class, or here is one.
 //!
-//! Both sides become formulas about the same unknown request ([`side`]), and a solver looks for a request on which one of
+//! Both sides become formulas about the same unknown request (module `side`), and a solver looks for a request on which one of
 //! them has an effect that the other does not have. A request that it finds goes through both engines before it counts; what
 //! is not modelled is an unknown value, or makes the answer `UNKNOWN`. No upstream counterpart.
 //!

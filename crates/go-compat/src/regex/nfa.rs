@@ -3,7 +3,7 @@
 //! Upstream counterpart: none; the language is that of `regexp.MatchString`, an unanchored search.
 //!
 //! Known limits: line anchors and word boundaries have no automaton here, and neither have patterns of more than
-//! [`STATES`] states.
+//! `STATES` states.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 

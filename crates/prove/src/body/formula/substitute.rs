@@ -101,12 +101,30 @@ impl Arena {
             // An inner quantifier over the same element hides the outer one.
             Atom::AtLeast(_, bound, _, _) if bound == from => self.signed(id, true),
             Atom::AtLeast(list, bound, body, count) => {
+                let (bound, body) = self.apart(list, bound, body, from, to);
                 let (moved, element) = (place(self, list), place(self, bound));
                 let body = self.replace(body, from, to, known);
                 self.at_least(moved, element, body, count)
             }
             Atom::Free(_) => self.signed(id, true),
         }
+    }
+
+    /// A quantified element and its body, renamed if a place that is put into the body would become the element's own.
+    fn apart(&mut self, list: Place, bound: Place, body: Formula, from: Place, to: Place) -> (Place, Formula) {
+        if !self.is_within(to, bound) || !self.mentions(body, from) {
+            return (bound, body);
+        }
+        let mut number = 0;
+        // Every list has as many names for its elements as are asked for; a structure has none, and no quantifier either.
+        while let Some(other) = self.bound(list, number) {
+            let taken = other == from || self.is_within(to, other) || self.mentions(body, other);
+            if other != bound && !taken {
+                return (other, self.substitute(body, bound, other));
+            }
+            number += 1;
+        }
+        (bound, body)
     }
 
     /// Two values are equal; the smaller place comes first.
