@@ -204,6 +204,9 @@ impl Unsupported {
     }
 }
 
+/// How many objects that the API server refuses are shown without `--details`.
+const REFUSED: usize = 3;
+
 /// What it means that there is nothing to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum NoTests {
@@ -269,10 +272,19 @@ impl Args {
         let look = self.look(&replay, output.is_colored());
         let live = self.format == Format::Human;
         let (mut unwritten, mut shown) = (None, human::Shown::default());
+        let mut refused = 0;
+        let most = if self.details { usize::MAX } else { REFUSED };
         let mut listen = |event: Event<'_>| match event {
             Event::Remark(remark, sources) => output.diagnostic(remark, sources),
             Event::Decided(Timed { run, sources, .. }) => {
                 for diagnostic in &run.diagnostics {
+                    let is_warning = diagnostic.severity != Severity::Error;
+                    if diagnostic.code == Code::RefusedObject && is_warning {
+                        refused += 1;
+                        if refused > most {
+                            continue;
+                        }
+                    }
                     output.diagnostic(diagnostic, sources);
                 }
                 if live && unwritten.is_none() {
@@ -283,6 +295,16 @@ impl Args {
             }
         };
         let mut executed = self.suites.execute_with(Order::Sorted, &mut listen)?;
+        if refused > most {
+            let more = refused - most;
+            let message = format!(
+                "the API server refuses {} more object{}",
+                more,
+                if more == 1 { "" } else { "s" }
+            );
+            let diagnostic = Diagnostic::new(Code::RefusedObject, message);
+            output.diagnostic(&diagnostic.with_help("`--details` shows all of them"), &Sources::new());
+        }
         let mut exit = Exit::Success;
         if self.check_determinism && executed.stopped.is_none() {
             exit = exit.combine(self.again(&executed, look, output)?);

@@ -591,3 +591,26 @@ fn a_target_must_have_policies() {
     ]);
     assert!(!stderr(&both).contains("has no binding"), "{}", stderr(&both));
 }
+
+#[test]
+fn refused_objects_do_not_drown_the_rest() {
+    let folder = "fixtures/first-hour/refused";
+    let warnings = |args: &[&str]| {
+        let output = kyvtest(&[&["run", folder, NOW], args].concat());
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        stderr(&output)
+    };
+    let few = warnings(&[]);
+    assert_eq!(few.matches("warning[KT044]").count(), 4, "{few}");
+    assert!(few.contains("the API server refuses 2 more objects"), "{few}");
+    let all = warnings(&["--details"]);
+    assert_eq!(all.matches("warning[KT044]").count(), 5, "{all}");
+    let strict = kyvtest(&["run", folder, NOW, "--strict-resources"]);
+    assert_eq!(code(&strict), 2);
+    assert_eq!(
+        stderr(&strict).matches("error[KT044]").count(),
+        5,
+        "{}",
+        stderr(&strict)
+    );
+}
