@@ -101,6 +101,19 @@ pub(super) fn cluster(table: Option<&Path>, crds: &[PathBuf]) -> Result<Discover
     Ok(discovery)
 }
 
+/// The lines of a text that are not blank, each with its offset.
+pub(super) fn lines(text: &str) -> Vec<(u32, &str)> {
+    let mut offset = 0;
+    text.split_inclusive('\n')
+        .map(|line| {
+            let start = offset;
+            offset += line.len();
+            (start as u32, line.trim_end_matches(['\n', '\r']))
+        })
+        .filter(|(_, line)| !line.trim().is_empty())
+        .collect()
+}
+
 /// A time in RFC 3339.
 pub(super) fn time(text: &str) -> Result<Timestamp, Diagnostic> {
     Timestamp::parse(text).ok_or_else(|| {

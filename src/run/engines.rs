@@ -15,7 +15,7 @@ use kyvtest_kyverno::{
     classic::values::Values,
     controller::{Controller, Evaluation, Installed},
     lens::Lens,
-    lowered::{self, Lowered},
+    lowered::{self, EngineResponse, Lowered},
     response::RuleResponse,
 };
 use kyvtest_model::{
@@ -54,6 +54,15 @@ pub(super) struct PolicyResponse {
     pub(super) rules: Vec<RuleResponse>,
     /// How they came about, if the run is traced.
     pub(super) trace: Vec<String>,
+}
+
+impl From<EngineResponse> for PolicyResponse {
+    fn from(response: EngineResponse) -> Self {
+        Self {
+            rules: response.rules,
+            trace: response.trace,
+        }
+    }
 }
 
 impl<'s> Engines<'s> {
@@ -145,13 +154,8 @@ impl<'s> Engines<'s> {
             policy.is_for_payloads_only()
         };
         if is_payload {
-            let responses = policy.evaluate_payload(resource.object.root(), host).into_iter();
-            return responses
-                .map(|response| PolicyResponse {
-                    rules: response.rules,
-                    trace: response.trace,
-                })
-                .collect();
+            let responses = policy.evaluate_payload(resource.object.root(), host);
+            return responses.into_iter().map(PolicyResponse::from).collect();
         }
         let edited = self.edited(policy, request, resource);
         let request = edited.as_ref().unwrap_or(request);
@@ -198,10 +202,7 @@ impl<'s> Engines<'s> {
                 let responses = responses.into_iter();
                 responses
                     .filter(|response| !is_dropped(response.rules.is_empty()))
-                    .map(|response| PolicyResponse {
-                        rules: response.rules,
-                        trace: response.trace,
-                    })
+                    .map(PolicyResponse::from)
                     .collect()
             }
         }

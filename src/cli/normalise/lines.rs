@@ -38,16 +38,7 @@ pub(super) fn run(path: &Path, definitions: &[Arc<Document>], output: &mut Outpu
     let mut sources = Sources::new();
     let file = input::read(path, &mut sources)?;
     let text = sources.text(file).cloned().unwrap_or_default();
-    let mut offset = 0;
-    let lines: Vec<(u32, &str)> = text
-        .split_inclusive('\n')
-        .map(|line| {
-            let start = offset;
-            offset += line.len();
-            (start as u32, line.trim_end_matches(['\n', '\r']))
-        })
-        .filter(|(_, line)| !line.trim().is_empty())
-        .collect();
+    let lines = input::lines(&text);
     let answers: Vec<Result<String, Diagnostic>> = lines
         .par_iter()
         .map(|(start, line)| {

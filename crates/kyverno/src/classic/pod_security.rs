@@ -10,6 +10,7 @@ mod pod;
 mod restricted;
 mod seccomp;
 
+pub use baseline::CAPABILITIES;
 pub use check::{BadValue, Fault, FieldError, Violation};
 pub use exclude::Exclusion;
 pub use pod::Pod;

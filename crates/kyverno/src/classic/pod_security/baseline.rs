@@ -11,7 +11,8 @@ use super::{
 };
 use kyvtest_go_compat::{text::quote::quote, value::Data};
 
-const CAPABILITIES: [&str; 13] = [
+/// Capabilities that the baseline lets containers add.
+pub const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
     "DAC_OVERRIDE",

@@ -156,50 +156,24 @@ impl<'a> Reader<'a, '_> {
         match &fold.kind {
             FoldKind::All(body) => {
                 let truths = self.bodies(fold, parts, *body)?;
-                let fails: Vec<(&Part, Formula)> = parts
-                    .iter()
-                    .zip(&truths)
-                    .map(|(part, truth)| (part, truth.no))
-                    .collect();
-                let no = self.arena.count(&fails, 1);
+                let no = self.at_least(parts, &truths, 1, |_, truth| truth.no);
                 // What is neither true nor false is an error.
-                let mut bad = Vec::new();
-                for (part, truth) in parts.iter().zip(&truths) {
-                    bad.push((part, self.arena.not(truth.yes)));
-                }
-                let bad = self.arena.count(&bad, 1);
+                let bad = self.at_least(parts, &truths, 1, |arena, truth| arena.not(truth.yes));
                 let yes = self.arena.not(bad);
                 Ok(Truth { yes, no }.value(self.arena))
             }
             FoldKind::Exists(body) => {
                 let truths = self.bodies(fold, parts, *body)?;
-                let hits: Vec<(&Part, Formula)> = parts
-                    .iter()
-                    .zip(&truths)
-                    .map(|(part, truth)| (part, truth.yes))
-                    .collect();
-                let yes = self.arena.count(&hits, 1);
-                let mut open = Vec::new();
-                for (part, truth) in parts.iter().zip(&truths) {
-                    open.push((part, self.arena.not(truth.no)));
-                }
-                let open = self.arena.count(&open, 1);
+                let yes = self.at_least(parts, &truths, 1, |_, truth| truth.yes);
+                let open = self.at_least(parts, &truths, 1, |arena, truth| arena.not(truth.no));
                 let no = self.arena.not(open);
                 Ok(Truth { yes, no }.value(self.arena))
             }
             FoldKind::ExistsOne(body) => {
                 let truths = self.bodies(fold, parts, *body)?;
-                let hits: Vec<(&Part, Formula)> = parts
-                    .iter()
-                    .zip(&truths)
-                    .map(|(part, truth)| (part, truth.yes))
-                    .collect();
-                let (one, two) = (self.arena.count(&hits, 1), self.arena.count(&hits, 2));
-                let mut errors = Vec::new();
-                for (part, truth) in parts.iter().zip(&truths) {
-                    errors.push((part, truth.error(self.arena)));
-                }
-                let error = self.arena.count(&errors, 1);
+                let one = self.at_least(parts, &truths, 1, |_, truth| truth.yes);
+                let two = self.at_least(parts, &truths, 2, |_, truth| truth.yes);
+                let error = self.at_least(parts, &truths, 1, |arena, truth| truth.error(arena));
                 let (fine, single) = (self.arena.not(error), self.arena.not(two));
                 let yes = self.arena.and([fine, one, single]);
                 let not_one = self.arena.not(yes);
@@ -209,6 +183,21 @@ impl<'a> Reader<'a, '_> {
             FoldKind::Map { transform, filter, .. } => self.mapped(fold, parts, *transform, *filter),
             FoldKind::General { .. } => unsupported("a comprehension that is no standard macro"),
         }
+    }
+
+    /// The formula is true of at least so many elements.
+    fn at_least(
+        &mut self,
+        parts: &[Part],
+        truths: &[Truth],
+        count: u32,
+        mut formula: impl FnMut(&mut Arena, &Truth) -> Formula,
+    ) -> Formula {
+        let mut true_of = Vec::new();
+        for (part, truth) in parts.iter().zip(truths) {
+            true_of.push((part, formula(self.arena, truth)));
+        }
+        self.arena.count(&true_of, count)
     }
 
     /// Reads an expression with the fold's variable set to the element of a part.

@@ -5,6 +5,7 @@
 //!
 //! Known limits: the checks of AppArmor, SELinux, seccomp, `/proc`, sysctls and Windows must be excluded.
 
+use kyvtest_kyverno::classic::pod_security::CAPABILITIES;
 use serde_json::Value as Json;
 
 use crate::body::{
@@ -14,23 +15,6 @@ use crate::body::{
     text::Predicate,
     value::{Result, unsupported},
 };
-
-/// Capabilities that the baseline lets containers add.
-const CAPABILITIES: [&str; 13] = [
-    "AUDIT_WRITE",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "FSETID",
-    "KILL",
-    "MKNOD",
-    "NET_BIND_SERVICE",
-    "SETFCAP",
-    "SETGID",
-    "SETPCAP",
-    "SETUID",
-    "SYS_CHROOT",
-];
 
 /// A control, and whether it looks at pods, at containers, or at both.
 const CONTROLS: [(&str, bool, bool); 11] = [
