@@ -1,0 +1,12 @@
+//! From ClusterPolicy and Policy to ValidatingPolicy: the translation of rules, and the proof that it changes nothing.
+//!
+//! No upstream counterpart: Kyverno's migration guide describes the work by hand. A rule is translated construct by
+//! construct; what has no translation is a [`Refusal`] with a code and a place.
+
+mod expr;
+mod refusal;
+mod scope;
+
+pub use expr::Expr;
+pub use refusal::{Refusal, RefusalCode};
+pub use scope::{Scope, Subject};

@@ -1,0 +1,49 @@
+//! What names mean where a classic expression is translated.
+
+use crate::Expr;
+
+/// What the first name of a path refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// The CEL expression of the same value.
+    pub expr: Expr,
+    /// The path of the value below the object under review, if it is part of it (`["spec", "containers", "*"]`): the schema
+    /// of the kind then says which fields are always present.
+    pub path: Option<Vec<String>>,
+}
+
+/// The names in force: those of the request, context entries, elements of `foreach`.
+#[derive(Debug, Clone, Default)]
+pub struct Scope {
+    names: Vec<(String, Subject)>,
+    /// Loop variables in use, so that a new one never captures another.
+    loops: usize,
+}
+
+impl Scope {
+    /// Binds a name; later bindings hide earlier ones.
+    pub fn bind(&mut self, name: impl Into<String>, subject: Subject) {
+        self.names.push((name.into(), subject));
+    }
+
+    /// What a name refers to.
+    pub fn get(&self, name: &str) -> Option<&Subject> {
+        self.names
+            .iter()
+            .rev()
+            .find(|(bound, _)| bound == name)
+            .map(|(_, subject)| subject)
+    }
+
+    /// A scope with one more loop, and the name of its variable. `hint` is a word for the elements (`container`).
+    pub fn enter(&self, hint: &str) -> (Self, String) {
+        let mut inner = self.clone();
+        inner.loops += 1;
+        let name = if self.loops == 0 {
+            hint.to_owned()
+        } else {
+            format!("{hint}{}", inner.loops)
+        };
+        (inner, name)
+    }
+}
