@@ -31,7 +31,7 @@ fn suites() -> Vec<Suite> {
 /// Whether a suite has classic rules, and nothing else.
 fn is_classic(suite: &Suite) -> bool {
     let loaded = &suite.policies;
-    let validates = |policy: &std::sync::Arc<kyvtest::policy::Policy>| {
+    let validates = |policy: &std::sync::Arc<kyvtest::policy::ClassicPolicy>| {
         policy
             .spec
             .rules

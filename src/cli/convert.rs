@@ -18,7 +18,7 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::webhook;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
+    policy::{self, ClassicPolicy, Loaded, Origin, Purpose, ValidatingPolicy},
 };
 use kyvtest_prove::pair::Original;
 
@@ -103,7 +103,7 @@ struct Head {
 
 /// A policy that could be read.
 enum Readable {
-    Classic(Arc<Policy>),
+    Classic(Arc<ClassicPolicy>),
     Validating(Arc<ValidatingPolicy>),
 }
 
@@ -197,7 +197,7 @@ impl Args {
                 Outcome::Generated(_)
             )
         };
-        let policies: Vec<&Policy> = loaded
+        let policies: Vec<&ClassicPolicy> = loaded
             .policies
             .iter()
             .map(AsRef::as_ref)

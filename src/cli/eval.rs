@@ -31,7 +31,7 @@ use kyvtest_kyverno::{classic_policy::CompiledPolicy, input::Input, lens::Lens};
 use kyvtest_model::{
     compare::Divergence,
     kube::{NAME_LABEL, Request},
-    policy::Policy,
+    policy::ClassicPolicy,
     verdict::{Effect, Status},
 };
 use kyvtest_prove::server::Refused;
@@ -329,7 +329,7 @@ fn undecided<'c>(cluster: &'c Evaluator, request: &Request, answers: &Answers) -
         return None;
     }
     let input = Input::new(request, cluster.world(), cluster.discovery(), Lens::CLUSTER);
-    let unsupported = |policy: &&Arc<Policy>| {
+    let unsupported = |policy: &&Arc<ClassicPolicy>| {
         let compiled = CompiledPolicy::new(Arc::clone(policy));
         let rules = compiled.decide(&input, &[], &NoHost).rules;
         rules
@@ -341,7 +341,7 @@ fn undecided<'c>(cluster: &'c Evaluator, request: &Request, answers: &Answers) -
 }
 
 /// Whether a rule may deny a request: it validates or verifies images.
-fn is_enforced(policy: &Policy, rule: &str) -> bool {
+fn is_enforced(policy: &ClassicPolicy, rule: &str) -> bool {
     let own = policy.spec.rules.iter().find(|own| own.name.value == rule);
     own.is_none_or(|own| own.validate.is_some() || own.verify_images.is_some())
 }

@@ -21,8 +21,8 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     kube::{Environment, LabelSelector, Operation, Request},
     policy::{
-        MatchConstraints, Mode, Policy, PolicyId, Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-        ValidatingPolicy, validate, validate_exception, validate_in_cluster,
+        ClassicPolicy, MatchConstraints, Mode, PolicyId, Spanned, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding, ValidatingPolicy, validate, validate_exception, validate_in_cluster,
     },
 };
 
@@ -264,7 +264,12 @@ fn evaluated(suite: &Suite, responses: &mut Responses) -> Vec<Arc<ValidatingPoli
 }
 
 /// The classic policies that Kyverno accepts.
-fn accepted(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses: &mut Responses) -> Vec<Arc<Policy>> {
+fn accepted(
+    suite: &Suite,
+    settings: &Settings,
+    cluster: &SuiteCluster,
+    responses: &mut Responses,
+) -> Vec<Arc<ClassicPolicy>> {
     let mut accepted = Vec::new();
     for policy in &suite.policies.policies {
         let name = policy.metadata.name.value.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kyvtest::{
     diagnostic::Sources,
     kyverno::autogen::{self, Eligibility},
-    policy::{Loaded, Policy, Purpose, Rule, ValidatingPolicy, load},
+    policy::{ClassicPolicy, Loaded, Purpose, Rule, ValidatingPolicy, load},
     yaml,
 };
 use serde_json::{Map, Value, json};
@@ -181,7 +181,7 @@ fn typed(rule: &Rule, json: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn check_policy(policy: &Policy, expected: &Value) -> Result<(), String> {
+fn check_policy(policy: &ClassicPolicy, expected: &Value) -> Result<(), String> {
     let eligibility = autogen::eligibility(policy);
     same(
         "canAutogen",

@@ -200,7 +200,7 @@ impl Mutation {
         for i in 0..self.suite.policies.policies.len() {
             let whole = self.suite.policies.policies[i].clone();
             let name = whole.metadata.name.value.clone();
-            let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::Policy)| {
+            let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::ClassicPolicy)| {
                 let mut changed = (*whole).clone();
                 change(&mut changed);
                 this.suite.policies.policies[i] = Arc::new(changed);

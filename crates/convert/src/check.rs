@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Refusal, RefusalCode, place::At};
 use kyvtest_model::policy::{
-    Cel, FailureActionOverride, Policy, PolicyException, ResourceDescription, ResourceFilter, Rule, UserFilter,
+    Cel, ClassicPolicy, FailureActionOverride, PolicyException, ResourceDescription, ResourceFilter, Rule, UserFilter,
 };
 
 /// How the texts begin.
@@ -21,7 +21,7 @@ fn refuse(code: RefusalCode, text: &str, at: &At<'_>) -> Result {
 
 /// The one rule and its expressions, if nothing speaks against a conversion.
 pub(super) fn check<'p>(
-    policy: &'p Policy,
+    policy: &'p ClassicPolicy,
     exceptions: &[&Arc<PolicyException>],
     force: bool,
 ) -> Result<(&'p Rule, &'p Cel)> {

@@ -13,14 +13,14 @@ use kyvtest_go_compat::yaml::{Edited, NodeId};
 use kyvtest_model::{
     kube::{Discovery, Operation},
     policy::{
-        Cel, FailureAction, Policy, PolicyException, PolicyKind, ResourceDescription, ResourceFilter,
+        Cel, ClassicPolicy, FailureAction, PolicyException, PolicyKind, ResourceDescription, ResourceFilter,
         Rule as PolicyRule, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     },
 };
 
 /// A ClusterPolicy that passed the checks, with everything that is known of its conversion.
 pub(super) struct Plan<'p> {
-    pub(super) policy: &'p Policy,
+    pub(super) policy: &'p ClassicPolicy,
     pub(super) rule: &'p PolicyRule,
     pub(super) cel: &'p Cel,
     pub(super) exceptions: Vec<&'p Arc<PolicyException>>,
@@ -56,12 +56,12 @@ impl<'p> Plan<'p> {
     }
 }
 
-fn name(policy: &Policy) -> String {
+fn name(policy: &ClassicPolicy) -> String {
     format!("cpol-{}", policy.metadata.name.value)
 }
 
 pub(super) fn convert(
-    policy: &Policy,
+    policy: &ClassicPolicy,
     exceptions: &[Arc<PolicyException>],
     discovery: &Discovery,
     options: Options,
@@ -86,7 +86,7 @@ pub(super) fn convert(
 
 /// Resolves the kinds.
 fn plan<'p>(
-    policy: &'p Policy,
+    policy: &'p ClassicPolicy,
     rule: &'p PolicyRule,
     cel: &'p Cel,
     exceptions: Vec<&'p Arc<PolicyException>>,

@@ -26,7 +26,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     kube::Discovery,
     policy::{
-        AdmissionChecked, CelPolicyException, Policy, PolicyException, ValidatingAdmissionPolicy,
+        AdmissionChecked, CelPolicyException, ClassicPolicy, PolicyException, ValidatingAdmissionPolicy,
         ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     },
 };
@@ -38,7 +38,7 @@ pub use report::{Action, Item};
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'p> {
     /// A ClusterPolicy or Policy.
-    Policy(&'p Policy),
+    Policy(&'p ClassicPolicy),
     /// A ValidatingPolicy or NamespacedValidatingPolicy.
     ValidatingPolicy(&'p ValidatingPolicy),
 }

@@ -17,7 +17,7 @@ mod validating;
 
 use std::borrow::Cow;
 
-use kyvtest_model::policy::{Policy, Rule};
+use kyvtest_model::policy::{ClassicPolicy, Rule};
 
 pub use kyvtest_model::policy::autogen::{
     ANNOTATION, CONTROLLERS, Eligibility, controllers, eligibility, is_generated,
@@ -29,7 +29,7 @@ pub use validating::{Config, Target, Variant, variants};
 ///
 /// The kind is that of the object, without group and version. Rules are generated anew with each call: ask once for each
 /// policy and kind.
-pub fn rules_for<'p>(policy: &'p Policy, kind: &str) -> Vec<Cow<'p, Rule>> {
+pub fn rules_for<'p>(policy: &'p ClassicPolicy, kind: &str) -> Vec<Cow<'p, Rule>> {
     if kind.is_empty() || !controllers(policy).contains(kind) {
         return written(policy);
     }
@@ -38,16 +38,16 @@ pub fn rules_for<'p>(policy: &'p Policy, kind: &str) -> Vec<Cow<'p, Rule>> {
 
 /// The rules in force for any kind: those of the policy, and everything that is generated. This is what Kyverno reports,
 /// builds its webhooks from and validates.
-pub fn all_rules(policy: &Policy) -> Vec<Cow<'_, Rule>> {
+pub fn all_rules(policy: &ClassicPolicy) -> Vec<Cow<'_, Rule>> {
     let all: Vec<String> = controllers(policy).into_iter().collect();
     with_generated(policy, &all.join(","))
 }
 
-fn written(policy: &Policy) -> Vec<Cow<'_, Rule>> {
+fn written(policy: &ClassicPolicy) -> Vec<Cow<'_, Rule>> {
     policy.spec.rules.iter().map(Cow::Borrowed).collect()
 }
 
-fn with_generated<'p>(policy: &'p Policy, controllers: &str) -> Vec<Cow<'p, Rule>> {
+fn with_generated<'p>(policy: &'p ClassicPolicy, controllers: &str) -> Vec<Cow<'p, Rule>> {
     if controllers == "none" {
         return written(policy);
     }

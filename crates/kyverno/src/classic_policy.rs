@@ -29,14 +29,14 @@ use kyvtest_cel::{
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
     kube::{Atom, Facts, Operation, Pattern, Text},
-    policy::{ApplyRules, MatchResources, Policy, PolicyKind, Rule},
+    policy::{ApplyRules, ClassicPolicy, MatchResources, PolicyKind, Rule},
     verdict::{Part, Status, Trace},
 };
 
 /// A policy that is ready to be asked.
 #[derive(Debug)]
 pub struct CompiledPolicy {
-    policy: Arc<Policy>,
+    policy: Arc<ClassicPolicy>,
     key: String,
     /// The namespace that requests must be in; `None` for a ClusterPolicy.
     namespace: Option<String>,
@@ -76,7 +76,7 @@ pub struct PolicyResponse {
 
 impl CompiledPolicy {
     /// Prepares a policy.
-    pub fn new(policy: Arc<Policy>) -> Self {
+    pub fn new(policy: Arc<ClassicPolicy>) -> Self {
         let own = policy
             .metadata
             .namespace
@@ -118,7 +118,7 @@ impl CompiledPolicy {
     }
 
     /// The policy.
-    pub fn policy(&self) -> &Arc<Policy> {
+    pub fn policy(&self) -> &Arc<ClassicPolicy> {
         &self.policy
     }
 
@@ -300,7 +300,7 @@ impl CompiledPolicy {
 }
 
 impl Compiled {
-    fn new(policy: &Policy, rule: &Rule) -> Self {
+    fn new(policy: &ClassicPolicy, rule: &Rule) -> Self {
         let body = match unsupported(rule) {
             Some(what) => Body::Unsupported(what),
             None => match (CompiledRule::compile(rule), ClassicRule::new(policy, rule)) {

@@ -22,7 +22,7 @@ use super::{
 use kyvtest_cel::observe::Observer;
 use kyvtest_model::{
     kube::{Discovery, Environment, Request},
-    policy::{CelPolicyException, Policy, PolicyException, PolicyId, ValidatingPolicy, validate_exception},
+    policy::{CelPolicyException, ClassicPolicy, PolicyException, PolicyId, ValidatingPolicy, validate_exception},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
@@ -30,7 +30,7 @@ use kyvtest_model::{
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Installed<'p> {
     /// ClusterPolicies and Policies.
-    pub policies: &'p [Arc<Policy>],
+    pub policies: &'p [Arc<ClassicPolicy>],
     /// Exceptions of kyverno.io.
     pub exceptions: &'p [Arc<PolicyException>],
     /// ValidatingPolicies and NamespacedValidatingPolicies.
@@ -113,7 +113,7 @@ impl Controller {
                 }),
             }
         }
-        let classic: Vec<&Policy> = installed.policies.iter().map(|policy| &**policy).collect();
+        let classic: Vec<&ClassicPolicy> = installed.policies.iter().map(|policy| &**policy).collect();
         let usable =
             |exception: &&Arc<PolicyException>| lens.route == Route::Direct || validate_exception(exception).is_none();
         let controller = Self {

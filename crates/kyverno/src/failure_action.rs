@@ -9,7 +9,7 @@
 
 use kyvtest_model::{
     kube::{Atom, Cell, Facts, LabelSelector, Operation, Pairs, Pattern, Text},
-    policy::{FailureAction, FailureActionOverride, FailurePolicy, Policy, Validate},
+    policy::{ClassicPolicy, FailureAction, FailureActionOverride, FailurePolicy, Validate},
     verdict::{Effect, Status},
 };
 
@@ -61,7 +61,7 @@ impl Override {
 
 impl Actions {
     /// The actions of a rule with this validation.
-    pub fn new(policy: &Policy, validate: Option<&Validate>) -> Self {
+    pub fn new(policy: &ClassicPolicy, validate: Option<&Validate>) -> Self {
         let spec = &policy.spec;
         let webhook = spec.webhook.as_ref();
         let failure_policy = webhook

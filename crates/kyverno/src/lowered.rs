@@ -17,7 +17,7 @@ use super::{
 use kyvtest_cel::{host::Host, observe::Observer, story};
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
-    policy::{CelPolicyException, Mode, Policy, PolicyId, ValidatingPolicy, ValidationAction},
+    policy::{CelPolicyException, ClassicPolicy, Mode, PolicyId, ValidatingPolicy, ValidationAction},
     verdict::Part,
 };
 
@@ -56,7 +56,7 @@ pub struct EngineResponse {
 
 impl Lowered {
     /// Lowers a ClusterPolicy or Policy.
-    pub(super) fn classic(policy: Arc<Policy>, number: usize) -> Self {
+    pub(super) fn classic(policy: Arc<ClassicPolicy>, number: usize) -> Self {
         Self {
             id: policy.id(),
             number,

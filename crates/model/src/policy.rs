@@ -30,7 +30,7 @@ mod validating;
 
 pub use admission::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 pub use classic::{
-    ApplyRules, Cel, FailureAction, FailureActionOverride, Policy, PolicyKind, Rule, Spec, Validate,
+    ApplyRules, Cel, ClassicPolicy, FailureAction, FailureActionOverride, PolicyKind, Rule, Spec, Validate,
     WebhookConfiguration,
 };
 pub use exception::{CelPolicyException, ExceptedRules, PolicyException, PolicyRef, ReportResult};

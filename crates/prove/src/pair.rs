@@ -21,7 +21,7 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     compare::{self, Divergence, Suspect, Tendency},
     kube::{Discovery, Environment, Request},
-    policy::{Mode, Policy, PolicyId, ValidatingPolicy},
+    policy::{ClassicPolicy, Mode, PolicyId, ValidatingPolicy},
     verdict::{DivergenceClass, Verdict},
 };
 
@@ -29,7 +29,7 @@ use kyvtest_model::{
 #[derive(Debug, Clone)]
 pub enum Original {
     /// A ClusterPolicy or Policy.
-    Policy(Arc<Policy>),
+    Policy(Arc<ClassicPolicy>),
     /// A ValidatingPolicy or NamespacedValidatingPolicy.
     ValidatingPolicy(Arc<ValidatingPolicy>),
 }

@@ -16,7 +16,7 @@ use kyvtest_kyverno::{
     webhook::Webhook,
 };
 use kyvtest_model::policy::{
-    AuditAnnotation, Expression, MatchCondition, MatchConstraints, Origin, Policy, PolicyId, Rule, Subtree,
+    AuditAnnotation, ClassicPolicy, Expression, MatchCondition, MatchConstraints, Origin, PolicyId, Rule, Subtree,
     ValidatingAdmissionPolicy, ValidatingPolicy, Validation, Variable,
 };
 
@@ -51,7 +51,7 @@ impl<'p> Texts<'p> {
         }
     }
 
-    fn of_webhook(policy: &'p Policy) -> Self {
+    fn of_webhook(policy: &'p ClassicPolicy) -> Self {
         let webhook = policy.spec.webhook.as_ref();
         Self {
             conditions_at: "webhookConfiguration.matchConditions",

@@ -25,7 +25,7 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::Data;
 use kyvtest_model::{
     kube::{Concrete, Operation, Request, UserInfo},
-    policy::{FailureAction, Policy, Rule},
+    policy::{ClassicPolicy, FailureAction, Rule},
     verdict::Status,
 };
 
@@ -75,7 +75,7 @@ enum Kind {
 
 impl ClassicRule {
     /// Reads the check of a rule; `None` if it has no `validate`.
-    pub(crate) fn new(policy: &Policy, rule: &Rule) -> Option<Self> {
+    pub(crate) fn new(policy: &ClassicPolicy, rule: &Rule) -> Option<Self> {
         let validate = rule.validate.as_ref()?;
         let check = match &validate.pod_security {
             Some(security) => Kind::PodSecurity(PodSecurity::read(security.document().root())),

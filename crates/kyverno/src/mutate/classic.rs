@@ -18,7 +18,7 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Concrete, Request},
-    policy::{ApplyRules, MatchResources, Policy},
+    policy::{ApplyRules, ClassicPolicy, MatchResources},
 };
 
 /// A policy with mutate rules, ready for evaluation.
@@ -39,7 +39,7 @@ struct Rule {
 
 impl CompiledMutation {
     /// Prepares a policy and the rules generated from it; `None` if it has no mutate rule.
-    pub fn new(policy: &Arc<Policy>) -> Option<Self> {
+    pub fn new(policy: &Arc<ClassicPolicy>) -> Option<Self> {
         let rules = all_rules(policy);
         let rules: Vec<Rule> = rules
             .iter()
@@ -61,7 +61,7 @@ impl CompiledMutation {
     }
 
     /// The policy as it was read.
-    pub fn policy(&self) -> &Arc<Policy> {
+    pub fn policy(&self) -> &Arc<ClassicPolicy> {
         self.policy.policy()
     }
 

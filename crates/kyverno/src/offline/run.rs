@@ -24,7 +24,7 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Operation, Request, Resource as Served, World},
-    policy::{Loaded, MatchConstraints, Policy, Refusal, validate},
+    policy::{ClassicPolicy, Loaded, MatchConstraints, Refusal, validate},
 };
 
 /// Evaluates all policies of a test on its resource.
@@ -84,7 +84,7 @@ fn refusal(loaded: &Loaded, reason: Refusal) -> String {
     format!("error: failed to load policies (failed to load file policies.yaml: failed to parse document ({problems}))")
 }
 
-fn has_webhook_conditions(policy: &Policy) -> bool {
+fn has_webhook_conditions(policy: &ClassicPolicy) -> bool {
     let webhook = policy.spec.webhook.as_ref();
     webhook.is_some_and(|webhook| !webhook.match_conditions.is_empty())
 }
@@ -101,7 +101,7 @@ pub(super) struct Stages<'c> {
 }
 
 /// A policy's identity in responses.
-fn identity(policy: &Policy) -> (String, String) {
+fn identity(policy: &ClassicPolicy) -> (String, String) {
     let namespace = policy.metadata.namespace.as_ref();
     (
         policy.metadata.name.value.clone(),
@@ -148,7 +148,7 @@ impl<'c> Stages<'c> {
         values
     }
 
-    fn mutate(&self, policies: &[&Arc<Policy>], resource: &mut Document, observed: &mut Observed) {
+    fn mutate(&self, policies: &[&Arc<ClassicPolicy>], resource: &mut Document, observed: &mut Observed) {
         for policy in policies {
             let Some(compiled) = CompiledMutation::new(policy) else {
                 continue;
@@ -170,7 +170,7 @@ impl<'c> Stages<'c> {
         }
     }
 
-    fn validate(&self, policies: &[&Arc<Policy>], resource: &Document, observed: &mut Observed) {
+    fn validate(&self, policies: &[&Arc<ClassicPolicy>], resource: &Document, observed: &mut Observed) {
         for policy in policies {
             let rules = all_rules(policy);
             if rules.iter().all(|rule| rule.validate.is_none()) {

@@ -14,7 +14,7 @@ use crate::autogen;
 use kyvtest_go_compat::yaml::{Items, Node, Number};
 use kyvtest_model::{
     kube::{Discovery, LabelSelector, Operation, ResourcePattern, RuleWithOperations, Scope},
-    policy::{self, FailurePolicy, KindSelector, Policy, PolicyKind},
+    policy::{self, ClassicPolicy, FailurePolicy, KindSelector, PolicyKind},
 };
 
 /// How the names begin.
@@ -48,7 +48,7 @@ struct Listed {
     unknown: Vec<(KindSelector, Vec<Operation>)>,
 }
 
-pub(super) fn webhooks(policies: &[&Policy], discovery: &Discovery) -> Vec<Members> {
+pub(super) fn webhooks(policies: &[&ClassicPolicy], discovery: &Discovery) -> Vec<Members> {
     let shared = |is_ignore| (is_ignore, Listed::default(), TIMEOUT, Vec::new());
     let mut shared = [shared(false), shared(true)];
     let mut own = Vec::new();
@@ -115,13 +115,13 @@ fn word(is_ignore: bool) -> &'static str {
 }
 
 /// What the policy says of errors: its webhook's word, else its own.
-fn ignores(policy: &Policy) -> bool {
+fn ignores(policy: &ClassicPolicy) -> bool {
     let webhook = policy.spec.webhook.as_ref().and_then(|webhook| webhook.failure_policy);
     let word = webhook.or(policy.spec.failure_policy);
     word.is_some_and(|word| word.value == FailurePolicy::Ignore)
 }
 
-fn timeout(policy: &Policy) -> Option<i64> {
+fn timeout(policy: &ClassicPolicy) -> Option<i64> {
     let webhook = policy.spec.webhook.as_ref().and_then(|webhook| webhook.timeout_seconds);
     webhook.map(|seconds| seconds.value).or_else(|| {
         let node = policy.spec.source.node().get("webhookTimeoutSeconds")?;
@@ -132,7 +132,7 @@ fn timeout(policy: &Policy) -> Option<i64> {
     })
 }
 
-fn listed(policy: &Policy, discovery: &Discovery) -> Listed {
+fn listed(policy: &ClassicPolicy, discovery: &Discovery) -> Listed {
     let mut kinds = Kinds::new();
     for rule in autogen::all_rules(policy) {
         collect(&rule, &mut kinds);

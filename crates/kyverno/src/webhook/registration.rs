@@ -10,7 +10,7 @@ use kyvtest_cel::{profile::Profile, syntax::parse};
 use kyvtest_go_compat::value::{Builder, Document};
 use kyvtest_model::{
     kube::{Discovery, RuleWithOperations},
-    policy::{Policy, ValidatingPolicy, write_selector},
+    policy::{ClassicPolicy, ValidatingPolicy, write_selector},
 };
 
 /// The webhooks of a set of policies, and which policy is behind which webhook.
@@ -36,7 +36,7 @@ pub(super) type Members = (Webhook, Vec<usize>);
 
 impl Registration {
     /// Registers all policies that are installed together: those without settings of their own share webhooks.
-    pub fn new(policies: &[&Policy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Self {
+    pub fn new(policies: &[&ClassicPolicy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Self {
         let mut registration = Self {
             webhooks: Vec::new(),
             classic: vec![None; policies.len()],
@@ -74,7 +74,7 @@ impl Registration {
     }
 
     /// Registers a ClusterPolicy or Policy that is alone in its cluster.
-    pub fn of_policy(policy: &Policy, discovery: &Discovery) -> Self {
+    pub fn of_policy(policy: &ClassicPolicy, discovery: &Discovery) -> Self {
         Self::new(&[policy], &[], discovery)
     }
 
@@ -126,7 +126,7 @@ impl Registration {
 }
 
 /// The ValidatingWebhookConfiguration of policies that Kyverno evaluates itself.
-pub fn configuration(policies: &[&Policy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Document {
+pub fn configuration(policies: &[&ClassicPolicy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Document {
     Registration::new(policies, validating, discovery).configuration()
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{MatchResources, Policy, ResourceFilter, Rule, split_kind, validate::has};
+use super::{ClassicPolicy, MatchResources, ResourceFilter, Rule, split_kind, validate::has};
 use kyvtest_go_compat::yaml::{Items, Node};
 
 /// The annotation that names the controllers.
@@ -23,7 +23,7 @@ pub const CONTROLLERS: [&str; 7] = [
 ];
 
 /// The controllers that a policy generates rules for, as its annotation spells them; `none` where there are none.
-pub fn controllers(policy: &Policy) -> BTreeSet<String> {
+pub fn controllers(policy: &ClassicPolicy) -> BTreeSet<String> {
     if eligibility(policy) != Eligibility::Eligible {
         return BTreeSet::from(["none".to_owned()]);
     }
@@ -45,7 +45,7 @@ pub enum Eligibility {
 }
 
 /// Whether the rules of a policy could be about pod controllers, and if not, what the first obstacle is.
-pub fn eligibility(policy: &Policy) -> Eligibility {
+pub fn eligibility(policy: &ClassicPolicy) -> Eligibility {
     let mut needed = false;
     for rule in &policy.spec.rules {
         if has(rule, "generate") || patches_by_path(rule) {

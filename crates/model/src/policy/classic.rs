@@ -42,7 +42,7 @@ impl PolicyKind {
 
 /// A ClusterPolicy or Policy.
 #[derive(Debug, Clone)]
-pub struct Policy {
+pub struct ClassicPolicy {
     /// Which of the two.
     pub kind: PolicyKind,
     /// The API version as written.
@@ -221,7 +221,7 @@ const ACTIONS: [(&str, FailureAction); 4] = [
 /// Of a rule: only the new spellings.
 const RULE_ACTIONS: [(&str, FailureAction); 2] = [("Audit", FailureAction::Audit), ("Enforce", FailureAction::Enforce)];
 
-impl Policy {
+impl ClassicPolicy {
     pub fn decode<'t>(
         kind: PolicyKind,
         api_version: &str,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Policy, ValidatingAdmissionPolicy, ValidatingPolicy};
+use super::{ClassicPolicy, ValidatingAdmissionPolicy, ValidatingPolicy};
 
 /// Group, kind, namespace and name: two policies are the same only if all of them are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +37,7 @@ impl fmt::Display for PolicyId {
     }
 }
 
-impl Policy {
+impl ClassicPolicy {
     /// The policy's identity.
     pub fn id(&self) -> PolicyId {
         PolicyId {

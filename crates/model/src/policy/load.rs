@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    CelPolicyException, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
+    CelPolicyException, ClassicPolicy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
@@ -23,7 +23,7 @@ use kyvtest_go_compat::{
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// ClusterPolicies and Policies.
-    pub policies: Vec<Arc<Policy>>,
+    pub policies: Vec<Arc<ClassicPolicy>>,
     /// ValidatingPolicies and NamespacedValidatingPolicies.
     pub validating_policies: Vec<Arc<ValidatingPolicy>>,
     /// MutatingPolicies and NamespacedMutatingPolicies. They are among the unsupported ones as well, for callers that do
@@ -408,7 +408,7 @@ impl<'t> Load<'_, 't> {
         let origin = self.origin;
         let d = &mut decoder;
         let decoded = match known {
-            Known::Policy(kind) => Policy::decode(kind, api_version, d, node, origin).map(Any::Policy),
+            Known::Policy(kind) => ClassicPolicy::decode(kind, api_version, d, node, origin).map(Any::Policy),
             Known::ValidatingPolicy { namespaced } => {
                 ValidatingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::ValidatingPolicy)
             }
@@ -458,7 +458,7 @@ impl<'t> Load<'_, 't> {
 }
 
 enum Any {
-    Policy(Policy),
+    Policy(ClassicPolicy),
     ValidatingPolicy(ValidatingPolicy),
     MutatingPolicy(MutatingPolicy),
     Exception(PolicyException),

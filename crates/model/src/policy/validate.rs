@@ -29,7 +29,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 pub use cluster::{validate_exception, validate_in_cluster};
 
-use super::{MatchResources, Policy, PolicyKind, Rule, autogen, kind_selector::split_kind};
+use super::{ClassicPolicy, MatchResources, PolicyKind, Rule, autogen, kind_selector::split_kind};
 use kyvtest_go_compat::yaml::{Items, Kind, Node, Number};
 
 /// What Kyverno says of a policy.
@@ -42,7 +42,7 @@ pub struct Checked {
 }
 
 /// Checks a policy. `rules` are all rules in force, the generated ones included.
-pub fn validate(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Checked {
+pub fn validate(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Checked {
     let mut warnings = Vec::new();
     let error = check(policy, rules, &mut warnings).err();
     Checked { error, warnings }
@@ -78,7 +78,7 @@ impl Errors {
     }
 }
 
-fn check(policy: &Policy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<String>) -> Result<(), String> {
+fn check(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<String>) -> Result<(), String> {
     let spec = &policy.spec;
     if policy.kind == PolicyKind::ClusterPolicy && policy.metadata.namespace.is_some() {
         let text = "A clusterpolicy should not have the namespace defined";
@@ -127,7 +127,7 @@ fn check(policy: &Policy, rules: &[Cow<'_, Rule>], warnings: &mut Vec<String>) -
 
 /// A rule that is in force, written or generated.
 fn in_force(
-    policy: &Policy,
+    policy: &ClassicPolicy,
     rules: &[Cow<'_, Rule>],
     i: usize,
     rule: &Rule,
@@ -246,7 +246,7 @@ fn old_spellings(owner: Node<'_>, field: &str, warnings: &mut Vec<String>) {
 }
 
 /// What the methods of the API types check.
-fn fields(policy: &Policy, warnings: &mut Vec<String>) -> Result<(), String> {
+fn fields(policy: &ClassicPolicy, warnings: &mut Vec<String>) -> Result<(), String> {
     let spec = policy.spec.source.node();
     let there = |node: Node<'_>, key: &str| node.get(key).is_some_and(|value| !value.is_null());
     let webhook = spec.get("webhookConfiguration").filter(|node| !node.is_null());
@@ -383,7 +383,7 @@ fn rule_type(rule: &Rule, path: &str, v2beta1: bool, errors: &mut Errors) {
 }
 
 /// Whether the annotation names other controllers than the five of old.
-fn leaves_controllers_out(policy: &Policy) -> bool {
+fn leaves_controllers_out(policy: &ClassicPolicy) -> bool {
     let Some(text) = policy
         .metadata
         .annotation(autogen::ANNOTATION)

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 
 use kyvtest_model::{
     kube::Operation,
-    policy::{FailureAction, Policy, Rule, Subtree},
+    policy::{ClassicPolicy, FailureAction, Rule, Subtree},
 };
 
 use self::{
@@ -48,7 +48,7 @@ impl Checked {
 /// When a rule that matches fails, and when it is an error; on an update also for the object as it was.
 pub(super) fn outcome<'d>(
     arena: &mut Arena,
-    policy: &Policy,
+    policy: &ClassicPolicy,
     rule: &Rule,
     request: &Request<'_>,
     before: impl FnOnce(&mut Arena) -> Result<(Request<'d>, Formula)>,

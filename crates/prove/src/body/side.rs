@@ -23,7 +23,7 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     kube::{Cell, Discovery, Environment, Operation, Resource, parse_api_version},
     policy::{
-        Loaded, ParamKind, ParamRef, Policy, Text, ValidatingPolicy, validate_admission, validate_exception,
+        ClassicPolicy, Loaded, ParamKind, ParamRef, Text, ValidatingPolicy, validate_admission, validate_exception,
         validate_in_cluster,
     },
     verdict::{Effect, Verdict},
@@ -99,7 +99,7 @@ impl Side {
                 refused.id.name, refused.errors
             ));
         }
-        let policies: Vec<&Policy> = loaded.policies.iter().map(|policy| &**policy).collect();
+        let policies: Vec<&ClassicPolicy> = loaded.policies.iter().map(|policy| &**policy).collect();
         let validating: Vec<&ValidatingPolicy> = loaded.validating_policies.iter().map(|policy| &**policy).collect();
         let registration = Registration::new(&policies, &validating, discovery);
         let exceptions = || loaded.cel_exceptions.iter().map(|exception| &**exception);

@@ -12,14 +12,14 @@ use kyvtest_kyverno::matching::kind_matches;
 use kyvtest_model::{
     kube::{LabelSelector, Operation},
     policy::{
-        FailureAction, FailureActionOverride, KindSelector, MatchResources, Policy, PolicyKind, ResourceDescription,
-        ResourceFilter, Rule, SubjectPattern, Text, UserFilter,
+        ClassicPolicy, FailureAction, FailureActionOverride, KindSelector, MatchResources, PolicyKind,
+        ResourceDescription, ResourceFilter, Rule, SubjectPattern, Text, UserFilter,
     },
 };
 
 /// A rule with the exceptions that name it.
 pub(super) struct Source<'p> {
-    pub(super) policy: &'p Policy,
+    pub(super) policy: &'p ClassicPolicy,
     pub(super) rule: &'p Rule,
     pub(super) exceptions: Vec<&'p MatchResources>,
 }

@@ -20,12 +20,12 @@ use kyvtest_go_compat::value::Value;
 use kyvtest_kyverno::{autogen, matching::kind_matches};
 use kyvtest_model::{
     kube::{Discovery, NAME_LABEL},
-    policy::{MatchResources, Policy, PolicyException, PolicyKind, Rule, validate_exception},
+    policy::{ClassicPolicy, MatchResources, PolicyException, PolicyKind, Rule, validate_exception},
 };
 
 /// Adds the native policies of all rules. A rule that applies to nothing has none.
 pub(super) fn add(
-    policy: &Policy,
+    policy: &ClassicPolicy,
     exceptions: Exceptions<'_>,
     (discovery, layer): (&Discovery, Layer),
     objects: &mut Objects<'_>,
@@ -54,7 +54,7 @@ pub(super) fn add(
 }
 
 fn add_rule(
-    policy: &Policy,
+    policy: &ClassicPolicy,
     rule: &Rule,
     exceptions: Exceptions<'_>,
     (discovery, layer): (&Discovery, Layer),
@@ -142,7 +142,11 @@ fn add_rule(
 }
 
 /// The exceptions that lift a rule.
-fn lifting<'p>(policy: &Policy, rule: &Rule, exceptions: Exceptions<'p>) -> Result<Vec<&'p MatchResources>, Refused> {
+fn lifting<'p>(
+    policy: &ClassicPolicy,
+    rule: &Rule,
+    exceptions: Exceptions<'p>,
+) -> Result<Vec<&'p MatchResources>, Refused> {
     let key = policy.key();
     let usable = |exception: &&PolicyException| {
         validate_exception(exception).is_none() && exception.names(&key, &rule.name.value)

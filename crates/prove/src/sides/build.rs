@@ -13,7 +13,7 @@ use kyvtest_go_compat::text::wildcard;
 use kyvtest_kyverno::{autogen, exception::CompiledException, failure_action::Actions};
 use kyvtest_model::{
     policy::{
-        ApplyRules, FailurePolicy, MatchCondition, MatchResources, Mode, Policy, PolicyKind, Rule,
+        ApplyRules, ClassicPolicy, FailurePolicy, MatchCondition, MatchResources, Mode, PolicyKind, Rule,
         ValidatingAdmissionPolicyBinding, ValidatingPolicy, Validation, ValidationAction, validate_exception,
     },
     verdict::Effect,
@@ -183,7 +183,7 @@ fn binding_effect(binding: &ValidatingAdmissionPolicyBinding) -> Effect {
 }
 
 pub(super) fn classic(
-    policy: &Policy,
+    policy: &ClassicPolicy,
     exceptions: Exceptions<'_>,
     called: &[String],
     bodies: &mut Bodies,

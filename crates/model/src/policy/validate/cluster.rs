@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{Checked, has, validate};
 use crate::{
     kube::Discovery,
-    policy::{KindSelector, Policy, PolicyException, Rule, UserFilter},
+    policy::{ClassicPolicy, KindSelector, PolicyException, Rule, UserFilter},
 };
 use kyvtest_cel::{
     admission::{Declarations, Environment, Expression, Returns},
@@ -14,7 +14,7 @@ use kyvtest_cel::{
 use kyvtest_go_compat::text::wildcard;
 
 /// Checks a policy as the webhook for policies does; [`validate`] is what the command line does.
-pub fn validate_in_cluster(policy: &Policy, rules: &[Cow<'_, Rule>], discovery: &Discovery) -> Checked {
+pub fn validate_in_cluster(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], discovery: &Discovery) -> Checked {
     let mut checked = validate(policy, rules);
     if checked.error.is_none() {
         checked.error = conditions(policy)
@@ -57,7 +57,7 @@ fn user_fields(user: &UserFilter) -> impl Iterator<Item = &'static str> {
 }
 
 /// Match conditions of the webhook that do not compile.
-fn conditions(policy: &Policy) -> Option<String> {
+fn conditions(policy: &ClassicPolicy) -> Option<String> {
     let webhook = policy.spec.webhook.as_ref()?;
     let declarations = Declarations {
         params: false,
@@ -82,7 +82,7 @@ fn conditions(policy: &Policy) -> Option<String> {
 /// Known deviations: only the plainest form of such a policy is looked at (one rule with one match block); a kind that
 /// stands for none is taken for one that the cluster will have; a subresource that is served in several versions is taken, where
 /// upstream takes or refuses it by chance.
-fn ambiguous_kind(policy: &Policy, discovery: &Discovery) -> Option<String> {
+fn ambiguous_kind(policy: &ClassicPolicy, discovery: &Discovery) -> Option<String> {
     let [rule] = &policy.spec.rules[..] else { return None };
     rule.validate.as_ref()?.cel.as_ref()?;
     let block = &rule.matches;
@@ -108,7 +108,7 @@ fn ambiguous_kind(policy: &Policy, discovery: &Discovery) -> Option<String> {
 }
 
 /// Subresources are no part of background scans.
-fn subresources(policy: &Policy, rules: &[Cow<'_, Rule>], discovery: &Discovery) -> Option<String> {
+fn subresources(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>], discovery: &Discovery) -> Option<String> {
     let serves = |selector: &KindSelector| {
         discovery.iter().any(|resource| {
             !resource.subresource.is_empty()

@@ -4,7 +4,7 @@
 //! every kind counts as one in namespaces.
 
 use super::{Errors, json};
-use crate::policy::{Policy, PolicyKind, Rule};
+use crate::policy::{ClassicPolicy, PolicyKind, Rule};
 use kyvtest_go_compat::{
     text::variable::has_variable,
     yaml::{Items, Node},
@@ -20,7 +20,7 @@ fn kinds(node: Node<'_>) -> usize {
 }
 
 /// Checks the fields of a written rule.
-pub(super) fn fields(policy: &Policy, rule: &Rule, path: &str, errors: &mut Errors, warnings: &mut Vec<String>) {
+pub(super) fn fields(policy: &ClassicPolicy, rule: &Rule, path: &str, errors: &mut Errors, warnings: &mut Vec<String>) {
     let Some(node) = rule.generate.as_ref().map(|part| part.node()) else {
         return;
     };
@@ -45,7 +45,7 @@ pub(super) fn fields(policy: &Policy, rule: &Rule, path: &str, errors: &mut Erro
     }
 }
 
-fn pattern(policy: &Policy, node: Node<'_>, path: &str, errors: &mut Errors, warnings: &mut Vec<String>) {
+fn pattern(policy: &ClassicPolicy, node: Node<'_>, path: &str, errors: &mut Errors, warnings: &mut Vec<String>) {
     let synchronized = ["apiVersion", "kind", "clone", "cloneList"];
     let mut synchronized = synchronized.iter().filter_map(|name| node.get(name));
     if synchronized.any(|part| has_variable(&json::value(part))) {

@@ -4,7 +4,7 @@
 //! `pkg/validation/policy/validate.go`, `github.com/evanphx/json-patch/v5`.
 
 use super::{Errors, variables::without_variables};
-use crate::policy::{Policy, Rule};
+use crate::policy::{ClassicPolicy, Rule};
 use kyvtest_go_compat::{
     text::{quote::quote, variable::has_variable},
     value::{Data, Document},
@@ -88,7 +88,7 @@ pub(super) fn existing(rule: &Rule) -> Option<bool> {
 }
 
 /// Checks that the targets of a namespaced policy are in its namespace.
-pub(super) fn target_namespaces(policy: &Policy, rule: &Rule, path: &str, errors: &mut Errors) {
+pub(super) fn target_namespaces(policy: &ClassicPolicy, rule: &Rule, path: &str, errors: &mut Errors) {
     let own = policy.metadata.namespace.as_ref();
     let own = own.map_or("", |namespace| namespace.value.as_str());
     let targets = rule.mutate.as_ref().and_then(|mutate| mutate.node().get("targets"));
@@ -104,7 +104,7 @@ pub(super) fn target_namespaces(policy: &Policy, rule: &Rule, path: &str, errors
 }
 
 /// What a policy says of existing objects.
-pub(super) fn all_existing(policy: &Policy) -> bool {
+pub(super) fn all_existing(policy: &ClassicPolicy) -> bool {
     let spec = policy.spec.source.node();
     spec.get("mutateExistingOnPolicyUpdate").and_then(Node::as_bool) == Some(true)
 }

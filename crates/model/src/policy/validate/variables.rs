@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt::Write as _, sync::LazyLock};
 
 use super::{json, mutate, references, verify_images};
-use crate::policy::{MatchResources, Policy, Rule, UserFilter};
+use crate::policy::{ClassicPolicy, MatchResources, Rule, UserFilter};
 use kyvtest_go_compat::{
     regex::Regex,
     text::{variable, wildcard},
@@ -44,7 +44,7 @@ static USER: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 ///
 /// # Errors
 /// The first thing that is wrong, in upstream's words.
-pub(super) fn check(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
+pub(super) fn check(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
     if policy.spec.background {
         about_user(policy, rules).map_err(|error| {
             format!(
@@ -64,7 +64,7 @@ pub(super) fn check(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), Stri
 ///
 /// # Errors
 /// The first thing that is wrong, in upstream's words.
-pub(super) fn on_update(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
+pub(super) fn on_update(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
     if !policy_texts(policy).iter().any(|text| variable::has_variable(text)) {
         return Ok(());
     }
@@ -79,7 +79,7 @@ pub(super) fn on_update(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), 
     })
 }
 
-fn about_user(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
+fn about_user(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
     for (i, rule) in rules.iter().enumerate() {
         user_block(&rule.matches, "match", ["any", "all"]).map_or(Ok(()), |path| {
             Err(format!("invalid variable used at path: spec/rules[{i}]/{path}"))
@@ -108,7 +108,7 @@ fn about_user(policy: &Policy, rules: &[Cow<'_, Rule>]) -> Result<(), String> {
 }
 
 /// The parts of a policy in which variables may stand, in the order in which Go writes them.
-fn policy_texts(policy: &Policy) -> Vec<String> {
+fn policy_texts(policy: &ClassicPolicy) -> Vec<String> {
     let mut texts = Vec::new();
     let mut annotations: Vec<(&str, &str)> = policy
         .metadata

@@ -4,7 +4,7 @@
 //! `api/kyverno/v1/image_verification_types.go`.
 
 use super::{Errors, json};
-use crate::policy::{FailureAction, Policy, Rule};
+use crate::policy::{ClassicPolicy, FailureAction, Rule};
 use kyvtest_go_compat::{
     text::variable::has_variable,
     yaml::{Entries, Items, Kind, Node},
@@ -39,7 +39,7 @@ pub(super) fn has_variables(rule: &Rule) -> bool {
 ///
 /// # Errors
 /// All mistakes together, in upstream's words.
-pub(super) fn check(policy: &Policy, rule: &Rule, i: usize) -> Result<(), String> {
+pub(super) fn check(policy: &ClassicPolicy, rule: &Rule, i: usize) -> Result<(), String> {
     let mut errors = Errors::default();
     let mut audit = policy.spec.validation_failure_action == FailureAction::Audit;
     for (j, image) in images(rule).enumerate() {

@@ -12,7 +12,7 @@ use kyvtest_kyverno::{
 };
 use kyvtest_model::{
     kube::{Atom, Cell, Discovery, Facts, Operation, Pattern, Resource, Text},
-    policy::{ApplyRules, Policy, PolicyKind, Rule},
+    policy::{ApplyRules, ClassicPolicy, PolicyKind, Rule},
     verdict::{Effect, Status},
 };
 
@@ -25,7 +25,7 @@ use crate::body::{
 
 /// The rules of a policy by kind; the empty kind is for all others.
 pub(super) struct ClassicRules {
-    policy: Arc<Policy>,
+    policy: Arc<ClassicPolicy>,
     rules: Vec<(String, Vec<ClassicRule>)>,
 }
 
@@ -36,7 +36,7 @@ struct ClassicRule {
 }
 
 impl ClassicRules {
-    pub(super) fn new(policy: &Arc<Policy>) -> Self {
+    pub(super) fn new(policy: &Arc<ClassicPolicy>) -> Self {
         let make = |rule: Arc<Rule>| ClassicRule {
             actions: Actions::new(policy, rule.validate.as_ref()),
             cel: CompiledRule::compile(&rule),
@@ -213,7 +213,7 @@ impl ClassicRule {
     fn creation<'d>(
         &self,
         arena: &mut Arena,
-        policy: &Policy,
+        policy: &ClassicPolicy,
         request: &Request<'_>,
         resource: &'d Resource,
     ) -> Result<(Request<'d>, Formula)> {
@@ -241,7 +241,7 @@ impl ClassicRule {
         &self,
         side: &Side,
         arena: &mut Arena,
-        policy: &Policy,
+        policy: &ClassicPolicy,
         request: &Request<'d>,
         discovery: &'d Discovery,
     ) -> Result<Outcome> {
