@@ -3,18 +3,15 @@
 //! `cargo bench --bench prove`. The conversions that upstream asserts and the published policies lie in `../shared` (or where
 //! `KYVTEST_SHARED` points); without them only the project's own fixtures are measured.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use divan::{Bencher, counter::ItemsCount};
 use kyvtest::{
     convert::Exceptions,
     diagnostic::Sources,
     kube::Discovery,
-    pair::{Original, Pair},
-    policy::{Loaded, Purpose, load},
+    pair::Pair,
+    policy::{Loaded, Policy, Purpose, load},
     prove::{Layer, Options, Target, prove},
     yaml,
 };
@@ -25,7 +22,7 @@ fn main() {
 
 /// A policy with its exceptions and what it is compared with.
 struct Case {
-    original: Original,
+    original: Policy,
     loaded: Loaded,
     target: Option<Target>,
 }
@@ -44,23 +41,17 @@ fn cases(policies: &str, exceptions: &str, native: Option<&str>) -> Vec<Case> {
     let mut loaded = Loaded::default();
     add(&mut loaded, policies, Purpose::Policies);
     add(&mut loaded, exceptions, Purpose::Exceptions);
-    let classic = loaded
-        .policies
-        .iter()
-        .map(|policy| Original::Policy(Arc::clone(policy)));
-    let cel = loaded.validating_policies.iter();
-    let cel = cel.map(|policy| Original::ValidatingPolicy(Arc::clone(policy)));
     let target = native.map(|native| {
         let mut loaded = Loaded::default();
         add(&mut loaded, native, Purpose::Policies);
         Target {
-            policies: loaded.vaps,
+            policies: loaded.native().cloned().collect(),
             bindings: loaded.bindings,
         }
     });
     let exceptions = (loaded.exceptions.clone(), loaded.cel_exceptions.clone());
-    classic
-        .chain(cel)
+    let validating = loaded.policies.into_iter().filter(Policy::validates);
+    validating
         .map(|original| Case {
             original,
             loaded: Loaded {

@@ -38,7 +38,7 @@ fn is_classic(suite: &Suite) -> bool {
             .iter()
             .any(|rule| rule.validate.as_ref().is_some_and(|validate| validate.cel.is_none()))
     };
-    loaded.validating_policies.is_empty() && loaded.policies.iter().any(validates)
+    loaded.validating().next().is_none() && loaded.classic().any(validates)
 }
 
 /// The suites with classic rules that validate, as `kyverno test` decides them.

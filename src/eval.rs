@@ -26,11 +26,11 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     compare::{Divergence, compare},
     kube::{Cluster, Discovery, GroupVersionKind, Request, World},
-    policy::{self, Loaded, Purpose, validate_admission, validate_exception, validate_in_cluster},
+    policy::{self, Loaded, Policy, Purpose, validate_admission, validate_exception, validate_in_cluster},
     verdict::{DivergenceClass, Effect, Status, Verdict},
 };
 use kyvtest_prove::{
-    pair::{NativeVerdict, Original, Pair},
+    pair::{NativeVerdict, Pair},
     server::{Data, Refused, Server},
 };
 
@@ -188,18 +188,15 @@ impl Evaluator {
     /// serves.
     fn idle(&self) -> Vec<Diagnostic> {
         let loaded = &self.loaded;
-        let vaps: Vec<_> = loaded.vaps.iter().map(|vap| &**vap).collect();
+        let vaps: Vec<_> = loaded.native().map(|vap| &**vap).collect();
         let bindings: Vec<_> = loaded.bindings.iter().map(|binding| &**binding).collect();
         let mut problems = vap::check(&vaps, &bindings, &self.cluster.discovery);
         for problem in &mut problems {
             // The objects came as values: there is no text to point at.
             problem.primary = None;
         }
-        let classic = loaded.policies.iter().map(|policy| policy.metadata.name.value.as_str());
-        let validating = loaded.validating_policies.iter();
-        let names: Vec<&str> = classic
-            .chain(validating.map(|policy| policy.metadata.name.value.as_str()))
-            .collect();
+        let kyverno = loaded.policies.iter().filter(|policy| policy.as_native().is_none());
+        let names: Vec<&str> = kyverno.map(Policy::name).collect();
         let mut dangling = |exception: &str, wanted: &str| {
             let plain = wanted.rsplit('/').next().unwrap_or(wanted);
             if names.contains(&plain) {
@@ -232,14 +229,9 @@ impl Evaluator {
             classic: &loaded.exceptions,
             cel: &loaded.cel_exceptions,
         };
-        let classic = loaded.policies.iter().cloned().map(Original::Policy);
-        let validating = loaded
-            .validating_policies
-            .iter()
+        let validating = loaded.policies.iter().filter(|policy| policy.validates());
+        self.pairs = validating
             .cloned()
-            .map(Original::ValidatingPolicy);
-        self.pairs = classic
-            .chain(validating)
             .map(|original| Pair::new(original, exceptions, &self.cluster.discovery, settings.now))
             .collect();
         let refuse = |object: String, message: String| Invalid {
@@ -250,6 +242,9 @@ impl Evaluator {
         };
         let mut policies = loaded.policies.clone();
         policies.retain(|policy| {
+            let Policy::Classic(policy) = policy else {
+                return policy.validates();
+            };
             let checked = validate_in_cluster(policy, &autogen::all_rules(policy), &self.cluster.discovery);
             let label = format!("{}/{}", policy.kind.name(), policy.metadata.name.value);
             self.invalid
@@ -264,7 +259,6 @@ impl Evaluator {
         let installed = Installed {
             policies: &policies,
             exceptions: &loaded.exceptions,
-            validating_policies: &loaded.validating_policies,
             cel_exceptions: &loaded.cel_exceptions,
         };
         let (controller, refused) = Controller::new(
@@ -278,7 +272,7 @@ impl Evaluator {
             self.problems
                 .push(Diagnostic::new(Code::PolicyRefused, message).with_severity(Severity::Warning));
         }
-        let accepted = policies.len() + loaded.validating_policies.len() - refused.len();
+        let accepted = policies.len() - refused.len();
         for policy in refused {
             let label = format!("{}/{}", policy.id.kind, policy.id.name);
             self.invalid.push(refuse(label, policy.errors.to_string()));
@@ -286,7 +280,8 @@ impl Evaluator {
         self.controller = (accepted > 0).then_some(controller);
         let generated: Vec<&Generated> = self.pairs.iter().filter_map(Pair::generated).collect();
         let loaded = &self.loaded;
-        self.native = if loaded.vaps.is_empty() && !generated.is_empty() {
+        let has_native = loaded.native().next().is_some();
+        self.native = if !has_native && !generated.is_empty() {
             let policies = generated.iter().map(|one| &*one.vap.model);
             let bindings = generated.iter().flat_map(|one| &one.bindings);
             let bindings = bindings.map(|binding| &*binding.model);
@@ -294,11 +289,11 @@ impl Evaluator {
                 server: vap::Server::new(policies, bindings, vap::Lens::ApiServer),
                 generated: true,
             })
-        } else if loaded.vaps.is_empty() && loaded.bindings.is_empty() {
+        } else if !has_native && loaded.bindings.is_empty() {
             None
         } else {
             // A binding whose policy is missing does nothing: the server admits the request.
-            let policies = loaded.vaps.iter().map(|policy| &**policy);
+            let policies = loaded.native().map(|policy| &**policy);
             let bindings = loaded.bindings.iter().map(|binding| &**binding);
             Some(Native {
                 server: vap::Server::new(policies, bindings, vap::Lens::ApiServer),

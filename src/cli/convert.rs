@@ -3,13 +3,13 @@
 pub(super) mod repair;
 mod show;
 
-use std::{io::Write as _, path::PathBuf, sync::Arc};
+use std::{io::Write as _, path::PathBuf};
 
 use clap::ValueEnum;
 
 use super::{Exit, Failure, cluster::Cluster, input, interrupt, output::Output, prove::LayerWord};
 use kyvtest_cel::time::Timestamp;
-use kyvtest_convert::{Conversion, Exceptions, Options, Outcome, Refusal, Source, convert};
+use kyvtest_convert::{Conversion, Exceptions, Options, Outcome, Refusal, convert};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Builder, Document, Map, Value},
@@ -18,9 +18,8 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::webhook;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, ClassicPolicy, Loaded, Origin, Purpose, ValidatingPolicy},
+    policy::{self, ClassicPolicy, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
 };
-use kyvtest_prove::pair::Original;
 
 /// Convert policies to ValidatingAdmissionPolicies
 ///
@@ -101,10 +100,16 @@ struct Head {
     origin: Origin,
 }
 
-/// A policy that could be read.
-enum Readable {
-    Classic(Arc<ClassicPolicy>),
-    Validating(Arc<ValidatingPolicy>),
+impl Head {
+    fn new(policy: &Policy) -> Self {
+        Self {
+            api_version: policy.api_version().to_owned(),
+            kind: policy.kind().to_owned(),
+            namespace: policy.namespace().map(str::to_owned),
+            name: policy.name().to_owned(),
+            origin: policy.origin(),
+        }
+    }
 }
 
 impl Args {
@@ -191,24 +196,13 @@ impl Args {
         output: &mut Output,
     ) -> Result<(), Failure> {
         let options = Options { force: self.force, now };
-        let is_native = |policy: Source<'_>| {
-            matches!(
-                convert(policy, exceptions(loaded), discovery, options).outcome,
-                Outcome::Generated(_)
-            )
-        };
-        let policies: Vec<&ClassicPolicy> = loaded
-            .policies
-            .iter()
-            .map(AsRef::as_ref)
-            .filter(|policy| !is_native(Source::Policy(policy)))
-            .collect();
-        let validating: Vec<&ValidatingPolicy> = loaded
-            .validating_policies
-            .iter()
-            .map(AsRef::as_ref)
-            .filter(|policy| !is_native(Source::ValidatingPolicy(policy)))
-            .collect();
+        let mut by_kyverno = loaded.clone();
+        by_kyverno.policies.retain(|policy| {
+            let conversion = convert(policy, exceptions(loaded), discovery, options);
+            matches!(conversion.outcome, Outcome::Refused(_))
+        });
+        let policies: Vec<&ClassicPolicy> = by_kyverno.classic().map(AsRef::as_ref).collect();
+        let validating: Vec<&ValidatingPolicy> = by_kyverno.validating().map(AsRef::as_ref).collect();
         let configuration = webhook::configuration(&policies, &validating, discovery);
         let text = match self.format {
             Format::Yaml => configuration.root().to_yaml(),
@@ -225,23 +219,9 @@ fn nothing() -> Diagnostic {
 }
 
 /// Every policy that could be read, in the order of the files.
-fn originals(loaded: &Loaded) -> Vec<(Head, Original)> {
+fn originals(loaded: &Loaded) -> Vec<(Head, Policy)> {
     let all = super::prove::originals(loaded).into_iter();
-    all.map(|(original, origin)| {
-        let (api_version, metadata) = match &original {
-            Original::Policy(policy) => (&policy.api_version, &policy.metadata),
-            Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata),
-        };
-        let head = Head {
-            api_version: api_version.clone(),
-            kind: original.kind().to_owned(),
-            namespace: metadata.namespace.as_ref().map(|text| text.value.clone()),
-            name: original.name().to_owned(),
-            origin,
-        };
-        (head, original)
-    })
-    .collect()
+    all.map(|policy| (Head::new(&policy), policy)).collect()
 }
 
 fn exceptions(loaded: &Loaded) -> Exceptions<'_> {
@@ -253,78 +233,30 @@ fn exceptions(loaded: &Loaded) -> Exceptions<'_> {
 
 /// Every policy in the order of the files, also those that cannot be read.
 fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    let classic = loaded.policies.iter().cloned().map(Readable::Classic);
-    let validating = loaded.validating_policies.iter().cloned().map(Readable::Validating);
-    for policy in classic.chain(validating) {
-        let (metadata, api_version, kind, origin, source) = match &policy {
-            Readable::Classic(policy) => {
-                let source = Source::Policy(policy);
-                (
-                    &policy.metadata,
-                    &policy.api_version,
-                    policy.kind.name(),
-                    policy.origin,
-                    source,
-                )
-            }
-            Readable::Validating(policy) => {
-                let source = Source::ValidatingPolicy(policy);
-                (
-                    &policy.metadata,
-                    &policy.api_version,
-                    policy.kind(),
-                    policy.origin,
-                    source,
-                )
-            }
-        };
-        rows.push(Row {
-            head: Head {
-                api_version: api_version.clone(),
-                kind: kind.to_owned(),
-                namespace: metadata.namespace.as_ref().map(|text| text.value.clone()),
-                name: metadata.name.value.clone(),
-                origin,
-            },
-            conversion: convert(source, exceptions(loaded), discovery, options),
-        });
-    }
-    let refused = |api_version: &str, kind: &str, namespace: &str, name: &str, origin, refusal: Refusal| Row {
-        head: Head {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
-            name: name.to_owned(),
-            origin,
-        },
-        conversion: Conversion {
-            report: vec![refusal.item()],
-            outcome: Outcome::Refused(refusal),
-        },
-    };
-    for policy in &loaded.unsupported {
-        let refusal = Refusal::unsupported(policy.origin.span);
-        rows.push(refused(
-            &policy.api_version,
-            &policy.kind,
-            &policy.namespace,
-            &policy.name,
-            policy.origin,
-            refusal,
-        ));
-    }
+    let policies = loaded.policies.iter().filter(|policy| policy.as_native().is_none());
+    let mut rows: Vec<Row> = policies
+        .map(|policy| Row {
+            head: Head::new(policy),
+            conversion: convert(policy, exceptions(loaded), discovery, options),
+        })
+        .collect();
     for dropped in &loaded.dropped {
         let is_policy = dropped.kind.ends_with("Policy") && !dropped.kind.ends_with("AdmissionPolicy");
         if is_policy {
-            rows.push(refused(
-                "",
-                &dropped.kind,
-                "",
-                &dropped.name,
-                dropped.origin,
-                Refusal::invalid(),
-            ));
+            let refusal = Refusal::invalid();
+            rows.push(Row {
+                head: Head {
+                    api_version: String::new(),
+                    kind: dropped.kind.clone(),
+                    namespace: None,
+                    name: dropped.name.clone(),
+                    origin: dropped.origin,
+                },
+                conversion: Conversion {
+                    report: vec![refusal.item()],
+                    outcome: Outcome::Refused(refusal),
+                },
+            });
         }
     }
     rows.sort_by_key(|row| {

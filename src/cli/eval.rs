@@ -336,7 +336,7 @@ fn undecided<'c>(cluster: &'c Evaluator, request: &Request, answers: &Answers) -
             .iter()
             .any(|rule| rule.status == Status::Unsupported && is_enforced(policy, &rule.rule))
     };
-    let policy = cluster.loaded().policies.iter().find(unsupported)?;
+    let policy = cluster.loaded().classic().find(unsupported)?;
     Some(&policy.metadata.name.value)
 }
 

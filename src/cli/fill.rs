@@ -82,7 +82,7 @@ impl Args {
     fn fill(&self, run: &SuiteRun, suite: &Suite, lines: &mut String) -> Result<(), Failure> {
         let Some(test) = &suite.test else { return Ok(()) };
         let rules = |name: &str| {
-            let mut classic = suite.policies.policies.iter();
+            let mut classic = suite.policies.classic();
             let own = classic.find(|policy| policy.metadata.name.value == name);
             own.map_or(&[][..], |policy| &policy.spec.rules)
         };

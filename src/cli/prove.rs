@@ -9,11 +9,7 @@ mod samples;
 mod summary;
 mod target;
 
-use std::{
-    io::Write as _,
-    path::PathBuf,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{io::Write as _, path::PathBuf, sync::atomic::Ordering};
 
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
@@ -43,12 +39,10 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::config::Config;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, Loaded, Origin, Purpose},
+    policy::{self, Loaded, Policy, Purpose},
 };
 use kyvtest_prove::{
-    Label, Layer, Options, Proof, Target,
-    pair::Original,
-    prove,
+    Label, Layer, Options, Proof, Target, prove,
     repair::{Repair, Repaired, repair},
 };
 
@@ -202,7 +196,7 @@ impl Required {
 /// A policy and what is known of it.
 struct Row {
     policy: Json,
-    original: Original,
+    original: Policy,
     proof: Proof,
     /// Native policies that are the same policy, where the one that was compared is not.
     fix: Option<Box<Repaired>>,
@@ -285,7 +279,7 @@ impl Args {
             target::check(&self.to, &native, &discovery, &sources, output)?;
         }
         let target = (!self.to.is_empty()).then_some(Target {
-            policies: native.vaps,
+            policies: native.native().cloned().collect(),
             bindings: native.bindings,
         });
         let exceptions = Exceptions {
@@ -297,8 +291,8 @@ impl Args {
         let progress = Progress::new(originals.len(), "policies", true);
         let rows: Vec<Row> = originals
             .into_iter()
-            .map(|(original, policy)| {
-                let own = samples.of(sources.name(policy.file).unwrap_or_default());
+            .map(|original| {
+                let own = samples.of(sources.name(original.origin().file).unwrap_or_default());
                 let options = Options {
                     samples: &own,
                     ..options.clone()
@@ -309,7 +303,7 @@ impl Args {
                 Row {
                     proof,
                     fix,
-                    policy: policy_json(&original, policy, &sources),
+                    policy: policy_json(&original, &sources),
                     original,
                 }
             })
@@ -388,7 +382,7 @@ const FIX_PATHS: u64 = 20_000;
 /// The repair of a refuted policy, if there is one that is proven.
 fn fix(
     proof: &Proof,
-    original: &Original,
+    original: &Policy,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,
@@ -441,13 +435,13 @@ fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> 
 }
 
 /// Every policy in the order of the files.
-pub(super) fn originals(loaded: &Loaded) -> Vec<(Original, Origin)> {
-    let classic = loaded.policies.iter();
-    let classic = classic.map(|policy| (Original::Policy(Arc::clone(policy)), policy.origin));
-    let validating = loaded.validating_policies.iter();
-    let validating = validating.map(|policy| (Original::ValidatingPolicy(Arc::clone(policy)), policy.origin));
-    let mut all: Vec<(Original, Origin)> = classic.chain(validating).collect();
-    all.sort_by_key(|(_, origin)| (origin.file, origin.document, origin.span.start));
+pub(super) fn originals(loaded: &Loaded) -> Vec<Policy> {
+    let validating = loaded.policies.iter().filter(|policy| policy.validates());
+    let mut all: Vec<Policy> = validating.cloned().collect();
+    all.sort_by_key(|policy| {
+        let origin = policy.origin();
+        (origin.file, origin.document, origin.span.start)
+    });
     all
 }
 

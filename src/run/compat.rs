@@ -85,7 +85,7 @@ fn crashing_entry(suite: &Suite) -> Option<&Text> {
 /// The first condition of a webhook, which its static validation cannot check without a cluster (`pkg/validation/policy/validate.go`
 /// `Validate`). A ClusterPolicy in a namespace is refused before.
 fn crashing_condition(suite: &Suite) -> Option<&Text> {
-    let policies = suite.policies.policies.iter();
+    let policies = suite.policies.classic();
     let mut asked = policies.filter(|policy| policy.kind == PolicyKind::Policy || policy.metadata.namespace.is_none());
     asked.find_map(|policy| Some(&policy.spec.webhook.as_ref()?.match_conditions.first()?.name))
 }
@@ -93,7 +93,7 @@ fn crashing_condition(suite: &Suite) -> Option<&Text> {
 /// The first object of the context of which Kyverno's mapper does not know the kind; CEL policies cannot be asked then
 /// (`cmd/cli/kubectl-kyverno/processor/utils.go` `NewContextProvider`).
 fn unmapped(suite: &Suite) -> Option<&Spanned<Document>> {
-    let asked = suite.cluster.is_none() && !suite.policies.validating_policies.is_empty();
+    let asked = suite.cluster.is_none() && suite.policies.validating().next().is_some();
     let context = suite.context.as_ref().filter(|_| asked)?;
     let discovery = Discovery::kubernetes();
     context.resources.iter().find(|object| {

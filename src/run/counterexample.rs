@@ -4,6 +4,7 @@
 //! format can say it. A suite is run before anybody gets it, in memory: the expectations are what came out, and one on which the
 //! difference does not show is none at all. No upstream counterpart.
 
+use kyvtest_model::policy::Policy;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -17,7 +18,7 @@ use kyvtest_model::{
     policy::{Loaded, Metadata, Subtree},
     verdict::Status,
 };
-use kyvtest_prove::{Region, pair::Original, witness::Situation};
+use kyvtest_prove::{Region, witness::Situation};
 
 /// The suite of a region, or why there is none.
 ///
@@ -25,7 +26,7 @@ use kyvtest_prove::{Region, pair::Original, witness::Situation};
 /// What a suite cannot say, or why the difference does not show in one.
 pub fn suite_of(
     name: &str,
-    original: &Original,
+    original: &Policy,
     exceptions: &[Json],
     region: &Region,
     settings: &Settings,
@@ -98,7 +99,7 @@ fn expressible(request: &Request) -> Result<(), String> {
 /// # Errors
 /// What a suite cannot say, or why it does not run.
 pub fn run_request(
-    original: &Original,
+    original: &Policy,
     exceptions: &[Json],
     situation: &Situation,
     settings: &Settings,
@@ -113,7 +114,7 @@ pub fn run_request(
 /// The files besides the test file and the sidecar, which are told where they are.
 fn files(
     name: &str,
-    original: &Original,
+    original: &Policy,
     exceptions: &[Json],
     situation: &Situation,
     test: &mut Json,
@@ -177,12 +178,11 @@ fn object(api_version: &str, kind: &str, metadata: &Metadata, spec: &Subtree) ->
     json!({"apiVersion": api_version, "kind": kind, "metadata": own, "spec": spec})
 }
 
-fn policy(original: &Original) -> Json {
-    let (api_version, metadata, spec) = match original {
-        Original::Policy(policy) => (&policy.api_version, &policy.metadata, &policy.spec.source),
-        Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata, &policy.spec.source),
-    };
-    object(api_version, original.kind(), metadata, spec)
+fn policy(original: &Policy) -> Json {
+    let parts = original.metadata().zip(original.spec());
+    parts.map_or(Json::Null, |(metadata, spec)| {
+        object(original.api_version(), original.kind(), metadata, spec)
+    })
 }
 
 /// Exceptions as objects.
@@ -218,7 +218,7 @@ fn comment(region: &Region) -> String {
 }
 
 /// One row for each rule, or one for the whole policy.
-fn rows(original: &Original, request: &Request) -> Vec<Json> {
+fn rows(original: &Policy, request: &Request) -> Vec<Json> {
     let object = request.subject().map_or(Json::Null, |(_, value)| value.to_serde());
     let row = |policy: &str| {
         let mut row = json!({
@@ -233,7 +233,7 @@ fn rows(original: &Original, request: &Request) -> Vec<Json> {
         row
     };
     match original {
-        Original::Policy(policy) => {
+        Policy::Classic(policy) => {
             let rules = policy.spec.rules.iter();
             let row_of = |rule: &kyvtest_model::policy::Rule| {
                 let mut row = row(&policy.key());
@@ -242,11 +242,12 @@ fn rows(original: &Original, request: &Request) -> Vec<Json> {
             };
             rules.map(row_of).collect()
         }
-        Original::ValidatingPolicy(policy) => {
+        Policy::Validating(policy) => {
             let mut row = row(&policy.metadata.name.value);
             row["isValidatingPolicy"] = json!(true);
             vec![row]
         }
+        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => Vec::new(),
     }
 }
 

@@ -10,7 +10,7 @@ use kyvtest_model::{
     kube::{Discovery, Environment, Request},
     verdict::{Status, Verdict},
 };
-use kyvtest_prove::pair::{Original, Pair};
+use kyvtest_prove::pair::Pair;
 
 /// What the native counterpart of a policy says, and how that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,16 +37,13 @@ impl Counterparts {
             cel: &suite.exceptions.cel_exceptions,
         };
         let loaded = &suite.policies;
-        let classic = loaded.policies.iter().cloned().map(Original::Policy);
-        let validating = loaded
-            .validating_policies
-            .iter()
-            .cloned()
-            .map(Original::ValidatingPolicy);
         let pair = |original| Pair::new(original, exceptions, discovery, settings.now);
-        let compared = classic.chain(validating).filter(|original| !original.is_for_payloads());
+        let compared = loaded
+            .policies
+            .iter()
+            .filter(|policy| policy.validates() && !policy.is_for_payloads());
         Self {
-            pairs: compared.map(pair).collect(),
+            pairs: compared.cloned().map(pair).collect(),
         }
     }
 

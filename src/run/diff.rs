@@ -7,6 +7,7 @@
 use super::{Answer, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
 use crate::suite::{Resource, Suite};
 use kyvtest_go_compat::diagnostic::{Diagnostic, Severity};
+use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare::{self, Divergence},
     kube::Operation,
@@ -152,7 +153,7 @@ fn partner<'n>(wanted: &str, names: &'n [String]) -> Option<&'n String> {
 /// Whether both sides audit a request, and a native binding of the other side warns the client where Kyverno does not.
 fn warns_beside_audit(from: &[Suite], to: &[Suite], pair: &PolicyPair) -> bool {
     let audits = |case: &DiffCase| case.from.effect == Effect::Audit && case.to.effect == Effect::Audit;
-    let mut classic = from.iter().flat_map(|suite| &suite.policies.policies);
+    let mut classic = from.iter().flat_map(|suite| suite.policies.classic());
     let is_silent = classic.any(|policy| qualified(&policy.id()) == pair.from && !policy.spec.emit_warning);
     let mut bindings = to.iter().flat_map(|suite| &suite.policies.bindings);
     let warns = bindings.any(|binding| {
@@ -175,11 +176,9 @@ fn names(ids: &[PolicyId]) -> Vec<String> {
 }
 
 fn policy_ids(suite: &Suite) -> Vec<PolicyId> {
-    let loaded = &suite.policies;
-    let classic = loaded.policies.iter().map(|policy| policy.id());
-    let validating = loaded.validating_policies.iter().map(|policy| policy.id());
-    let native = loaded.vaps.iter().map(|policy| policy.id());
-    classic.chain(validating).chain(native).collect()
+    let compared = |policy: &&Policy| policy.validates() || policy.as_native().is_some();
+    let policies = suite.policies.policies.iter().filter(compared);
+    policies.map(Policy::id).collect()
 }
 
 fn compare_policies(

@@ -21,8 +21,8 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     kube::{Environment, LabelSelector, Operation, Request},
     policy::{
-        ClassicPolicy, MatchConstraints, Mode, PolicyId, Spanned, ValidatingAdmissionPolicy,
-        ValidatingAdmissionPolicyBinding, ValidatingPolicy, validate, validate_exception, validate_in_cluster,
+        MatchConstraints, Mode, Policy, PolicyId, Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+        validate, validate_exception, validate_in_cluster,
     },
 };
 
@@ -71,11 +71,11 @@ impl<'s> Engines<'s> {
         let cluster = SuiteCluster::new(suite, settings);
         let validating = evaluated(suite, responses);
         let server = server(suite, settings, &cluster, responses);
-        let classic = accepted(suite, settings, &cluster, responses);
+        let mut policies = accepted(suite, settings, &cluster, responses);
+        policies.extend(validating);
         let installed = Installed {
-            policies: &classic,
+            policies: &policies,
             exceptions: &suite.exceptions.exceptions,
-            validating_policies: &validating,
             cel_exceptions: &suite.exceptions.cel_exceptions,
         };
         let discovery = &cluster.cluster.discovery;
@@ -242,36 +242,34 @@ fn lens(settings: &Settings) -> Lens {
 }
 
 /// The CEL policies of the modes that are evaluated.
-fn evaluated(suite: &Suite, responses: &mut Responses) -> Vec<Arc<ValidatingPolicy>> {
+fn evaluated(suite: &Suite, responses: &mut Responses) -> Vec<Policy> {
     let loaded = &suite.policies;
     let mut evaluated = Vec::new();
-    for policy in &loaded.validating_policies {
+    for policy in loaded.validating() {
         let mode = match &policy.spec.evaluation.mode {
             Mode::Http => "HTTP",
             Mode::Envoy => "Envoy",
             Mode::Kubernetes | Mode::Json | Mode::Other(_) => {
-                evaluated.push(Arc::clone(policy));
+                evaluated.push(Policy::Validating(Arc::clone(policy)));
                 continue;
             }
         };
         let what = format!("{} with the evaluation mode {mode}", policy.kind());
         responses.unsupported.push((policy.metadata.name.value.clone(), what));
     }
-    let kinds = loaded.unsupported.iter();
-    let kinds = kinds.map(|policy| (policy.name.clone(), policy.kind.clone()));
+    let kinds = loaded
+        .policies
+        .iter()
+        .filter(|policy| matches!(policy, Policy::Mutating(_) | Policy::Unsupported(_)));
+    let kinds = kinds.map(|policy| (policy.name().to_owned(), policy.kind().to_owned()));
     responses.unsupported.extend(kinds);
     evaluated
 }
 
 /// The classic policies that Kyverno accepts.
-fn accepted(
-    suite: &Suite,
-    settings: &Settings,
-    cluster: &SuiteCluster,
-    responses: &mut Responses,
-) -> Vec<Arc<ClassicPolicy>> {
+fn accepted(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses: &mut Responses) -> Vec<Policy> {
     let mut accepted = Vec::new();
-    for policy in &suite.policies.policies {
+    for policy in suite.policies.classic() {
         let name = policy.metadata.name.value.clone();
         let rules = autogen::all_rules(policy);
         let checked = if settings.compat {
@@ -292,7 +290,7 @@ fn accepted(
         }
         let names = rules.iter().map(|rule| rule.name.value.clone()).collect();
         responses.rules.push((name, names));
-        accepted.push(Arc::clone(policy));
+        accepted.push(Policy::Classic(Arc::clone(policy)));
     }
     accepted
 }
@@ -301,7 +299,7 @@ fn accepted(
 fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses: &mut Responses) -> Server {
     let loaded = &suite.policies;
     let bindings: Vec<&ValidatingAdmissionPolicyBinding> = loaded.bindings.iter().map(|binding| &**binding).collect();
-    let mut policies: Vec<&ValidatingAdmissionPolicy> = loaded.vaps.iter().map(|policy| &**policy).collect();
+    let mut policies: Vec<&ValidatingAdmissionPolicy> = loaded.native().map(|policy| &**policy).collect();
     if settings.compat {
         let has_cluster = suite.cluster.is_some();
         return Server::new(policies, bindings, apiserver::Lens::Cli { has_cluster });

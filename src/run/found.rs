@@ -9,14 +9,11 @@ use kyvtest_cel::host::Host;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::diagnostic::FileId;
 use kyvtest_kyverno::lowered::Lowered;
-use kyvtest_model::{
-    policy::{Mode, Origin},
-    verdict::Verdict,
-};
+use kyvtest_model::policy::Policy;
+use kyvtest_model::{policy::Mode, verdict::Verdict};
 use kyvtest_prove::{
     self, Options,
     behaviour::{Behaviours, Tried, behaviours},
-    pair::Original,
 };
 
 pub use kyvtest_prove::{
@@ -43,21 +40,18 @@ pub struct Found<T> {
 }
 
 /// The policies of a suite that have a native twin, or could have one, in the order of the files.
-fn originals(engines: &Engines<'_>) -> Vec<(Original, Origin)> {
+fn originals(engines: &Engines<'_>) -> Vec<Policy> {
     let loaded = &engines.suite.policies;
-    let classic = engines.controller.policies().iter().filter_map(Lowered::as_classic);
-    let classic = classic.map(|compiled| {
-        let policy = compiled.policy();
-        (Original::Policy(policy.clone()), policy.origin)
-    });
-    let validating = loaded.validating_policies.iter();
-    let validating = validating.map(|policy| (Original::ValidatingPolicy(policy.clone()), policy.origin));
-    let mut all: Vec<(Original, Origin)> = classic.chain(validating).collect();
-    all.sort_by_key(|(_, origin)| (origin.file, origin.document));
+    let evaluated = |policy: &&Policy| match policy {
+        Policy::Classic(policy) => engines.controller.policy(&policy.id()).is_some(),
+        _ => policy.validates(),
+    };
+    let mut all: Vec<Policy> = loaded.policies.iter().filter(evaluated).cloned().collect();
+    all.sort_by_key(|policy| (policy.origin().file, policy.origin().document));
     all
 }
 
-fn each<T>(engines: &Engines<'_>, find: impl Fn(&Original, Exceptions<'_>, &Options<'_>) -> T) -> Vec<Found<T>> {
+fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Options<'_>) -> T) -> Vec<Found<T>> {
     let exceptions = Exceptions {
         classic: &engines.suite.exceptions.exceptions,
         cel: &engines.suite.exceptions.cel_exceptions,
@@ -71,12 +65,12 @@ fn each<T>(engines: &Engines<'_>, find: impl Fn(&Original, Exceptions<'_>, &Opti
         stop: engines.settings.extras.stop,
         ..Options::default()
     };
-    let found = originals(engines).into_iter().map(|(original, origin)| Found {
-        found: find(&original, exceptions, &options),
-        name: original.name().to_owned(),
-        kind: original.kind(),
-        file: origin.file,
-        doc: origin.document,
+    let found = originals(engines).into_iter().map(|policy| Found {
+        found: find(&policy, exceptions, &options),
+        name: policy.name().to_owned(),
+        kind: policy.id().kind,
+        file: policy.origin().file,
+        doc: policy.origin().document,
     });
     found.collect()
 }
@@ -93,7 +87,7 @@ pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<Foun
     let watch = Watch::new(engines.suite);
     let mut found = each(engines, |original, exceptions, options| {
         // Behaviours are about requests.
-        if let Original::ValidatingPolicy(policy) = original
+        if let Policy::Validating(policy) = original
             && policy.spec.evaluation.mode != Mode::Kubernetes
         {
             return Behaviours::default();
@@ -115,7 +109,7 @@ pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<Foun
 }
 
 /// The requests that rows and cases name for a policy, with its verdicts.
-fn tried(engines: &Engines<'_>, watch: &Watch<'_>, original: &Original, host: &dyn Host) -> Vec<Tried> {
+fn tried(engines: &Engines<'_>, watch: &Watch<'_>, original: &Policy, host: &dyn Host) -> Vec<Tried> {
     let (suite, settings) = (engines.suite, engines.settings);
     let id = original.id();
     let policy = engines.controller.policy(&id);

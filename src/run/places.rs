@@ -3,6 +3,7 @@
 use super::{Case, Key, SuiteRun};
 use crate::suite::Suite;
 use kyvtest_go_compat::diagnostic::Span;
+use kyvtest_model::policy::Policy;
 
 /// Where a suite's policies, rules and resources stand.
 #[derive(Debug, Clone, Default)]
@@ -19,7 +20,7 @@ impl Places {
     pub(super) fn of(suite: &Suite) -> Self {
         let mut places = Self::default();
         let loaded = &suite.policies;
-        for policy in &loaded.policies {
+        for policy in loaded.classic() {
             let name = &policy.metadata.name;
             places.policies.push((name.value.clone(), name.span));
             let rules = policy.spec.rules.iter().map(|rule| &rule.name);
@@ -27,9 +28,8 @@ impl Places {
                 .rules
                 .extend(rules.map(|rule| (name.value.clone(), rule.value.clone(), rule.span)));
         }
-        let validating = loaded.validating_policies.iter().map(|policy| &policy.metadata.name);
-        let native = loaded.vaps.iter().map(|policy| &policy.metadata.name);
-        let names = validating.chain(native);
+        let others = loaded.policies.iter().filter(|policy| policy.as_classic().is_none());
+        let names = others.filter_map(Policy::metadata).map(|metadata| &metadata.name);
         places
             .policies
             .extend(names.map(|name| (name.value.clone(), name.span)));

@@ -3,6 +3,7 @@
 //! Resources come from the search of [`kyvtest_prove::behaviour::examples`]; whatever is written has been run first, so that a new suite is
 //! green. What is not found is said, never invented. No upstream counterpart.
 
+use kyvtest_model::policy::Policy;
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
 use serde_json::{Value as Json, json};
@@ -20,7 +21,6 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources},
     text::path::join,
     value::Document,
-    yaml,
 };
 use kyvtest_model::{
     kube::{Discovery, Operation},
@@ -30,7 +30,6 @@ use kyvtest_model::{
 use kyvtest_prove::{
     self, Layer,
     behaviour::{Behaviours, examples},
-    pair::Original,
     seeds::{merge, seeds},
 };
 
@@ -270,17 +269,16 @@ fn check(
 
 /// The name of the policy, if there is one only.
 pub fn policy_name(probe: &Suite) -> Option<String> {
-    let classic = probe.policies.policies.iter().map(|policy| &policy.metadata.name.value);
-    let validating = probe.policies.validating_policies.iter();
-    let mut names = classic.chain(validating.map(|policy| &policy.metadata.name.value));
-    let only = names.next().filter(|name| !name.is_empty()).cloned();
+    let validating = probe.policies.policies.iter().filter(|policy| policy.validates());
+    let mut names = validating.map(Policy::name);
+    let only = names.next().filter(|name| !name.is_empty()).map(str::to_owned);
     only.filter(|_| names.next().is_none())
 }
 
 /// Every rule as a policy of its own, or why it is not looked into.
-fn rules_of(probe: &Suite) -> Vec<(Original, Option<String>, &'static str)> {
+fn rules_of(probe: &Suite) -> Vec<(Policy, Option<String>, &'static str)> {
     let mut all = Vec::new();
-    for policy in &probe.policies.policies {
+    for policy in probe.policies.classic() {
         for rule in &policy.spec.rules {
             let mut alone = (**policy).clone();
             alone.spec.rules = vec![rule.clone()];
@@ -289,27 +287,27 @@ fn rules_of(probe: &Suite) -> Vec<(Original, Option<String>, &'static str)> {
             } else {
                 "only validate rules are supported"
             };
-            let original = Original::Policy(Arc::new(alone));
+            let original = Policy::Classic(Arc::new(alone));
             all.push((original, Some(rule.name.value.clone()), why));
         }
     }
-    for policy in &probe.policies.validating_policies {
-        all.push((Original::ValidatingPolicy(policy.clone()), None, ""));
+    for policy in probe.policies.validating() {
+        all.push((Policy::Validating(policy.clone()), None, ""));
     }
-    for native in &probe.policies.vaps {
+    for native in probe.policies.native() {
         let why = if native.param_kind.is_some() {
             "its parameters are unknown"
         } else {
             ""
         };
-        all.extend(as_validating(native, probe).map(|original| (original, None, why)));
+        all.extend(as_validating(native).map(|original| (original, None, why)));
     }
     all
 }
 
 /// The cases of a rule.
 fn found(
-    original: &Original,
+    original: &Policy,
     own: &mut Rule,
     number: usize,
     used: &mut BTreeSet<String>,
@@ -327,11 +325,11 @@ fn found(
         ..kyvtest_prove::Options::default()
     };
     let parts = match original {
-        Original::Policy(policy) => policy.spec.rules.iter().flat_map(seeds).collect(),
-        Original::ValidatingPolicy(_) => Vec::new(),
+        Policy::Classic(policy) => policy.spec.rules.iter().flat_map(seeds).collect(),
+        _ => Vec::new(),
     };
     let discovery: &Discovery = &settings.discovery;
-    let search = |original: &Original, parts: &[Json]| examples(original, exceptions, discovery, &options, parts);
+    let search = |original: &Policy, parts: &[Json]| examples(original, exceptions, discovery, &options, parts);
     let mut behaviours = search(original, &parts);
     own.why.clone_from(&behaviours.note);
     let complies = |found: &Behaviours| {
@@ -395,34 +393,36 @@ fn found(
 }
 
 /// The policy once for each thing that its expressions want; none where that is one thing, or very many.
-fn single_expressions(original: &Original) -> Vec<Original> {
+fn single_expressions(original: &Policy) -> Vec<Policy> {
     const MOST: usize = 16;
     let validations: &[Validation] = match original {
-        Original::Policy(policy) => {
+        Policy::Classic(policy) => {
             let validate = policy.spec.rules.first().and_then(|rule| rule.validate.as_ref());
             let cel = validate.and_then(|validate| validate.cel.as_ref());
             cel.map_or(&[], |cel| &cel.expressions)
         }
-        Original::ValidatingPolicy(policy) => &policy.spec.validations,
+        Policy::Validating(policy) => &policy.spec.validations,
+        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => &[],
     };
     let single: Vec<Validation> = validations.iter().flat_map(split).collect();
     if !(2..=MOST).contains(&single.len()) {
         return Vec::new();
     }
     let with = |validation: Validation| match original {
-        Original::Policy(policy) => {
+        Policy::Classic(policy) => {
             let mut policy = (**policy).clone();
             let rules = policy.spec.rules.iter_mut().filter_map(|rule| rule.validate.as_mut());
             for cel in rules.filter_map(|validate| validate.cel.as_mut()) {
                 cel.expressions = vec![validation.clone()];
             }
-            Original::Policy(Arc::new(policy))
+            Policy::Classic(Arc::new(policy))
         }
-        Original::ValidatingPolicy(policy) => {
+        Policy::Validating(policy) => {
             let mut policy = (**policy).clone();
             policy.spec.validations = vec![validation];
-            Original::ValidatingPolicy(Arc::new(policy))
+            Policy::Validating(Arc::new(policy))
         }
+        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => original.clone(),
     };
     single.into_iter().map(with).collect()
 }
@@ -464,11 +464,8 @@ fn split(validation: &Validation) -> Vec<Validation> {
 }
 
 /// A native policy as a ValidatingPolicy, to look for requests with; `None` where that cannot be.
-fn as_validating(native: &ValidatingAdmissionPolicy, probe: &Suite) -> Option<Original> {
-    let text = probe.sources.text(native.origin.file)?;
-    let stream = yaml::read(text.as_bytes(), yaml::Mode::Lax, &yaml::Limits::default());
-    let tree = stream.documents().get(native.origin.document)?.tree().ok()?;
-    let written = Document::from(tree.root()).root().to_serde();
+fn as_validating(native: &ValidatingAdmissionPolicy) -> Option<Policy> {
+    let written = native.source.document().root().to_serde();
     let mut spec = json!({"validationActions": ["Deny"]});
     for field in ["matchConstraints", "matchConditions", "variables", "validations"] {
         if let Some(value) = written["spec"].get(field) {
@@ -481,18 +478,7 @@ fn as_validating(native: &ValidatingAdmissionPolicy, probe: &Suite) -> Option<Or
         "metadata": {"name": native.metadata.name.value},
         "spec": spec,
     });
-    let test = json!({
-        "apiVersion": "cli.kyverno.io/v1alpha1",
-        "kind": "Test",
-        "metadata": {"name": "native"},
-        "policies": ["policy.yaml"],
-    });
-    let mut files = Memory::default();
-    files.add("policy.yaml", Document::from(&policy).root().to_yaml());
-    files.add("kyverno-test.yaml", Document::from(&test).root().to_yaml());
-    let suites = suite::load(&files, "kyverno-test.yaml", &Options::default());
-    let found = suites.first()?.policies.validating_policies.first()?;
-    Some(Original::ValidatingPolicy(Arc::clone(found)))
+    Policy::parse(&policy.to_string(), native.origin.file).ok()
 }
 
 /// An object without what every object has.

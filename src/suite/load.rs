@@ -379,7 +379,7 @@ impl Loader<'_> {
         for at in &test.exceptions {
             self.exceptions(at);
         }
-        let vap = self.suite.policies.vaps.first().map(|vap| vap.origin.span);
+        let vap = self.suite.policies.native().next().map(|vap| vap.origin.span);
         let exception = self.suite.exceptions.exceptions.first();
         if let (Some(vap), Some(exception)) = (vap, exception.map(|exception| exception.origin.span)) {
             let message = "Kyverno rejects exceptions in a suite with a ValidatingAdmissionPolicy";

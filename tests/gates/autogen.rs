@@ -289,11 +289,11 @@ fn check_validating(policy: &ValidatingPolicy, expected: &Value) -> Result<(), S
 fn check(row: &Value) -> Result<(), String> {
     let (loaded, _) = loaded(text(row, "policy"));
     let expected = row["policies"].as_array().cloned().unwrap_or_default();
-    same("policies", &json!(loaded.policies.len()), &json!(expected.len()))?;
-    for (policy, expected) in loaded.policies.iter().zip(&expected) {
+    same("policies", &json!(loaded.classic().count()), &json!(expected.len()))?;
+    for (policy, expected) in loaded.classic().zip(&expected) {
         check_policy(policy, expected).map_err(|difference| format!("{}: {difference}", text(expected, "policy")))?;
     }
-    let validating: &[Arc<ValidatingPolicy>] = &loaded.validating_policies;
+    let validating: Vec<&Arc<ValidatingPolicy>> = loaded.validating().collect();
     let Some(expected) = row.get("validatingPolicies").and_then(Value::as_array) else {
         // Upstream's loader leaves out policies that are not for Kubernetes, and rows of other kinds have none.
         let made = validating
@@ -354,7 +354,7 @@ fn a_generated_expression_points_at_its_source() {
         .expect("the row is there");
     let source = text(row, "policy");
     let (loaded, _) = loaded(source);
-    let policy = &loaded.policies[0];
+    let policy = loaded.classic().next().expect("the row has a policy");
     for kind in ["Deployment", "CronJob"] {
         let rules = autogen::rules_for(policy, kind);
         let cel = rules[1].validate.as_ref().and_then(|validate| validate.cel.as_ref());

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use kyvtest::{
-    convert::{Conversion, Exceptions, Item, Options, Outcome, RefusalCode, Source, convert},
+    convert::{Conversion, Exceptions, Item, Options, Outcome, RefusalCode, convert},
     diagnostic::Sources,
     kube::Discovery,
     policy::{CelPolicyException, Loaded, PolicyException, Purpose, load},
@@ -52,10 +52,8 @@ fn in_some_order(mut loaded: Loaded, check: impl Fn(&Loaded) -> Result<(), Strin
 fn converted(loaded: &Loaded, discovery: &Discovery, force: bool) -> Option<Conversion> {
     let classic: &[Arc<PolicyException>] = &loaded.exceptions;
     let cel: &[Arc<CelPolicyException>] = &loaded.cel_exceptions;
-    let policy = match (loaded.policies.as_slice(), loaded.validating_policies.as_slice()) {
-        ([policy], []) => Source::Policy(policy),
-        ([], [policy]) => Source::ValidatingPolicy(policy),
-        _ => return None,
+    let [policy] = loaded.policies.as_slice() else {
+        return None;
     };
     let options = Options { force, now: None };
     Some(convert(policy, Exceptions { classic, cel }, discovery, options))
@@ -220,8 +218,8 @@ fn check_case(folder: &Path, case: &Value, discovery: &Discovery) -> Result<(), 
     };
     let loaded = loaded(&file("policy.yaml"), &file("exceptions.yaml"));
     if text(case, "policy_kind") == "MutatingPolicy" {
-        return match loaded.unsupported.as_slice() {
-            [policy] if policy.kind == "MutatingPolicy" => Ok(()),
+        return match loaded.policies.as_slice() {
+            [policy] if policy.kind() == "MutatingPolicy" => Ok(()),
             _ => Err(format!("not listed as unsupported: {:?}", loaded.diagnostics)),
         };
     }

@@ -95,7 +95,7 @@ fn load(policies: &[Value], exceptions: &[Value]) -> Result<Loaded, String> {
     for exception in exceptions {
         read(&exception.to_string(), Purpose::Exceptions, &mut loaded);
     }
-    if loaded.policies.len() + loaded.validating_policies.len() != policies.len() {
+    if loaded.policies.len() != policies.len() {
         return Err(format!("not all policies are read: {:?}", loaded.diagnostics));
     }
     Ok(loaded)
@@ -107,7 +107,6 @@ fn decide(cluster: &Cluster<'_>, request: &Request) -> Result<Review, String> {
     let installed = Installed {
         policies: &loaded.policies,
         exceptions: &loaded.exceptions,
-        validating_policies: &loaded.validating_policies,
         cel_exceptions: &loaded.cel_exceptions,
     };
     let (controller, refused) = Controller::new(installed, cluster.config.clone(), Lens::CLUSTER, cluster.discovery);
@@ -309,10 +308,9 @@ fn check_refused(row: &Value, discovery: &Discovery) -> Result<(), String> {
         Err(problem) => Some(problem.clone()),
         Ok(loaded) => {
             let classic = loaded
-                .policies
-                .iter()
+                .classic()
                 .filter_map(|policy| validate_in_cluster(policy, &autogen::all_rules(policy), discovery).error);
-            let cel = loaded.validating_policies.iter().filter_map(|policy| {
+            let cel = loaded.validating().filter_map(|policy| {
                 let exceptions = loaded.cel_exceptions.iter().map(|exception| &**exception);
                 let compiled = CompiledValidatingPolicy::compile_all(policy, exceptions);
                 compiled.err().map(|error| error.to_string())

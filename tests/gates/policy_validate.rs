@@ -3,7 +3,7 @@
 use kyvtest::{
     diagnostic::Sources,
     kyverno::autogen,
-    policy::{Loaded, Purpose, load, validate},
+    policy::{Loaded, Policy, Purpose, load, validate},
     yaml,
 };
 use serde_json::Value;
@@ -27,7 +27,7 @@ fn check(row: &Value) -> Result<(), String> {
     load(stream, file, Purpose::Policies, &mut loaded);
     let stage = if loaded.refused.is_some() {
         "load"
-    } else if loaded.policies.is_empty() {
+    } else if loaded.classic().next().is_none() {
         "load-nonfatal"
     } else {
         "validate"
@@ -41,7 +41,7 @@ fn check(row: &Value) -> Result<(), String> {
         ));
     }
     // Mistakes of schemas have our own words.
-    let [policy] = loaded.policies.as_slice() else {
+    let [Policy::Classic(policy)] = loaded.policies.as_slice() else {
         return Ok(());
     };
     let checked = validate(policy, &autogen::all_rules(policy));

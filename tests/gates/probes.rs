@@ -5,7 +5,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kyvtest::suite::{self, BuiltInScopes, Disk, Options};
+use kyvtest::{
+    policy::Policy,
+    suite::{self, BuiltInScopes, Disk, Options},
+};
 use serde_json::Value;
 
 use crate::support::{Gate, read, shared};
@@ -137,13 +140,13 @@ fn in_scope(base: &Path, probe: &Probe) -> bool {
         .filter_map(|path| suite::discover(&Disk, path, &options).ok())
         .flatten();
     files.flat_map(|file| suite::load(&Disk, &file, &options)).all(|suite| {
-        let rules = suite.policies.policies.iter().flat_map(|policy| &policy.spec.rules);
+        let rules = suite.policies.classic().flat_map(|policy| &policy.spec.rules);
         let mut rules = rules.map(|rule| rule.validate.as_ref());
         let is_cel = rules.all(|validate| {
             validate
                 .is_some_and(|validate| validate.cel.is_some() || validate.pattern.is_none() && validate.deny.is_none())
         });
-        is_cel && suite.policies.vaps.is_empty() && suite.policies.unsupported.is_empty()
+        is_cel && suite.policies.policies.iter().all(Policy::validates)
     })
 }
 

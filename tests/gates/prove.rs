@@ -17,8 +17,8 @@ use kyvtest::{
     convert::{Exceptions, Outcome},
     diagnostic::Sources,
     kube::Discovery,
-    pair::{Original, Pair},
-    policy::{Loaded, Purpose, Spanned, load},
+    pair::Pair,
+    policy::{Loaded, Policy, Purpose, Spanned, load},
     prove::{Label, Layer, Options, Proof, Target, prove},
     value::Document,
     yaml,
@@ -55,7 +55,7 @@ struct Case {
 
 /// The same as models.
 struct Models {
-    original: Original,
+    original: Policy,
     loaded: Loaded,
     target: Option<Target>,
 }
@@ -73,7 +73,7 @@ fn target(native: &str) -> Target {
     let mut loaded = Loaded::default();
     add(&mut loaded, native, Purpose::Policies);
     Target {
-        policies: loaded.vaps,
+        policies: loaded.native().cloned().collect(),
         bindings: loaded.bindings,
     }
 }
@@ -83,17 +83,17 @@ impl Case {
         let mut loaded = Loaded::default();
         add(&mut loaded, &self.policy, Purpose::Policies);
         add(&mut loaded, &self.exceptions, Purpose::Exceptions);
-        let original = match (loaded.policies.as_slice(), loaded.validating_policies.as_slice()) {
-            ([policy, ..], _) => {
+        let original = match loaded.policies.first() {
+            Some(Policy::Classic(policy)) => {
                 let mut policy = Arc::clone(policy);
                 if let Some(name) = &self.name {
                     let span = policy.metadata.name.span;
                     let filter = &mut Arc::make_mut(&mut policy).spec.rules[0].matches.any[0];
                     filter.resources.name = Some(Spanned::new(name.clone(), span));
                 }
-                Original::Policy(policy)
+                Policy::Classic(policy)
             }
-            (_, [policy, ..]) => Original::ValidatingPolicy(Arc::clone(policy)),
+            Some(policy) if policy.validates() => policy.clone(),
             _ => return Err(format!("no policy: {:?}", loaded.diagnostics)),
         };
         Ok(Models {

@@ -117,7 +117,8 @@ fn a_plain_suite() {
     assert_eq!((suite.name(), suite.upstream), ("plain", Upstream::Runs));
     let row = &suite.rows()[0];
     assert_eq!((row.policy_name(), row.result.value), ("require-team", Expected::Pass));
-    let rule = &suite.policies.policies[0].spec.rules[0];
+    let policy = suite.policies.classic().next().expect("the suite has a policy");
+    let rule = &policy.spec.rules[0];
     let validate = rule.validate.as_ref().expect("it validates");
     assert_eq!(validate.allow_existing_violations, Some(true));
     let cel = validate.cel.as_ref().expect("in CEL");

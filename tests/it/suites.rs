@@ -10,7 +10,7 @@ use std::{
 
 use kyvtest::{
     kyverno::autogen,
-    policy::{self, FailureAction, MatchResources, ValidationAction},
+    policy::{self, FailureAction, MatchResources, Policy, ValidationAction},
     run::{Settings, SuiteRun, run},
     suite::{self, BuiltInScopes, Disk, Expected, Options, Suite, Upstream},
 };
@@ -115,12 +115,13 @@ fn both_engines_are_compared() {
 #[test]
 fn kyverno_accepts_their_policies() {
     for suite in suites().iter().chain(&called(NOT_FOR_KYVERNO)) {
-        for policy in &suite.policies.policies {
+        for policy in suite.policies.classic() {
             let checked = policy::validate(policy, &autogen::all_rules(policy));
             assert_eq!(checked.error, None, "{}: {}", suite.path, policy.metadata.name.value);
         }
         assert!(suite.policies.dropped.is_empty(), "{}", suite.path);
-        assert!(suite.policies.unsupported.is_empty(), "{}", suite.path);
+        let unsupported = |policy: &Policy| matches!(policy, Policy::Unsupported(_) | Policy::Mutating(_));
+        assert!(!suite.policies.policies.iter().any(unsupported), "{}", suite.path);
     }
 }
 
@@ -198,12 +199,14 @@ impl Mutation {
 
     fn policies(&mut self) {
         for i in 0..self.suite.policies.policies.len() {
-            let whole = self.suite.policies.policies[i].clone();
+            let Policy::Classic(whole) = self.suite.policies.policies[i].clone() else {
+                continue;
+            };
             let name = whole.metadata.name.value.clone();
             let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::ClassicPolicy)| {
                 let mut changed = (*whole).clone();
                 change(&mut changed);
-                this.suite.policies.policies[i] = Arc::new(changed);
+                this.suite.policies.policies[i] = Policy::Classic(Arc::new(changed));
                 this.expect_red(format!("{what} of {name}"));
             };
             for (r, rule) in whole.spec.rules.iter().enumerate() {
@@ -241,14 +244,16 @@ impl Mutation {
                     webhook.match_conditions.remove(c);
                 });
             }
-            self.suite.policies.policies[i] = whole;
+            self.suite.policies.policies[i] = Policy::Classic(whole);
         }
     }
 
     /// Turns every action around: the rows of these suites stay as they are, their sidecars must notice.
     fn actions(&mut self) {
         for i in 0..self.suite.policies.policies.len() {
-            let whole = self.suite.policies.policies[i].clone();
+            let Policy::Classic(whole) = self.suite.policies.policies[i].clone() else {
+                continue;
+            };
             let name = whole.metadata.name.value.clone();
             for (r, rule) in whole.spec.rules.iter().enumerate() {
                 let mut changed = (*whole).clone();
@@ -260,13 +265,15 @@ impl Mutation {
                         FailureAction::Audit => FailureAction::Enforce,
                     };
                 }
-                self.suite.policies.policies[i] = Arc::new(changed);
+                self.suite.policies.policies[i] = Policy::Classic(Arc::new(changed));
                 self.expect_red(format!("the actions of {} of {name}", rule.name.value));
             }
-            self.suite.policies.policies[i] = whole;
+            self.suite.policies.policies[i] = Policy::Classic(whole);
         }
-        for i in 0..self.suite.policies.validating_policies.len() {
-            let whole = self.suite.policies.validating_policies[i].clone();
+        for i in 0..self.suite.policies.policies.len() {
+            let Policy::Validating(whole) = self.suite.policies.policies[i].clone() else {
+                continue;
+            };
             let mut changed = (*whole).clone();
             for action in changed.spec.validation_actions.iter_mut().flatten() {
                 action.value = match action.value {
@@ -275,23 +282,29 @@ impl Mutation {
                     ValidationAction::Audit => ValidationAction::Deny,
                 };
             }
-            self.suite.policies.validating_policies[i] = Arc::new(changed);
+            self.suite.policies.policies[i] = Policy::Validating(Arc::new(changed));
             self.expect_red(format!("the actions of {}", whole.metadata.name.value));
-            self.suite.policies.validating_policies[i] = whole;
+            self.suite.policies.policies[i] = Policy::Validating(whole);
         }
     }
 
     fn validating_policies(&mut self) {
-        for i in 0..self.suite.policies.validating_policies.len() {
-            let whole = self.suite.policies.validating_policies.remove(i);
+        for i in 0..self.suite.policies.policies.len() {
+            let Policy::Validating(whole) = self.suite.policies.policies[i].clone() else {
+                continue;
+            };
+            self.suite.policies.policies.remove(i);
             let name = whole.metadata.name.value.clone();
             self.expect_red(format!("policy {name}"));
-            self.suite.policies.validating_policies.insert(i, whole.clone());
+            self.suite
+                .policies
+                .policies
+                .insert(i, Policy::Validating(whole.clone()));
             // Autogen rewrites the text of a policy, so that these changes reach the policy itself only.
             let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::ValidatingPolicy)| {
                 let mut changed = (*whole).clone();
                 change(&mut changed);
-                this.suite.policies.validating_policies[i] = Arc::new(changed);
+                this.suite.policies.policies[i] = Policy::Validating(Arc::new(changed));
                 this.expect_red(format!("{what} of {name}"));
             };
             for c in 0..whole.spec.match_conditions.len() {
@@ -306,20 +319,23 @@ impl Mutation {
                     });
                 }
             }
-            self.suite.policies.validating_policies[i] = whole;
+            self.suite.policies.policies[i] = Policy::Validating(whole);
         }
     }
 
     fn native_policies(&mut self) {
-        for i in 0..self.suite.policies.vaps.len() {
-            let whole = self.suite.policies.vaps.remove(i);
+        for i in 0..self.suite.policies.policies.len() {
+            let Policy::Native(whole) = self.suite.policies.policies[i].clone() else {
+                continue;
+            };
+            self.suite.policies.policies.remove(i);
             let name = whole.metadata.name.value.clone();
             self.expect_red(format!("policy {name}"));
-            self.suite.policies.vaps.insert(i, whole.clone());
+            self.suite.policies.policies.insert(i, Policy::Native(whole.clone()));
             let without = |this: &mut Self, what: String, change: &dyn Fn(&mut policy::ValidatingAdmissionPolicy)| {
                 let mut changed = (*whole).clone();
                 change(&mut changed);
-                this.suite.policies.vaps[i] = Arc::new(changed);
+                this.suite.policies.policies[i] = Policy::Native(Arc::new(changed));
                 this.expect_red(format!("{what} of {name}"));
             };
             for c in 0..whole.match_conditions.len() {
@@ -332,7 +348,7 @@ impl Mutation {
                     policy.validations.remove(v);
                 });
             }
-            self.suite.policies.vaps[i] = whole;
+            self.suite.policies.policies[i] = Policy::Native(whole);
         }
         for i in 0..self.suite.policies.bindings.len() {
             let whole = self.suite.policies.bindings.remove(i);

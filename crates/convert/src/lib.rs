@@ -26,22 +26,13 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     kube::Discovery,
     policy::{
-        AdmissionChecked, CelPolicyException, ClassicPolicy, PolicyException, ValidatingAdmissionPolicy,
-        ValidatingAdmissionPolicyBinding, ValidatingPolicy,
+        AdmissionChecked, CelPolicyException, Policy, PolicyException, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding,
     },
 };
 
 pub use refusal::{Refusal, RefusalCode};
 pub use report::{Action, Item};
-
-/// A policy that is to be converted.
-#[derive(Debug, Clone, Copy)]
-pub enum Source<'p> {
-    /// A ClusterPolicy or Policy.
-    Policy(&'p ClassicPolicy),
-    /// A ValidatingPolicy or NamespacedValidatingPolicy.
-    ValidatingPolicy(&'p ValidatingPolicy),
-}
 
 /// The exceptions of a cluster; those of other policies are left aside.
 #[derive(Debug, Clone, Copy, Default)]
@@ -106,11 +97,14 @@ pub struct Object<T> {
 }
 
 /// Converts a policy with its exceptions, for a cluster that serves what `discovery` lists.
-pub fn convert(policy: Source<'_>, exceptions: Exceptions<'_>, discovery: &Discovery, options: Options) -> Conversion {
+pub fn convert(policy: &Policy, exceptions: Exceptions<'_>, discovery: &Discovery, options: Options) -> Conversion {
     let mut report = Vec::new();
     let outcome = match policy {
-        Source::Policy(policy) => classic::convert(policy, exceptions.classic, discovery, options, &mut report),
-        Source::ValidatingPolicy(policy) => validating::convert(policy, exceptions.cel, options, &mut report),
+        Policy::Classic(policy) => classic::convert(policy, exceptions.classic, discovery, options, &mut report),
+        Policy::Validating(policy) => validating::convert(policy, exceptions.cel, options, &mut report),
+        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => {
+            Err(Refusal::unsupported(policy.origin().span))
+        }
     };
     let outcome = match outcome {
         Ok(generated) => Outcome::Generated(Box::new(generated)),

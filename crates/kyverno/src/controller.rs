@@ -22,19 +22,19 @@ use super::{
 use kyvtest_cel::observe::Observer;
 use kyvtest_model::{
     kube::{Discovery, Environment, Request},
-    policy::{CelPolicyException, ClassicPolicy, PolicyException, PolicyId, ValidatingPolicy, validate_exception},
+    policy::{
+        CelPolicyException, ClassicPolicy, Policy, PolicyException, PolicyId, ValidatingPolicy, validate_exception,
+    },
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
 /// The policies and exceptions of a cluster.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Installed<'p> {
-    /// ClusterPolicies and Policies.
-    pub policies: &'p [Arc<ClassicPolicy>],
+    /// Policies; those that Kyverno does not validate with are passed over.
+    pub policies: &'p [Policy],
     /// Exceptions of kyverno.io.
     pub exceptions: &'p [Arc<PolicyException>],
-    /// ValidatingPolicies and NamespacedValidatingPolicies.
-    pub validating_policies: &'p [Arc<ValidatingPolicy>],
     /// Exceptions of policies.kyverno.io.
     pub cel_exceptions: &'p [Arc<CelPolicyException>],
 }
@@ -94,13 +94,15 @@ impl Controller {
         lens: Lens,
         discovery: &Discovery,
     ) -> (Self, Vec<RefusedPolicy>) {
-        let classic = installed.policies.iter().enumerate();
+        let classic: Vec<&Arc<ClassicPolicy>> = installed.policies.iter().filter_map(Policy::as_classic).collect();
         let mut policies: Vec<Lowered> = classic
+            .iter()
+            .enumerate()
             .map(|(number, policy)| Lowered::classic(Arc::clone(policy), number))
             .collect();
         let mut refused = Vec::new();
         let mut accepted: Vec<&ValidatingPolicy> = Vec::new();
-        for policy in installed.validating_policies {
+        for policy in installed.policies.iter().filter_map(Policy::as_validating) {
             let exceptions = installed.cel_exceptions.iter().map(|exception| &**exception);
             match Lowered::validating(policy, exceptions, accepted.len()) {
                 Ok(lowered) => {
@@ -113,7 +115,7 @@ impl Controller {
                 }),
             }
         }
-        let classic: Vec<&ClassicPolicy> = installed.policies.iter().map(|policy| &**policy).collect();
+        let classic: Vec<&ClassicPolicy> = classic.into_iter().map(|policy| &**policy).collect();
         let usable =
             |exception: &&Arc<PolicyException>| lens.route == Route::Direct || validate_exception(exception).is_none();
         let controller = Self {

@@ -17,6 +17,7 @@ mod exception;
 mod from_value;
 mod id;
 mod kind_selector;
+mod kinds;
 mod load;
 mod located;
 mod match_constraints;
@@ -36,6 +37,7 @@ pub use classic::{
 pub use exception::{CelPolicyException, ExceptedRules, PolicyException, PolicyRef, ReportResult};
 pub use id::PolicyId;
 pub use kind_selector::{KindSelector, split_kind};
+pub use kinds::Policy;
 pub use kyvtest_pattern::{Anchor, AnchorKind};
 pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, Unsupported, load};
 pub use located::place;

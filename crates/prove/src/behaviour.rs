@@ -23,11 +23,12 @@ use super::{
     twin, universe,
     witness::{Situation, Witness},
 };
-use crate::pair::{Original, Pair};
+use crate::pair::Pair;
 use kyvtest_cel::host::{Host, Mocks};
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::config::Config;
+use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare::Divergence,
     kube::{Cell, Concrete, Discovery, Environment, Facts as _, Request, Resource, World},
@@ -167,7 +168,7 @@ struct Seen<'t> {
 
 /// Finds the behaviours of a policy, and which of them requests exercise.
 pub fn behaviours(
-    original: &Original,
+    original: &Policy,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,
@@ -180,7 +181,7 @@ pub fn behaviours(
 
 /// Finds requests that people would write first: for as common kinds as possible, from parts of objects that the rule is about.
 pub fn examples(
-    original: &Original,
+    original: &Policy,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,
@@ -201,7 +202,7 @@ pub fn examples(
 
 #[expect(clippy::too_many_arguments, reason = "the arguments of both functions above")]
 fn found_from(
-    original: &Original,
+    original: &Policy,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,

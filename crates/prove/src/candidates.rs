@@ -13,8 +13,8 @@ use super::{
     seeds::merge,
     sides::Body,
 };
-use crate::pair::Original;
 use kyvtest_model::kube::Resource;
+use kyvtest_model::policy::Policy;
 
 /// How many objects are tried.
 const LIMIT: usize = 400;
@@ -42,7 +42,7 @@ struct Plan {
 
 impl<'p> Plans<'p> {
     /// Nothing is read yet.
-    pub(super) fn new(original: &Original, bodies: &'p [Body]) -> Self {
+    pub(super) fn new(original: &Policy, bodies: &'p [Body]) -> Self {
         Self {
             bodies,
             hints: Hints::new(original),

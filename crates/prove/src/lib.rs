@@ -52,10 +52,11 @@ use self::{
     symbolic::{Budget, GaveUp},
     witness::Situation,
 };
-use crate::pair::{JSON_MODE, Original, Pair, VAP_INVALID};
+use crate::pair::{JSON_MODE, Pair, VAP_INVALID};
 use kyvtest_cel::{profile::Profile, time::Timestamp};
 use kyvtest_convert::{Exceptions, RefusalCode};
 use kyvtest_kyverno::{autogen, config::Config};
+use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     kube::Discovery,
     policy::{
@@ -307,7 +308,7 @@ const IDLE: &str = "the native policy lists no resource that the cluster serves"
 
 /// Compares a policy with native ones, or with those that Kyverno would generate.
 pub fn prove(
-    original: &Original,
+    original: &Policy,
     exceptions: Exceptions<'_>,
     target: Option<&Target>,
     discovery: &Discovery,
@@ -376,8 +377,8 @@ pub fn prove(
             }
         },
     };
-    if let Some(message) = rejected_by_kyverno(original, discovery) {
-        proof.reason = format!("Kyverno rejects the policy: {message}");
+    if let Some(reason) = out_of_scope(original, discovery) {
+        proof.reason = reason;
         return proof;
     }
     let layered = at_layer(original, options.layer);
@@ -439,11 +440,17 @@ pub fn prove(
     proof
 }
 
-/// Why Kyverno refuses to store a classic policy; nothing is claimed about a policy that cannot exist.
-fn rejected_by_kyverno(original: &Original, discovery: &Discovery) -> Option<String> {
-    match original {
-        Original::Policy(policy) => validate_in_cluster(policy, &autogen::all_rules(policy), discovery).error,
-        Original::ValidatingPolicy(_) => None,
+/// Why nothing is claimed about a policy: Kyverno does not store it, or does not validate with it.
+fn out_of_scope(policy: &Policy, discovery: &Discovery) -> Option<String> {
+    match policy {
+        Policy::Classic(policy) => validate_in_cluster(policy, &autogen::all_rules(policy), discovery)
+            .error
+            .map(|message| format!("Kyverno rejects the policy: {message}")),
+        Policy::Validating(_) => None,
+        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => Some(format!(
+            "Kyverno does not validate requests with policies of kind `{}`",
+            policy.kind()
+        )),
     }
 }
 
@@ -481,8 +488,8 @@ fn refused(target: &Target) -> Option<String> {
 
 /// Whether conditions of the webhook may come to something else when Kyverno asks them itself, after the API server
 /// (`pkg/engine/internal/match.go` upstream): they read more than objects that are there, the user and the operation.
-fn asks_again(original: &Original) -> bool {
-    let Original::Policy(policy) = original else {
+fn asks_again(original: &Policy) -> bool {
+    let Policy::Classic(policy) = original else {
         return false;
     };
     let webhook = policy.spec.webhook.as_ref();
@@ -496,12 +503,12 @@ fn asks_again(original: &Original) -> bool {
 }
 
 /// The policy with what counts at a layer.
-pub fn at_layer(original: &Original, layer: Layer) -> Original {
+pub fn at_layer(original: &Policy, layer: Layer) -> Policy {
     if layer != Layer::Rule {
         return original.clone();
     }
     match original {
-        Original::Policy(policy) => {
+        Policy::Classic(policy) => {
             let mut policy = (**policy).clone();
             policy.spec.admission = true;
             if let Some(webhook) = &mut policy.spec.webhook {
@@ -514,13 +521,14 @@ pub fn at_layer(original: &Original, layer: Layer) -> Original {
                 Spanned::new(ANNOTATION.to_owned(), span),
                 Spanned::new("none".to_owned(), span),
             ));
-            Original::Policy(Arc::new(policy))
+            Policy::Classic(Arc::new(policy))
         }
-        Original::ValidatingPolicy(policy) => {
+        Policy::Validating(policy) => {
             let mut policy = (**policy).clone();
             policy.spec.autogen.pod_controllers = Some(Vec::new());
             policy.spec.evaluation.admission = true;
-            Original::ValidatingPolicy(Arc::new(policy))
+            Policy::Validating(Arc::new(policy))
         }
+        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => original.clone(),
     }
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value as Json, json};
 
 use super::{language::Base, sides::Body};
-use crate::pair::Original;
 use kyvtest_cel::{
     ast::{Ast, Expr, ExprId, Literal},
     profile::Profile,
     syntax::parse,
 };
 use kyvtest_model::kube::Resource;
+use kyvtest_model::policy::Policy;
 
 /// One step into an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,9 +65,9 @@ pub(super) struct Hints {
 
 impl Hints {
     /// Of the preconditions of a policy's rules: what they read of the object, and what they compare it with.
-    pub(super) fn new(original: &Original) -> Self {
+    pub(super) fn new(original: &Policy) -> Self {
         let mut hints = Self::default();
-        if let Original::Policy(policy) = original {
+        if let Policy::Classic(policy) = original {
             let preconditions = policy.spec.rules.iter().filter_map(|rule| rule.preconditions.as_ref());
             for part in preconditions {
                 hints.collect(&part.document().root().to_serde(), 0);

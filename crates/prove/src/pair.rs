@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kyvtest_apiserver as vap;
 use kyvtest_cel::time::Timestamp;
 use kyvtest_convert::{
-    self as convert, Conversion, Exceptions, Generated, Options, Outcome, RefusalCode, Source,
+    self as convert, Conversion, Exceptions, Generated, Options, Outcome, RefusalCode,
     hazard::{Direction, Hazard},
 };
 use kyvtest_kyverno::{
@@ -21,79 +21,15 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     compare::{self, Divergence, Suspect, Tendency},
     kube::{Discovery, Environment, Request},
-    policy::{ClassicPolicy, Mode, PolicyId, ValidatingPolicy},
+    policy::Policy,
     verdict::{DivergenceClass, Verdict},
 };
 
-/// A policy that may have a twin.
-#[derive(Debug, Clone)]
-pub enum Original {
-    /// A ClusterPolicy or Policy.
-    Policy(Arc<ClassicPolicy>),
-    /// A ValidatingPolicy or NamespacedValidatingPolicy.
-    ValidatingPolicy(Arc<ValidatingPolicy>),
-}
-
-impl Original {
-    /// The policy's name.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Policy(policy) => &policy.metadata.name.value,
-            Self::ValidatingPolicy(policy) => &policy.metadata.name.value,
-        }
-    }
-
-    /// The policy's identity.
-    pub fn id(&self) -> PolicyId {
-        match self {
-            Self::Policy(policy) => policy.id(),
-            Self::ValidatingPolicy(policy) => policy.id(),
-        }
-    }
-
-    /// Its kind.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Policy(policy) => policy.kind.name(),
-            Self::ValidatingPolicy(policy) => policy.kind(),
-        }
-    }
-
-    fn source(&self) -> Source<'_> {
-        match self {
-            Self::Policy(policy) => Source::Policy(policy),
-            Self::ValidatingPolicy(policy) => Source::ValidatingPolicy(policy),
-        }
-    }
-
-    /// Whether it asks for a native policy to be generated.
-    pub fn is_marked(&self) -> bool {
-        match self {
-            Self::Policy(policy) => policy.spec.rules.iter().any(|rule| {
-                let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
-                cel.is_some_and(|cel| cel.generate)
-            }),
-            Self::ValidatingPolicy(policy) => policy.is_marked(),
-        }
-    }
-
-    /// Whether it is written for JSON payloads and does not ask for a native policy either: no admission request reaches it.
-    pub fn is_for_payloads(&self) -> bool {
-        match self {
-            Self::Policy(_) => false,
-            Self::ValidatingPolicy(policy) => policy.spec.evaluation.mode == Mode::Json && !self.is_marked(),
-        }
-    }
-
-    /// The same policy without policies for pod controllers.
-    fn without_autogen(&self) -> Option<Self> {
-        let Self::ValidatingPolicy(policy) = self else {
-            return None;
-        };
-        let mut policy = (**policy).clone();
-        policy.spec.autogen.pod_controllers = Some(Vec::new());
-        Some(Self::ValidatingPolicy(Arc::new(policy)))
-    }
+/// The same policy without policies for pod controllers.
+fn without_autogen(policy: &Policy) -> Option<Policy> {
+    let mut policy = (**policy.as_validating()?).clone();
+    policy.spec.autogen.pod_controllers = Some(Vec::new());
+    Some(Policy::Validating(Arc::new(policy)))
 }
 
 /// What is to be known about the comparison of a policy with its twin as a whole.
@@ -151,7 +87,7 @@ pub const VAP_INVALID: &str = "vap-invalid";
 /// A policy and its twin.
 #[derive(Debug)]
 pub struct Pair {
-    original: Original,
+    original: Policy,
     conversion: Conversion,
     native: Result<vap::Server, Missing>,
     /// The policy as it is compared, where that is not the policy itself.
@@ -169,24 +105,22 @@ pub struct NativeVerdict {
 
 impl Pair {
     /// Makes the twin of a policy.
-    pub fn new(original: Original, exceptions: Exceptions<'_>, discovery: &Discovery, now: Option<Timestamp>) -> Self {
+    pub fn new(original: Policy, exceptions: Exceptions<'_>, discovery: &Discovery, now: Option<Timestamp>) -> Self {
         let options = Options { force: true, now };
-        let mut conversion = convert::convert(original.source(), exceptions, discovery, options);
+        let mut conversion = convert::convert(&original, exceptions, discovery, options);
         let mut compared = None;
         if let Outcome::Refused(refusal) = &conversion.outcome
             && refusal.code == RefusalCode::Autogen
             && !original.is_marked()
-            && let Some(plain) = original.without_autogen()
+            && let Some(plain) = without_autogen(&original)
         {
-            conversion = convert::convert(plain.source(), exceptions, discovery, options);
-            if let Original::ValidatingPolicy(policy) = plain {
-                let installed = Installed {
-                    validating_policies: &[policy],
-                    cel_exceptions: exceptions.cel,
-                    ..Installed::default()
-                };
-                compared = Some(Controller::new(installed, Config::bare(), Lens::CLUSTER, discovery).0);
-            }
+            conversion = convert::convert(&plain, exceptions, discovery, options);
+            let installed = Installed {
+                policies: &[plain],
+                cel_exceptions: exceptions.cel,
+                ..Installed::default()
+            };
+            compared = Some(Controller::new(installed, Config::bare(), Lens::CLUSTER, discovery).0);
         }
         let native = server(&conversion);
         Self {
@@ -198,7 +132,7 @@ impl Pair {
     }
 
     /// The Kyverno policy.
-    pub fn original(&self) -> &Original {
+    pub fn original(&self) -> &Policy {
         &self.original
     }
 

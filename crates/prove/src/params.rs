@@ -5,8 +5,8 @@
 use serde_json::{Value as Json, json};
 
 use super::{Target, objects, sides::Body, witness::Situation};
-use crate::pair::Original;
 use kyvtest_go_compat::value::Document;
+use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     kube::{Discovery, parse_api_version},
     policy::{LabelSelector, ParamKind, ParamRef},
@@ -20,9 +20,9 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// What to try for a policy and native ones. Without parameters that is nothing at all, once.
-    pub(super) fn new(original: &Original, target: &Target, bodies: &[Body]) -> Self {
+    pub(super) fn new(original: &Policy, target: &Target, bodies: &[Body]) -> Self {
         let mut wanted: Vec<(&ParamKind, Option<&ParamRef>)> = Vec::new();
-        if let Original::Policy(policy) = original {
+        if let Policy::Classic(policy) = original {
             let rules = policy.spec.rules.iter();
             let cel = rules.filter_map(|rule| rule.validate.as_ref()?.cel.as_ref());
             wanted.extend(cel.filter_map(|cel| Some((cel.param_kind.as_ref()?, cel.param_ref.as_ref()))));

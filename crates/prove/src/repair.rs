@@ -20,11 +20,10 @@ mod validating;
 use std::collections::BTreeSet;
 
 use self::{object::Objects, steps::Steps};
-use super::{
-    Label, Layer, NEITHER, Options, Proof, Region, Target, at_layer, prove, rejected_by_kyverno, sides::ignores,
-};
-use crate::pair::{Original, Pair};
+use super::{Label, Layer, NEITHER, Options, Proof, Region, Target, at_layer, out_of_scope, prove, sides::ignores};
+use crate::pair::Pair;
 use kyvtest_convert::{Exceptions, Object, Outcome};
+use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     kube::Discovery,
     policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
@@ -116,7 +115,7 @@ impl Refused {
 const EXEMPT: &str = "except for kinds that no native policy applies to: reviews, and native policies themselves";
 
 /// Native policies in place of a policy, if there are any that are proven.
-pub fn repair(original: &Original, exceptions: Exceptions<'_>, discovery: &Discovery, options: &Options<'_>) -> Repair {
+pub fn repair(original: &Policy, exceptions: Exceptions<'_>, discovery: &Discovery, options: &Options<'_>) -> Repair {
     match repaired(original, exceptions, discovery, options) {
         Ok(repaired) => Repair::Done(Box::new(repaired)),
         Err(refused) => Repair::Refused(Box::new(refused)),
@@ -124,18 +123,17 @@ pub fn repair(original: &Original, exceptions: Exceptions<'_>, discovery: &Disco
 }
 
 fn repaired(
-    original: &Original,
+    original: &Policy,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,
 ) -> Result<Repaired, Refused> {
-    if let Some(message) = rejected_by_kyverno(original, discovery) {
-        let reason = format!("Kyverno rejects the policy: {message}");
+    if let Some(reason) = out_of_scope(original, discovery) {
         return Err(Refused::new(code::REJECTED, reason));
     }
     let layered = at_layer(original, options.layer);
     let mut shapes = vec![Shape::default()];
-    if let Original::ValidatingPolicy(policy) = &layered {
+    if let Policy::Validating(policy) = &layered {
         if options.layer != Layer::Rule && validating::may_refuse_errors(policy, discovery) {
             shapes.push(Shape {
                 refuses_errors: true,
@@ -171,8 +169,8 @@ struct Shape {
 
 /// Builds a candidate and proves it.
 fn candidate(
-    original: &Original,
-    layered: &Original,
+    original: &Policy,
+    layered: &Policy,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,
@@ -181,12 +179,14 @@ fn candidate(
     let mut steps = Steps::default();
     let mut objects = Objects::new(original.kind(), original.name());
     match layered {
-        Original::Policy(policy) => {
+        Policy::Classic(policy) => {
             rules::add(policy, exceptions, (discovery, options.layer), &mut objects, &mut steps)?;
         }
-        Original::ValidatingPolicy(policy) => {
+        Policy::Validating(policy) => {
             validating::add(policy, exceptions, (discovery, shape), &mut objects, &mut steps)?;
         }
+        // Out of scope, hence never a candidate.
+        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => {}
     }
     let asked = options.layer == Layer::Rule || asks(layered);
     if !asked {
@@ -229,10 +229,11 @@ fn candidate(
 }
 
 /// Whether the policy looks at requests.
-fn asks(original: &Original) -> bool {
+fn asks(original: &Policy) -> bool {
     match original {
-        Original::Policy(policy) => policy.spec.admission,
-        Original::ValidatingPolicy(policy) => policy.spec.evaluation.admission,
+        Policy::Classic(policy) => policy.spec.admission,
+        Policy::Validating(policy) => policy.spec.evaluation.admission,
+        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => false,
     }
 }
 
@@ -252,7 +253,7 @@ fn hazards(pair: &Pair) -> BTreeSet<&'static str> {
 }
 
 /// A policy that seems to apply to nothing, compared with nothing.
-fn never(original: &Original, exceptions: Exceptions<'_>, discovery: &Discovery, options: &Options<'_>) -> Refused {
+fn never(original: &Policy, exceptions: Exceptions<'_>, discovery: &Discovery, options: &Options<'_>) -> Refused {
     let nothing = Target::default();
     let mut proof = prove(original, exceptions, Some(&nothing), discovery, options);
     match proof.label {

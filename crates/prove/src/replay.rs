@@ -1,14 +1,12 @@
 //! Both concrete engines on one request, at a layer: the only way to a refutation.
 
-use std::sync::Arc;
-
 use super::{
     Layer, Target,
     admitted::admitted,
     server::{Data, Server},
     witness::Situation,
 };
-use crate::pair::{NativeVerdict, Original};
+use crate::pair::NativeVerdict;
 use kyvtest_apiserver as vap;
 use kyvtest_cel::{host::Mocks, profile::Profile};
 use kyvtest_convert::Exceptions;
@@ -17,6 +15,7 @@ use kyvtest_kyverno::{
     controller::{Controller, Installed},
     lens::Lens,
 };
+use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare,
     kube::{Discovery, Environment},
@@ -86,7 +85,7 @@ impl<'d> Engines<'d> {
     /// # Errors
     /// Why Kyverno refuses the policy.
     pub fn new(
-        original: &Original,
+        original: &Policy,
         exceptions: Exceptions<'_>,
         target: &Target,
         config: &Config,
@@ -102,7 +101,7 @@ impl<'d> Engines<'d> {
     /// # Errors
     /// Why Kyverno refuses the policy.
     pub fn for_profile(
-        original: &Original,
+        original: &Policy,
         exceptions: Exceptions<'_>,
         target: &Target,
         config: &Config,
@@ -110,15 +109,9 @@ impl<'d> Engines<'d> {
         discovery: &'d Discovery,
         kube: &'static Profile,
     ) -> Result<Self, String> {
-        let (mut policies, mut validating) = (Vec::new(), Vec::new());
-        match original {
-            Original::Policy(policy) => policies.push(Arc::clone(policy)),
-            Original::ValidatingPolicy(policy) => validating.push(Arc::clone(policy)),
-        }
         let installed = Installed {
-            policies: &policies,
+            policies: std::slice::from_ref(original),
             exceptions: exceptions.classic,
-            validating_policies: &validating,
             cel_exceptions: exceptions.cel,
         };
         let lens = match layer {

@@ -26,7 +26,8 @@ use super::{
     universe,
     witness::{Situation, Witness},
 };
-use crate::pair::{Note, Original};
+use crate::pair::Note;
+use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare::Divergence,
     kube::{Cell, Concrete, Discovery, Namespace, Resource, Text},
@@ -55,7 +56,7 @@ const SEARCHED: usize = 8;
 
 /// The cells of a universe with their paths.
 pub(super) struct Search<'p, 'u> {
-    original: &'p Original,
+    original: &'p Policy,
     sides: &'p Sides,
     engines: &'p Engines<'u>,
     discovery: &'u Discovery,
@@ -96,7 +97,7 @@ fn namespace(situation: &Situation) -> Option<Namespace> {
 impl<'p, 'u> Search<'p, 'u> {
     /// Starts a search.
     pub(super) fn new(
-        original: &'p Original,
+        original: &'p Policy,
         target: &Target,
         sides: &'p Sides,
         engines: &'p Engines<'u>,
@@ -104,10 +105,7 @@ impl<'p, 'u> Search<'p, 'u> {
         cause: &'p dyn Fn(&Replayed) -> Option<Divergence>,
         options: &'p Options<'p>,
     ) -> Self {
-        let ours = match original {
-            Original::Policy(_) => false,
-            Original::ValidatingPolicy(policy) => ignores(policy),
-        };
+        let ours = original.as_validating().is_some_and(|policy| ignores(policy));
         let theirs = target.policies.iter().any(|policy| {
             let word = policy.failure_policy.as_ref();
             word.is_some_and(|word| word.value != "Fail")

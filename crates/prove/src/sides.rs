@@ -17,7 +17,6 @@ use super::{
     Layer, Target,
     condition::{Condition, Tri},
 };
-use crate::pair::Original;
 use kyvtest_apiserver::matching::{self as native_matching, Match};
 use kyvtest_convert::Exceptions;
 use kyvtest_kyverno::{
@@ -28,6 +27,7 @@ use kyvtest_kyverno::{
     validating_policy::is_in_namespace,
     webhook::{Delivery, Registration, Webhook},
 };
+use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     kube::{Atom, Cell, Discovery, Facts, Pattern, Resource, Text},
     policy::{MatchConstraints, MatchResources},
@@ -149,7 +149,7 @@ pub struct Sides {
 impl Sides {
     /// Prepares both sides.
     pub fn new(
-        original: &Original,
+        original: &Policy,
         exceptions: Exceptions<'_>,
         target: &Target,
         config: &Config,
@@ -160,20 +160,28 @@ impl Sides {
         let mut inexact = Vec::new();
         let native = native(target, &mut bodies);
         let registration = match original {
-            Original::Policy(policy) => Registration::of_policy(policy, discovery),
-            Original::ValidatingPolicy(policy) => Registration::of_validating_policy(policy, discovery),
+            Policy::Classic(policy) => Registration::of_policy(policy, discovery),
+            Policy::Validating(policy) => Registration::of_validating_policy(policy, discovery),
+            Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => Registration::new(&[], &[], discovery),
         };
         let webhook = registration.only().filter(|_| layer != Layer::Rule);
         let called = Called::new(webhook, &mut bodies, &mut inexact);
         let unread = called.unguarded();
         let (kyverno, admission) = match original {
-            Original::Policy(policy) => (
+            Policy::Classic(policy) => (
                 classic(policy, exceptions, &unread, &mut bodies, &mut inexact),
                 policy.spec.admission,
             ),
-            Original::ValidatingPolicy(policy) => (
+            Policy::Validating(policy) => (
                 validating(policy, exceptions, &mut bodies, &mut inexact),
                 policy.spec.evaluation.admission,
+            ),
+            Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => (
+                Kyverno::Validating {
+                    variants: Vec::new(),
+                    namespace: None,
+                },
+                false,
             ),
         };
         let mut sides = Self {

@@ -1,5 +1,6 @@
 //! `kyvtest convert --repair`: native policies that are proven to be the same policy, or why there are none.
 
+use kyvtest_model::policy::Policy;
 use std::{fmt::Write as _, io::Write as _};
 
 use serde_json::{Value as Json, json};
@@ -20,13 +21,12 @@ use kyvtest_go_compat::{
 use kyvtest_model::kube::Discovery;
 use kyvtest_prove::{
     Options,
-    pair::Original,
     repair::{Refused, Repair, Repaired, repair},
 };
 
 /// Repairs policies and prints what came of them.
 pub(super) fn run(
-    policies: Vec<(Head, Original)>,
+    policies: Vec<(Head, Policy)>,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,

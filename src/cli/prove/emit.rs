@@ -7,7 +7,8 @@ use serde_json::Value as Json;
 use super::super::{Failure, new_files};
 use crate::run::{Settings, counterexample::suite_of};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
-use kyvtest_prove::{Region, pair::Original};
+use kyvtest_model::policy::Policy;
+use kyvtest_prove::Region;
 
 /// Writes the suites of a policy's regions into a folder; the answer is what could not be written.
 ///
@@ -15,7 +16,7 @@ use kyvtest_prove::{Region, pair::Original};
 /// If a file is there already, or cannot be written.
 pub(super) fn emit(
     folder: &Path,
-    original: &Original,
+    original: &Policy,
     exceptions: &[Json],
     regions: &[Region],
     settings: &Settings,

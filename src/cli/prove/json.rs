@@ -1,26 +1,21 @@
 //! The results of `kyvtest prove` as JSON.
 
+use kyvtest_model::policy::Policy;
 use serde_json::{Value as Json, json};
 
 use super::{Row, documents, fix_text};
 use crate::run::Data;
 use kyvtest_go_compat::{diagnostic::Sources, value::Value};
-use kyvtest_model::{
-    policy::{Metadata, Origin},
-    verdict::Verdict,
-};
-use kyvtest_prove::{Label, Proof, Region, pair::Original, witness::Situation};
+use kyvtest_model::verdict::Verdict;
+use kyvtest_prove::{Label, Proof, Region, witness::Situation};
 
 /// The policy as `convert` writes it.
-pub(super) fn policy_json(original: &Original, origin: Origin, sources: &Sources) -> Json {
-    let (api_version, metadata): (&str, &Metadata) = match original {
-        Original::Policy(policy) => (&policy.api_version, &policy.metadata),
-        Original::ValidatingPolicy(policy) => (&policy.api_version, &policy.metadata),
-    };
+pub(super) fn policy_json(original: &Policy, sources: &Sources) -> Json {
+    let origin = original.origin();
     json!({
-        "apiVersion": api_version,
+        "apiVersion": original.api_version(),
         "kind": original.kind(),
-        "namespace": metadata.namespace.as_ref().map(|text| &text.value),
+        "namespace": original.namespace(),
         "name": original.name(),
         "file": sources.name(origin.file),
         "doc": origin.document,

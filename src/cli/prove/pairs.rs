@@ -1,5 +1,6 @@
 //! `prove --pairs`, and `prove A --to B` with policies of any kind: two sets of policies compared for all requests.
 
+use kyvtest_model::policy::Policy;
 use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path};
 
 use clap::ValueEnum;
@@ -184,13 +185,7 @@ fn witness(example: &Counterexample) -> Json {
 
 /// The names of the policies of a side, each once.
 fn names(loaded: &Loaded) -> BTreeSet<String> {
-    let classic = loaded.policies.iter().map(|policy| &policy.metadata.name.value);
-    let validating = loaded
-        .validating_policies
-        .iter()
-        .map(|policy| &policy.metadata.name.value);
-    let native = loaded.vaps.iter().map(|policy| &policy.metadata.name.value);
-    classic.chain(validating).chain(native).cloned().collect()
+    loaded.policies.iter().map(|policy| policy.name().to_owned()).collect()
 }
 
 /// The policies of a name with their bindings, and all exceptions.
@@ -199,22 +194,18 @@ fn named(loaded: &Loaded, name: &str) -> Loaded {
         exceptions: loaded.exceptions.clone(),
         cel_exceptions: loaded.cel_exceptions.clone(),
         policies: loaded.policies.clone(),
-        validating_policies: loaded.validating_policies.clone(),
-        vaps: loaded.vaps.clone(),
         bindings: loaded.bindings.clone(),
         ..Loaded::default()
     };
-    own.policies.retain(|policy| policy.metadata.name.value == name);
-    own.validating_policies
-        .retain(|policy| policy.metadata.name.value == name);
-    own.vaps.retain(|policy| policy.metadata.name.value == name);
+    own.policies.retain(|policy| policy.name() == name);
     own.bindings.retain(|binding| binding.policy_name.value == name);
     own
 }
 
 /// Whether two sets of policies need the comparison of any kinds: the target is not native alone, or the source is native.
 pub(super) fn concerns(from: &Loaded, to: &Loaded) -> bool {
-    !to.policies.is_empty() || !to.validating_policies.is_empty() || (!from.vaps.is_empty() && !to.vaps.is_empty())
+    let is_native = |loaded: &Loaded| loaded.native().next().is_some();
+    to.policies.iter().any(Policy::validates) || (is_native(from) && is_native(to))
 }
 
 /// How the answers are printed and what they must be.

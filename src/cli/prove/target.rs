@@ -14,7 +14,7 @@ pub(super) fn check(
     sources: &Sources,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    if native.vaps.is_empty() {
+    if native.native().next().is_none() {
         let paths: Vec<String> = to.iter().map(|path| format!("`{}`", path.display())).collect();
         let message = format!("no ValidatingAdmissionPolicy in {}", paths.join(", "));
         let diagnostic = Diagnostic::new(Code::NothingToConvert, message);
@@ -26,7 +26,7 @@ pub(super) fn check(
             None => diagnostic.into(),
         });
     }
-    let policies: Vec<_> = native.vaps.iter().map(|policy| &**policy).collect();
+    let policies: Vec<_> = native.native().map(|policy| &**policy).collect();
     let bindings: Vec<_> = native.bindings.iter().map(|binding| &**binding).collect();
     for found in kyvtest_apiserver::check(&policies, &bindings, discovery) {
         if matches!(found.code, Code::UnboundPolicy | Code::DanglingBinding) {

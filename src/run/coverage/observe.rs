@@ -37,12 +37,12 @@ pub(in crate::run) fn observe(engines: &Engines<'_>) -> Coverage {
     let lowered = engines.controller.policies().iter();
     let classic =
         lowered.filter_map(|policy| Some(watch.classic(policy.as_classic()?, engines.controller.webhook(policy))));
-    let validating = suite.policies.validating_policies.iter().filter_map(|policy| {
+    let validating = suite.policies.validating().filter_map(|policy| {
         let own = engines.controller.policy(&policy.id())?;
         let programs: Vec<Programs<'_>> = own.variants().iter().map(|variant| variant.programs()).collect();
         Some(watch.validating(policy, &programs))
     });
-    let native = suite.policies.vaps.iter().filter_map(|policy| {
+    let native = suite.policies.native().filter_map(|policy| {
         let mut compiled = engines.server.policies().iter();
         let own = compiled.find(|compiled| compiled.name() == policy.metadata.name.value)?;
         Some(watch.native(policy, &native_id(own.name()), own.programs()))

@@ -10,7 +10,7 @@ use std::{
 
 use kyvtest::{
     kube::Discovery,
-    policy::{Loaded, Purpose},
+    policy::{Loaded, Policy, Purpose},
     prove::{
         Label,
         body::{Options, Side, compare_sides},
@@ -153,7 +153,7 @@ fn policies(root: &Path) -> BTreeMap<String, Loaded> {
             let mut loaded = Loaded::default();
             add(&mut loaded, &read(&path), Purpose::Policies);
             let name = folder.strip_prefix(root).unwrap_or(&folder).display().to_string();
-            if loaded.policies.len() + loaded.validating_policies.len() == 1 && loaded.vaps.is_empty() {
+            if loaded.policies.len() == 1 && loaded.policies.iter().all(Policy::validates) {
                 found.entry(name).or_insert(loaded);
             }
         }

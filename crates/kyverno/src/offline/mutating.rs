@@ -37,7 +37,7 @@ impl Stages<'_> {
     pub(super) fn mutating_policies(&self, resource: &mut Document, observed: &mut Observed) -> Result<(), String> {
         let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
         let mut policies = Vec::new();
-        for policy in &self.case.policies.mutating_policies {
+        for policy in self.case.policies.mutating() {
             let compiled = CompiledMutatingPolicy::compile_all(policy, exceptions.clone());
             let name = &policy.metadata.name.value;
             policies.extend(compiled.map_err(|error| format!("failed to compile policy {name} ({error})"))?);

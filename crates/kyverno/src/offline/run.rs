@@ -40,7 +40,7 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
         ..Observed::default()
     };
     let mut accepted = Vec::new();
-    for policy in &case.policies.policies {
+    for policy in case.policies.classic() {
         match validate(policy, &all_rules(policy)).error {
             Some(error) => observed.invalid.push((policy.metadata.name.value.clone(), error)),
             None => accepted.push(policy),
@@ -202,7 +202,7 @@ impl<'c> Stages<'c> {
 
     fn validating_policies(&self, resource: &Document, observed: &mut Observed) -> Result<(), String> {
         let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
-        for policy in &self.case.policies.validating_policies {
+        for policy in self.case.policies.validating() {
             let generated = variants(policy);
             let rewritten = generated.iter().map(|variant| &variant.policy);
             for variant in std::iter::once(&**policy).chain(rewritten) {

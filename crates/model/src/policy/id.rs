@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ClassicPolicy, ValidatingAdmissionPolicy, ValidatingPolicy};
+use super::{ClassicPolicy, MutatingPolicy, Unsupported, ValidatingAdmissionPolicy, ValidatingPolicy};
 
 /// Group, kind, namespace and name: two policies are the same only if all of them are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +62,31 @@ impl ValidatingPolicy {
             kind: self.kind(),
             namespace: namespace.map(|namespace| namespace.value.clone()).unwrap_or_default(),
             name: self.metadata.name.value.clone(),
+        }
+    }
+}
+
+impl MutatingPolicy {
+    /// The policy's identity.
+    pub fn id(&self) -> PolicyId {
+        let namespace = self.metadata.namespace.as_ref().filter(|_| self.namespaced);
+        PolicyId {
+            group: "policies.kyverno.io",
+            kind: self.kind(),
+            namespace: namespace.map(|namespace| namespace.value.clone()).unwrap_or_default(),
+            name: self.metadata.name.value.clone(),
+        }
+    }
+}
+
+impl Unsupported {
+    /// The policy's identity.
+    pub fn id(&self) -> PolicyId {
+        PolicyId {
+            group: self.group,
+            kind: self.kind,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{
-    CelPolicyException, ClassicPolicy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
+    CelPolicyException, ClassicPolicy, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
@@ -22,23 +22,14 @@ use kyvtest_go_compat::{
 /// What is read from policy and exception files, each kind in the order of the files.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
-    /// ClusterPolicies and Policies.
-    pub policies: Vec<Arc<ClassicPolicy>>,
-    /// ValidatingPolicies and NamespacedValidatingPolicies.
-    pub validating_policies: Vec<Arc<ValidatingPolicy>>,
-    /// MutatingPolicies and NamespacedMutatingPolicies. They are among the unsupported ones as well, for callers that do
-    /// not evaluate them.
-    pub mutating_policies: Vec<Arc<MutatingPolicy>>,
+    /// The policies of all kinds.
+    pub policies: Vec<Policy>,
     /// Exceptions to ClusterPolicies and Policies.
     pub exceptions: Vec<Arc<PolicyException>>,
     /// Exceptions to CEL policies.
     pub cel_exceptions: Vec<Arc<CelPolicyException>>,
-    /// ValidatingAdmissionPolicies.
-    pub vaps: Vec<Arc<ValidatingAdmissionPolicy>>,
-    /// Their bindings.
+    /// Bindings of ValidatingAdmissionPolicies.
     pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
-    /// Policies of kinds that are recognised and not decided.
-    pub unsupported: Vec<Unsupported>,
     /// Documents that are left out because of a mistake.
     pub dropped: Vec<Dropped>,
     /// The first document that ends a run of `kyverno test`.
@@ -52,19 +43,40 @@ pub struct Loaded {
 impl Loaded {
     /// How many documents there were, whatever became of them.
     pub fn count(&self) -> usize {
-        let policies = self.policies.len() + self.validating_policies.len() + self.vaps.len() + self.bindings.len();
         let exceptions = self.exceptions.len() + self.cel_exceptions.len();
-        policies + exceptions + self.unsupported.len() + self.dropped.len()
+        self.policies.len() + self.bindings.len() + exceptions + self.dropped.len()
+    }
+
+    /// The ClusterPolicies and Policies.
+    pub fn classic(&self) -> impl Iterator<Item = &Arc<ClassicPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_classic)
+    }
+
+    /// The ValidatingPolicies and NamespacedValidatingPolicies.
+    pub fn validating(&self) -> impl Iterator<Item = &Arc<ValidatingPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_validating)
+    }
+
+    /// The MutatingPolicies and NamespacedMutatingPolicies.
+    pub fn mutating(&self) -> impl Iterator<Item = &Arc<MutatingPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_mutating)
+    }
+
+    /// The ValidatingAdmissionPolicies.
+    pub fn native(&self) -> impl Iterator<Item = &Arc<ValidatingAdmissionPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_native)
     }
 }
 
 /// A policy of a kind that is recognised and not decided.
 #[derive(Debug, Clone)]
 pub struct Unsupported {
-    /// The API version.
+    /// The API version as written.
     pub api_version: String,
+    /// The API group.
+    pub group: &'static str,
     /// The kind.
-    pub kind: String,
+    pub kind: &'static str,
     /// The name; empty where there is none.
     pub name: String,
     /// The namespace; empty where there is none.
@@ -173,7 +185,8 @@ const UNSUPPORTED: [(&str, &str, &[&str]); 13] = [
 /// What is to be done with a document of some group, version and kind.
 enum Decision {
     Decode(Known),
-    Unsupported,
+    /// Group and kind of a policy that is not evaluated.
+    Unsupported(&'static str, &'static str),
     /// No version of this kind.
     Version(&'static [&'static str]),
     NotAPolicy,
@@ -227,7 +240,7 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
             let found = UNSUPPORTED.iter().find(|known| known.0 == group && known.1 == kind);
             return match found {
                 Some((_, _, [])) => Decision::NotAPolicy,
-                Some((_, _, versions)) if versions.contains(&version) => Decision::Unsupported,
+                Some((group, kind, versions)) if versions.contains(&version) => Decision::Unsupported(group, kind),
                 Some((_, _, versions)) => Decision::Version(versions),
                 None if built_in(group) => Decision::NotAPolicy,
                 None => Decision::Unknown,
@@ -337,13 +350,17 @@ impl<'t> Load<'_, 't> {
         let (group, version) = api_version.value.split_once('/').unwrap_or(("", &api_version.value));
         match decide(group, version, &kind.value, self.purpose) {
             Decision::Decode(known) => self.decode(known, &api_version.value, node, &kind.value),
-            Decision::Unsupported => self.loaded.unsupported.push(Unsupported {
-                api_version: api_version.value,
-                kind: kind.value,
-                name: member(node, "name"),
-                namespace: member(node, "namespace"),
-                origin: self.origin,
-            }),
+            Decision::Unsupported(group, kind) => {
+                let policy = Unsupported {
+                    api_version: api_version.value,
+                    group,
+                    kind,
+                    name: member(node, "name"),
+                    namespace: member(node, "namespace"),
+                    origin: self.origin,
+                };
+                self.loaded.policies.push(Policy::Unsupported(Arc::new(policy)));
+            }
             Decision::Version(versions) => {
                 let message = format!("there is no version `{version}` of `{}` in `{group}`", kind.value);
                 // A version that Kubernetes has and Kyverno does not take ends the run upstream.
@@ -408,16 +425,18 @@ impl<'t> Load<'_, 't> {
         let origin = self.origin;
         let d = &mut decoder;
         let decoded = match known {
-            Known::Policy(kind) => ClassicPolicy::decode(kind, api_version, d, node, origin).map(Any::Policy),
+            Known::Policy(kind) => ClassicPolicy::decode(kind, api_version, d, node, origin)
+                .map(|policy| Any::Policy(Policy::Classic(Arc::new(policy)))),
             Known::ValidatingPolicy { namespaced } => {
-                ValidatingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::ValidatingPolicy)
+                ValidatingPolicy::decode(namespaced, api_version, d, node, origin)
+                    .map(|policy| Any::Policy(Policy::Validating(Arc::new(policy))))
             }
-            Known::MutatingPolicy { namespaced } => {
-                MutatingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::MutatingPolicy)
-            }
+            Known::MutatingPolicy { namespaced } => MutatingPolicy::decode(namespaced, api_version, d, node, origin)
+                .map(|policy| Any::Policy(Policy::Mutating(Arc::new(policy)))),
             Known::Exception => PolicyException::decode(api_version, d, node, origin).map(Any::Exception),
             Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
-            Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin).map(Any::Vap),
+            Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin)
+                .map(|policy| Any::Policy(Policy::Native(Arc::new(policy)))),
             Known::Binding => ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding),
         };
         let name = member(node, "name");
@@ -458,34 +477,18 @@ impl<'t> Load<'_, 't> {
 }
 
 enum Any {
-    Policy(ClassicPolicy),
-    ValidatingPolicy(ValidatingPolicy),
-    MutatingPolicy(MutatingPolicy),
+    Policy(Policy),
     Exception(PolicyException),
     CelException(CelPolicyException),
-    Vap(ValidatingAdmissionPolicy),
     Binding(ValidatingAdmissionPolicyBinding),
 }
 
 impl Any {
     fn add(self, loaded: &mut Loaded) {
         match self {
-            Self::Policy(policy) => loaded.policies.push(Arc::new(policy)),
-            Self::ValidatingPolicy(policy) => loaded.validating_policies.push(Arc::new(policy)),
-            Self::MutatingPolicy(policy) => {
-                let namespace = policy.metadata.namespace.as_ref();
-                loaded.unsupported.push(Unsupported {
-                    api_version: policy.api_version.clone(),
-                    kind: policy.kind().to_owned(),
-                    name: policy.metadata.name.value.clone(),
-                    namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
-                    origin: policy.origin,
-                });
-                loaded.mutating_policies.push(Arc::new(policy));
-            }
+            Self::Policy(policy) => loaded.policies.push(policy),
             Self::Exception(exception) => loaded.exceptions.push(Arc::new(exception)),
             Self::CelException(exception) => loaded.cel_exceptions.push(Arc::new(exception)),
-            Self::Vap(policy) => loaded.vaps.push(Arc::new(policy)),
             Self::Binding(binding) => loaded.bindings.push(Arc::new(binding)),
         }
     }

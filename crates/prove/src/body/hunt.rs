@@ -295,12 +295,9 @@ impl Hunt {
 
 /// The policies of a side as JSON.
 fn sources(loaded: &Loaded) -> Vec<Json> {
-    let classic = loaded.policies.iter().map(|policy| policy.spec.source.document());
-    let validating = loaded
-        .validating_policies
-        .iter()
-        .map(|policy| policy.spec.source.document());
-    let native = loaded.vaps.iter().map(|policy| policy.source.document());
+    let classic = loaded.classic().map(|policy| policy.spec.source.document());
+    let validating = loaded.validating().map(|policy| policy.spec.source.document());
+    let native = loaded.native().map(|policy| policy.source.document());
     let bindings = loaded.bindings.iter().map(|binding| binding.source.document());
     let all = classic.chain(validating).chain(native).chain(bindings);
     all.map(|document| document.root().to_serde()).collect()

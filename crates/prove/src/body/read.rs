@@ -45,9 +45,6 @@ impl Side {
         if let Some(problem) = errors.clone().find(|problem| problem.severity == Severity::Error) {
             return Err(problem.message.clone());
         }
-        if let Some(unsupported) = loaded.unsupported.first() {
-            return Err(format!("policies of kind `{}` are not compared", unsupported.kind));
-        }
         Self::new(loaded, others, discovery)
     }
 }

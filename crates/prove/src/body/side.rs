@@ -8,6 +8,8 @@ mod classic;
 mod native;
 mod validating;
 
+use std::sync::Arc;
+
 use kyvtest_apiserver::{self as vap, matching::listed_as};
 use kyvtest_cel::{host::Mocks, observe::Place as Where, program::Program};
 use kyvtest_go_compat::value::Document;
@@ -23,8 +25,8 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     kube::{Cell, Discovery, Environment, Operation, Resource, parse_api_version},
     policy::{
-        ClassicPolicy, Loaded, ParamKind, ParamRef, Text, ValidatingPolicy, validate_admission, validate_exception,
-        validate_in_cluster,
+        ClassicPolicy, Loaded, ParamKind, ParamRef, Policy, Text, ValidatingAdmissionPolicy, ValidatingPolicy,
+        validate_admission, validate_exception, validate_in_cluster,
     },
     verdict::{Effect, Verdict},
 };
@@ -51,6 +53,8 @@ pub struct Side {
     classic: Vec<ClassicRules>,
     exceptions: Vec<CompiledException>,
     validating: Vec<Vec<CompiledValidatingPolicy>>,
+    validating_policies: Vec<Arc<ValidatingPolicy>>,
+    natives: Vec<Arc<ValidatingAdmissionPolicy>>,
     server: vap::Server,
 }
 
@@ -68,7 +72,11 @@ impl Side {
     /// # Errors
     /// Why Kyverno or the API server rejects one of the policies.
     pub fn new(loaded: Loaded, objects: Vec<Document>, discovery: &Discovery) -> std::result::Result<Self, String> {
-        for policy in &loaded.policies {
+        let compared = |policy: &&Policy| policy.validates() || policy.as_native().is_some();
+        if let Some(other) = loaded.policies.iter().find(|policy| !compared(policy)) {
+            return Err(format!("policies of kind `{}` are not compared", other.kind()));
+        }
+        for policy in loaded.classic() {
             let checked = validate_in_cluster(policy, &autogen::all_rules(policy), discovery);
             if let Some(message) = checked.error {
                 return Err(format!(
@@ -77,7 +85,7 @@ impl Side {
                 ));
             }
         }
-        let vaps = loaded.vaps.iter().map(|policy| &policy.source);
+        let vaps = loaded.native().map(|policy| &policy.source);
         let bindings = loaded.bindings.iter().map(|binding| &binding.source);
         for source in vaps.chain(bindings) {
             let checked = validate_admission(source.document().root());
@@ -89,7 +97,6 @@ impl Side {
         let installed = Installed {
             policies: &loaded.policies,
             exceptions: &loaded.exceptions,
-            validating_policies: &loaded.validating_policies,
             cel_exceptions: &loaded.cel_exceptions,
         };
         let (controller, mut refused) = Controller::new(installed, config.clone(), Lens::CLUSTER, discovery);
@@ -99,30 +106,32 @@ impl Side {
                 refused.id.name, refused.errors
             ));
         }
-        let policies: Vec<&ClassicPolicy> = loaded.policies.iter().map(|policy| &**policy).collect();
-        let validating: Vec<&ValidatingPolicy> = loaded.validating_policies.iter().map(|policy| &**policy).collect();
+        let policies: Vec<&ClassicPolicy> = loaded.classic().map(|policy| &**policy).collect();
+        let validating: Vec<&ValidatingPolicy> = loaded.validating().map(|policy| &**policy).collect();
         let registration = Registration::new(&policies, &validating, discovery);
         let exceptions = || loaded.cel_exceptions.iter().map(|exception| &**exception);
         let mut compiled = Vec::new();
-        for policy in &loaded.validating_policies {
+        for policy in loaded.validating() {
             let variants = CompiledValidatingPolicy::compile_all(policy, exceptions());
             compiled.push(variants.map_err(|error| error.to_string())?);
         }
-        let has_kyverno = !loaded.policies.is_empty() || !loaded.validating_policies.is_empty();
+        let has_kyverno = loaded.policies.iter().any(Policy::validates);
         Ok(Self {
             controller: has_kyverno.then_some(controller),
             registration,
             config,
-            classic: loaded.policies.iter().map(ClassicRules::new).collect(),
+            classic: loaded.classic().map(ClassicRules::new).collect(),
             exceptions: loaded
                 .exceptions
                 .iter()
                 .filter(|exception| validate_exception(exception).is_none())
                 .map(|exception| CompiledException::new(exception))
                 .collect(),
+            natives: loaded.native().cloned().collect(),
+            validating_policies: loaded.validating().cloned().collect(),
             validating: compiled,
             server: vap::Server::new(
-                loaded.vaps.iter().map(|policy| &**policy),
+                loaded.native().map(|policy| &**policy),
                 loaded.bindings.iter().map(|binding| &**binding),
                 vap::Lens::ApiServer,
             ),
@@ -180,8 +189,8 @@ impl Side {
         if cell.operation == Operation::Connect && cell.resource.subresource.is_empty() {
             return false;
         }
-        let classic = (0..self.loaded.policies.len()).filter_map(|number| self.registration.classic(number));
-        let validating = 0..self.loaded.validating_policies.len();
+        let classic = (0..self.classic.len()).filter_map(|number| self.registration.classic(number));
+        let validating = 0..self.validating.len();
         let validating = validating.filter_map(|number| self.registration.validating(number));
         if classic
             .chain(validating)
@@ -190,7 +199,7 @@ impl Side {
             return true;
         }
         let equivalents: Vec<&Resource> = discovery.equivalents(cell.resource).map(|other| &**other).collect();
-        self.loaded.vaps.iter().any(|policy| {
+        self.loaded.native().any(|policy| {
             policy
                 .match_constraints
                 .as_ref()
@@ -258,7 +267,7 @@ impl Side {
             &format!("{PARAMETER}{key}"),
             Shape::object(&kind.api_version, &kind.kind),
         );
-        let exists = arena.literal(Atom::Free(std::sync::Arc::from(format!("{PARAMETER}{key}"))));
+        let exists = arena.literal(Atom::Free(Arc::from(format!("{PARAMETER}{key}"))));
         Ok((exists, Value::of(Sym::At(root))))
     }
 

@@ -1,11 +1,11 @@
 //! Where both sides apply the same expressions, but may see something differently: the guards.
 
+use kyvtest_model::policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Place, SEARCHED, Search, TRIES};
 use crate::{
-    Proof, condition::Reader, difference::has_other_text, guards::Reads, pair::Original, sides::BROKEN, solver::Solver,
-    universe,
+    Proof, condition::Reader, difference::has_other_text, guards::Reads, sides::BROKEN, solver::Solver, universe,
 };
 use kyvtest_cel::profile::Profile;
 use kyvtest_model::kube::{Resource, may_have_floats};
@@ -29,8 +29,8 @@ impl<'p> Search<'p, '_> {
 
     pub(super) fn reader(&self) -> Reader {
         match self.original {
-            Original::Policy(_) => Reader::Classic,
-            Original::ValidatingPolicy(_) => Reader::Validating,
+            Policy::Classic(_) => Reader::Classic,
+            _ => Reader::Validating,
         }
     }
 

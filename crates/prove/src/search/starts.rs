@@ -5,10 +5,11 @@
 //!
 //! No upstream counterpart.
 
+use kyvtest_model::policy::Policy;
 use serde_json::{Map, Value as Json, json};
 
 use super::{REGIONS, Search, TRIES};
-use crate::{Kind, Proof, pair::Original, replay::Replayed, seeds::seeds, solver::Solver, universe, witness::Witness};
+use crate::{Kind, Proof, replay::Replayed, seeds::seeds, solver::Solver, universe, witness::Witness};
 use kyvtest_kyverno::autogen;
 use kyvtest_model::kube::{Cell, Resource};
 
@@ -28,13 +29,13 @@ pub(super) struct Starts<'p> {
 }
 
 impl<'p> Starts<'p> {
-    pub(super) fn new(original: &Original, samples: &'p [Json]) -> Self {
+    pub(super) fn new(original: &Policy, samples: &'p [Json]) -> Self {
         let rules = match original {
-            Original::Policy(policy) => autogen::all_rules(policy)
+            Policy::Classic(policy) => autogen::all_rules(policy)
                 .iter()
                 .map(|rule| (rule.name.value.clone(), seeds(rule)))
                 .collect(),
-            Original::ValidatingPolicy(_) => Vec::new(),
+            _ => Vec::new(),
         };
         Self { samples, rules }
     }

@@ -31,7 +31,7 @@ impl Side {
         number: usize,
         effects: &mut Effects,
     ) -> Result<()> {
-        let policy = &*self.loaded.vaps[number];
+        let policy = &*self.natives[number];
         let mut bindings: Vec<&ValidatingAdmissionPolicyBinding> = Vec::new();
         for binding in &self.loaded.bindings {
             if binding.policy_name.value == policy.metadata.name.value {

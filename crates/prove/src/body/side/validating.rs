@@ -26,7 +26,7 @@ impl Side {
         number: usize,
         effects: &mut Effects,
     ) -> Result<()> {
-        let policy = &*self.loaded.validating_policies[number];
+        let policy = &*self.validating_policies[number];
         let Some(webhook) = self.registration.validating(number) else {
             return Ok(());
         };
