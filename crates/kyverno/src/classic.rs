@@ -11,8 +11,8 @@ pub mod pod_security;
 mod request;
 pub(super) mod rule;
 pub mod target;
-mod validation;
-mod validator;
+pub(super) mod validation;
+pub(super) mod validator;
 pub mod values;
 pub mod variables;
 

@@ -9,6 +9,7 @@ pub mod constraints;
 pub mod controller;
 pub mod exception;
 pub mod failure_action;
+pub mod generate;
 pub mod input;
 pub mod lens;
 pub mod lowered;

@@ -1,5 +1,7 @@
-//! Gates of mutation against recorded upstream results.
+//! Gates of mutation, generation, deletion and image verification against recorded upstream results.
 
+#[path = "gates/generate.rs"]
+mod generate;
 #[path = "gates/mutate.rs"]
 mod mutate;
 #[path = "gates/support.rs"]

@@ -53,7 +53,7 @@ pub use parts::{
     Validation, ValidationAction, Variable,
 };
 pub use validate::{
-    AdmissionChecked, Checked, FieldError, admission_diagnostics, validate, validate_admission, validate_exception,
-    validate_in_cluster,
+    AdmissionChecked, Checked, FieldError, admission_diagnostics, undecodable, validate, validate_admission,
+    validate_exception, validate_in_cluster,
 };
 pub use validating::{Autogen, Evaluation, Mode, POD_CONTROLLERS, ValidatingPolicy, ValidatingPolicySpec};

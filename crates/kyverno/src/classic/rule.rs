@@ -165,7 +165,7 @@ pub(crate) fn outside<'a>(
 
 /// The context of a policy on a request, and the objects as values of a suite may have changed them: the new one and the
 /// old one, null if absent.
-pub(super) fn start<'d>(input: &'d Input<'_>, policy: &str, outside: &'d dyn Outside) -> (Context<'d>, Data, Data) {
+pub(crate) fn start<'d>(input: &'d Input<'_>, policy: &str, outside: &'d dyn Outside) -> (Context<'d>, Data, Data) {
     let mut context = Context::from_data(input.json_context().clone(), outside);
     context.add_operation(input.request.operation.as_str());
     let (mut new, mut old) = input.resources().clone();
@@ -420,7 +420,7 @@ impl<'d> Driver<'d> {
 }
 
 /// The exceptions that lift a rule for the requests of a cell.
-pub(super) fn granted<'p>(
+pub(crate) fn granted<'p>(
     context: &mut Context<'_>,
     cell: &kyvtest_model::kube::Cell<'_>,
     facts: &mut Concrete<'_>,

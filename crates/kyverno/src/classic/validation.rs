@@ -114,17 +114,17 @@ impl Loop {
 }
 
 /// A block of conditions, if there is one.
-pub(super) fn conditions(value: Value<'_>) -> Option<Conditions> {
+pub(crate) fn conditions(value: Value<'_>) -> Option<Conditions> {
     (!value.is_null()).then(|| Conditions::read(value))
 }
 
 /// The conditions of a part of a policy, if it has any.
-pub(super) fn conditions_of(part: Option<&Subtree>) -> Option<Conditions> {
+pub(crate) fn conditions_of(part: Option<&Subtree>) -> Option<Conditions> {
     let part = part.filter(|part| !part.node().is_null())?;
     conditions(part.document().root())
 }
 
 /// The context entries of a part of a policy.
-pub(super) fn entries_of(part: Option<&Subtree>) -> Vec<Entry> {
+pub(crate) fn entries_of(part: Option<&Subtree>) -> Vec<Entry> {
     part.map_or_else(Vec::new, |part| Entry::read_all(&Data::from(part.document().root())))
 }

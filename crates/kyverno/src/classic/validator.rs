@@ -331,7 +331,7 @@ fn any_pattern_message(rule: &str, message: Message<'_>, failed: &str) -> String
 }
 
 /// Whether a block of conditions holds, and what it says.
-pub(super) fn evaluate(conditions: &Conditions, context: &mut Context<'_>) -> Result<(bool, String), String> {
+pub(crate) fn evaluate(conditions: &Conditions, context: &mut Context<'_>) -> Result<(bool, String), String> {
     let observer = context.observer();
     let mut substitute = |data: &Data| substitute_preconditions(data, context).map_err(|error| error.to_string());
     let answer = conditions.evaluate_observed(&mut substitute, observer)?;

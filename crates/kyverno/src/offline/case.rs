@@ -1,36 +1,45 @@
-//! A test of one resource, read as `kyverno test` loads its files.
+//! A small test, read as `kyverno test` loads its files.
 //!
 //! Upstream counterpart: the loading half of `cmd/cli/kubectl-kyverno/commands/test/test.go` (1.19).
 
 use super::{
     resource::{BuiltInScopes, Resource, Scopes, resource},
+    surroundings::Surroundings,
     values::GivenValues,
 };
 use kyvtest_go_compat::{
     diagnostic::Sources,
-    value::{List, Value},
+    value::{Document, List, Value},
     yaml,
 };
 use kyvtest_model::{
-    kube::{Operation, UserInfo},
+    kube::UserInfo,
     policy::{Loaded, Origin, Purpose, load, place},
 };
 
-/// Policies, exceptions and objects of a test of one resource.
+/// Policies, exceptions and objects of a test.
 #[derive(Debug)]
 pub struct Case {
+    /// The file of the policies, as texts name it.
+    pub file: &'static str,
     /// The policies, in load order.
     pub policies: Loaded,
     /// The exceptions, in load order.
     pub exceptions: Loaded,
-    /// The resource.
-    pub resource: Resource,
+    /// `resources`, without duplicates.
+    pub resources: Vec<Resource>,
+    /// `jsonPayloads`: one payload at most.
+    pub payload: Option<Document>,
     /// `targetResources`.
     pub targets: Vec<Resource>,
+    /// The objects of `cloneSourceResource`; `None` if no row names a file.
+    pub clone_sources: Option<Vec<Resource>>,
+    /// What the suite says of the world outside.
+    pub surroundings: Surroundings,
     /// The `values` block.
     pub values: GivenValues,
-    /// The operation of the test row; `None` leaves it to the values, else it is CREATE.
-    pub operation: Option<Operation>,
+    /// The operation of the test rows as written; `None` leaves it to the values, else it is CREATE.
+    pub operation: Option<String>,
     /// The user; the default is no user.
     pub user: UserInfo,
     /// `roles` of the user info file.
@@ -40,11 +49,12 @@ pub struct Case {
 }
 
 impl Case {
-    /// Reads a test with the keys `policies` or `policy`, `exceptions`, `resource`, `targets`, `values`, `userInfo` and
-    /// `operation`. Policies and exceptions are objects or texts.
+    /// Reads a test with the keys `policies` or `policy`, `exceptions`, `resource`, `jsonPayload`, `targets`, `cloneSource`,
+    /// `clusterResources`, `context`, `apiCallResponses`, `globalContextEntries`, `values`, `userInfo` and `operation`.
+    /// Policies and exceptions are objects or texts; `resource` is an object or a list of objects.
     ///
     /// # Errors
-    /// If there is no resource with a kind, or the operation is unknown.
+    /// If there is neither a payload nor a resource with a kind.
     pub fn read(row: Value<'_>) -> Result<Self, String> {
         let part = |key: &str| row.get(key).unwrap_or(Value::Null);
         let (mut policies, mut exceptions) = (Loaded::default(), Loaded::default());
@@ -54,11 +64,15 @@ impl Case {
         for exception in listed(part("exceptions")) {
             read_policy(exception, Purpose::Exceptions, &mut exceptions);
         }
-        let resource = read_resource(part("resource")).ok_or("the case has no `resource` with a kind")?;
-        let operation = match part("operation").as_str() {
-            Some(word) => Some(word.parse().map_err(|_| format!("unknown operation `{word}`"))?),
-            None => None,
+        let payload = part("jsonPayload");
+        let payload = (!payload.is_null()).then(|| payload.to_document());
+        let resources = match part("resource") {
+            Value::List(items) => unique(items.iter().filter_map(read_resource)),
+            object => unique(read_resource(object)),
         };
+        if resources.is_empty() && payload.is_none() {
+            return Err("the case has no `resource` with a kind".to_owned());
+        }
         let user = part("userInfo");
         let texts = |key: &str| {
             let list = user.get(key).and_then(Value::as_list)?;
@@ -68,20 +82,48 @@ impl Case {
                     .collect(),
             )
         };
-        let mut values = GivenValues::new(part("values"), &resource.name);
-        values.operation = operation.or_else(|| values.operation()).unwrap_or(Operation::Create);
+        let sources = part("cloneSource");
+        let surroundings = Surroundings::read(row);
         Ok(Self {
+            file: if part("policies").is_null() {
+                "policy.yaml"
+            } else {
+                "policies.yaml"
+            },
             policies,
             exceptions,
+            resources,
+            payload,
             targets: listed(part("targets")).filter_map(read_resource).collect(),
-            values,
-            operation,
+            clone_sources: (!sources.is_null()).then(|| listed(sources).filter_map(read_resource).collect()),
+            values: GivenValues::new(part("values"), surroundings.given()),
+            surroundings,
+            operation: part("operation").as_str().map(str::to_owned),
             user: user.get("userInfo").map(UserInfo::from_value).unwrap_or_default(),
             roles: texts("roles"),
             cluster_roles: texts("clusterRoles"),
-            resource,
         })
     }
+}
+
+/// The first of each apiVersion, kind, namespace and name.
+fn unique(resources: impl IntoIterator<Item = Resource>) -> Vec<Resource> {
+    let mut kept: Vec<Resource> = Vec::new();
+    for resource in resources {
+        let same = |other: &Resource| {
+            (&other.api_version, &other.kind, &other.namespace, &other.name)
+                == (
+                    &resource.api_version,
+                    &resource.kind,
+                    &resource.namespace,
+                    &resource.name,
+                )
+        };
+        if !kept.iter().any(same) {
+            kept.push(resource);
+        }
+    }
+    kept
 }
 
 fn given(value: Value<'_>) -> impl Iterator<Item = Value<'_>> {
@@ -100,7 +142,7 @@ fn read_policy(policy: Value<'_>, purpose: Purpose, loaded: &mut Loaded) {
         Value::String(text) => text.to_owned(),
         object => object.to_json(),
     };
-    let file = Sources::new().add("policies.yaml", text.as_str());
+    let file = Sources::new().add("policy.yaml", text.as_str());
     let stream = yaml::read(&text, yaml::Mode::Lax, &yaml::Limits::default());
     load(stream, file, purpose, loaded);
 }

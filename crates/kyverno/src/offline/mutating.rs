@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    observed::{Observed, PolicyResponse, RuleType},
+    observed::{Observed, PolicyResponse, RuleResult},
     resource::Resource,
     run::{Stages, is_plain, same},
 };
@@ -61,11 +61,13 @@ impl Stages<'_> {
             if result.is_none() && is_plain(policy.constraints()) {
                 continue;
             }
-            let rules = result.into_iter().map(|result| MutateResult::from(result.response));
+            let rules = result
+                .into_iter()
+                .map(|result| MutateResult::from(result.response).into());
             observed.responses.push(PolicyResponse {
                 patched: Some(current.clone()),
                 is_unchanged,
-                ..response(policy, rules.collect())
+                ..self.policy_response(policy, rules.collect())
             });
         }
         *resource = current;
@@ -132,14 +134,14 @@ impl Stages<'_> {
         let patched = patched.unwrap_or_else(|| request.object.clone());
         for (policy, result) in results {
             let passed = result.response.status == Status::Pass;
-            let rule = MutateResult {
+            let rule = RuleResult::from(MutateResult {
                 response: result.response,
                 target: passed.then(|| patched.clone()),
-            };
+            });
             observed.responses.push(PolicyResponse {
                 // Upstream fills the object in only with a target.
                 patched: (!passed).then(Document::null),
-                ..response(policy, vec![rule])
+                ..self.policy_response(policy, vec![rule])
             });
         }
     }
@@ -166,17 +168,16 @@ impl Stages<'_> {
         }
         mocks
     }
-}
 
-/// A response without an object.
-fn response(policy: &CompiledMutatingPolicy, rules: Vec<MutateResult>) -> PolicyResponse {
-    PolicyResponse {
-        policy: policy.name().to_owned(),
-        kind: policy.kind(),
-        policy_namespace: policy.namespace().to_owned(),
-        rule_type: RuleType::Mutation,
-        rules,
-        patched: None,
-        is_unchanged: false,
+    /// A response without an object.
+    fn policy_response(&self, policy: &CompiledMutatingPolicy, rules: Vec<RuleResult>) -> PolicyResponse {
+        PolicyResponse {
+            resource: self.key.clone(),
+            policy: policy.name().to_owned(),
+            kind: policy.kind(),
+            policy_namespace: policy.namespace().to_owned(),
+            rules,
+            ..PolicyResponse::default()
+        }
     }
 }

@@ -16,7 +16,7 @@ use kyvtest_model::{
 };
 
 /// The kinds that the fake client knows without objects.
-const REGISTERED: [(&str, &str, &str); 9] = [
+pub(super) const REGISTERED: [(&str, &str, &str); 9] = [
     ("", "v1", "configmaps"),
     ("", "v1", "endpoints"),
     ("", "v1", "namespaces"),
@@ -123,7 +123,7 @@ impl Targets for Objects {
 }
 
 /// Reads a label selector; `None` if there is none.
-fn selector(value: &Data) -> Option<LabelSelector> {
+pub(super) fn selector(value: &Data) -> Option<LabelSelector> {
     let document = value.to_document();
     let root = document.root();
     root.as_map()?;

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `EngineResponse` of `pkg/engine/api/engineresponse.go` (1.19).
 
-use crate::mutate::MutateResult;
+use crate::{mutate::MutateResult, response::RuleResponse};
 use kyvtest_go_compat::value::Document;
 use serde_json::{Map, Value, json};
 
@@ -13,21 +13,71 @@ pub enum RuleType {
     Mutation,
     /// It validates the object of the request.
     Validation,
+    /// It creates objects.
+    Generation,
+    /// It deletes existing objects.
+    Deletion,
+    /// It verifies the images of the object of the request.
+    ImageVerify,
+}
+
+impl RuleType {
+    /// Kyverno's name of the type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mutation => "Mutation",
+            Self::Validation => "Validation",
+            Self::Generation => "Generation",
+            Self::Deletion => "Deletion",
+            Self::ImageVerify => "ImageVerify",
+        }
+    }
+}
+
+/// The result of a rule.
+#[derive(Debug, Clone)]
+pub struct RuleResult {
+    pub rule_type: RuleType,
+    pub response: RuleResponse,
+    /// The existing object after a mutate rule, if the rule changed one.
+    pub target: Option<Document>,
+    /// The objects that a generate rule created.
+    pub generated: Vec<Document>,
+}
+
+impl RuleResult {
+    pub(super) fn new(rule_type: RuleType, response: RuleResponse) -> Self {
+        Self {
+            rule_type,
+            response,
+            target: None,
+            generated: Vec::new(),
+        }
+    }
+}
+
+impl From<MutateResult> for RuleResult {
+    fn from(result: MutateResult) -> Self {
+        Self {
+            target: result.target,
+            ..Self::new(RuleType::Mutation, result.response)
+        }
+    }
 }
 
 /// The response of one policy in one stage.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct PolicyResponse {
+    /// `apiVersion,kind,namespace,name` of the resource, or the name of the payload.
+    pub resource: String,
     /// The policy's name.
     pub policy: String,
     /// The policy's kind.
     pub kind: &'static str,
     /// The policy's namespace; empty for cluster-wide kinds.
     pub policy_namespace: String,
-    /// The stage.
-    pub rule_type: RuleType,
     /// The results of the rules.
-    pub rules: Vec<MutateResult>,
+    pub rules: Vec<RuleResult>,
     /// The object after the policy, null if it is lost; `None` in responses that carry no object.
     pub patched: Option<Document>,
     /// Whether [`PolicyResponse::patched`] equals the object that the policy received.
@@ -80,8 +130,9 @@ impl Observed {
 
 impl PolicyResponse {
     fn to_json(&self) -> Value {
-        let rules = self.rules.iter().map(|result| rule(result, self.rule_type));
+        let rules = self.rules.iter().map(rule);
         let mut response = Map::new();
+        response.insert("resource".to_owned(), self.resource.as_str().into());
         response.insert("policy".to_owned(), self.policy.as_str().into());
         response.insert("kind".to_owned(), self.kind.into());
         if !self.policy_namespace.is_empty() {
@@ -100,17 +151,22 @@ impl PolicyResponse {
     }
 }
 
-fn rule(result: &MutateResult, rule_type: RuleType) -> Value {
+fn rule(result: &RuleResult) -> Value {
     let response = &result.response;
     let mut rule = Map::new();
     rule.insert("rule".to_owned(), response.rule.as_str().into());
+    rule.insert("type".to_owned(), result.rule_type.name().into());
     rule.insert("status".to_owned(), response.status.as_str().into());
     rule.insert("message".to_owned(), response.message.as_str().into());
-    if rule_type == RuleType::Validation {
-        rule.insert("type".to_owned(), "Validation".into());
-    }
     if let Some(target) = &result.target {
         rule.insert("target".to_owned(), target.root().to_serde());
+    }
+    if !result.generated.is_empty() {
+        let generated = result.generated.iter().map(|object| object.root().to_serde());
+        rule.insert("generated".to_owned(), generated.collect());
+    }
+    if !response.exceptions.is_empty() {
+        rule.insert("exceptions".to_owned(), response.exceptions.clone().into());
     }
     if !response.properties.is_empty() {
         let properties = response.properties.iter();

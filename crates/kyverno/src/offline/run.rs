@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use super::{
     case::Case,
+    host::CaseHost,
     objects::Objects,
-    observed::{Observed, PolicyResponse, RuleType},
+    observed::{Observed, PolicyResponse, RuleResult, RuleType},
+    resource::Resource,
     values::GivenValues,
 };
 use crate::{
@@ -17,26 +19,23 @@ use crate::{
     exception::CompiledException,
     input::Input,
     lens::Lens,
-    mutate::{CompiledMutation, MutateResult},
+    mutate::CompiledMutation,
     validating_policy::{Answer, CompiledValidatingPolicy},
 };
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::{
-    kube::{Discovery, GroupVersionKind, Operation, Request, Resource as Served, World},
-    policy::{ClassicPolicy, Loaded, MatchConstraints, Refusal, validate},
+    kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, World},
+    policy::{ClassicPolicy, MatchConstraints, Refusal, undecodable, validate},
 };
 
-/// Evaluates all policies of a test on its resource.
+/// Evaluates all policies of a test on its resources.
 pub fn run(case: &Case, host: &dyn Host) -> Observed {
     if let Some(refused) = case.policies.refused {
-        return Observed::failed(refusal(&case.policies, refused.reason));
+        return Observed::failed(refusal(case, refused.reason));
     }
-    let dropped = case.policies.dropped.iter();
     let mut observed = Observed {
-        printed: dropped
-            .map(|dropped| format!("ERROR: policies.yaml: failed to validate resource ({})", dropped.name))
-            .collect(),
+        printed: printed(case),
         ..Observed::default()
     };
     let mut accepted = Vec::new();
@@ -46,28 +45,87 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
             None => accepted.push(policy),
         }
     }
+    let operation = match operation(case) {
+        Ok(operation) => operation,
+        Err(error) => return Observed::failed(error),
+    };
     if accepted.iter().any(|policy| has_webhook_conditions(policy)) {
         let text = "`kyverno test` panics: conditions of a webhook configuration need a cluster";
         return Observed::failed(text.to_owned());
     }
-    let stages = Stages::new(case, host);
-    let mut resource = (*case.resource.object).clone();
-    stages.mutate(&accepted, &mut resource, &mut observed);
-    stages.validate(&accepted, &resource, &mut observed);
-    let rest = stages
-        .mutating_policies(&mut resource, &mut observed)
-        .and_then(|()| stages.validating_policies(&resource, &mut observed));
-    match rest {
-        Ok(()) => observed,
-        Err(error) => {
-            let name = &case.resource.name;
-            Observed::failed(format!("failed to apply policies on resource {name} ({error})"))
+    for resource in &case.resources {
+        // The pass for the operation of the rows comes after the default one, whose responses nobody reads.
+        let passes = std::iter::once(None).chain(operation.map(Some));
+        let mut responses = Vec::new();
+        for operation in passes {
+            let evaluated = evaluate(case, resource, operation, &accepted, host);
+            responses = match evaluated {
+                Ok(responses) => responses,
+                Err(error) => {
+                    let name = &resource.name;
+                    return Observed::failed(format!("failed to apply policies on resource {name} ({error})"));
+                }
+            };
         }
+        observed.responses.append(&mut responses);
     }
+    // Upstream keeps the responses by resource, without an order of the resources.
+    observed.responses.sort_by(|a, b| a.resource.cmp(&b.resource));
+    observed
+}
+
+/// One pass over a resource.
+fn evaluate(
+    case: &Case,
+    resource: &Resource,
+    operation: Option<Operation>,
+    accepted: &[&Arc<ClassicPolicy>],
+    host: &dyn Host,
+) -> Result<Vec<PolicyResponse>, String> {
+    let host = &CaseHost::new(case, host);
+    let stages = Stages::new(case, resource, operation, host)?;
+    let mut observed = Observed::default();
+    let mut object = (*resource.object).clone();
+    stages.mutate(accepted, &mut object, &mut observed);
+    stages.validate(accepted, &object, &mut observed);
+    stages.mutating_policies(&mut object, &mut observed)?;
+    stages.validating_policies(&object, &mut observed)?;
+    stages.generate(accepted, &object, &mut observed)?;
+    Ok(observed.responses)
+}
+
+/// The operation of the test rows.
+fn operation(case: &Case) -> Result<Option<Operation>, String> {
+    let Some(written) = &case.operation else {
+        return Ok(None);
+    };
+    let known = written
+        .parse()
+        .ok()
+        .filter(|operation| *operation != Operation::Connect);
+    known.map(Some).ok_or_else(|| {
+        let first = case.policies.classic().next().map(|policy| policy.key());
+        format!(
+            "invalid test result for policy {}: invalid operation {written:?}, must be one of CREATE, UPDATE, DELETE",
+            first.unwrap_or_default()
+        )
+    })
+}
+
+/// What the command prints before it evaluates anything.
+fn printed(case: &Case) -> Vec<String> {
+    let dropped = case.policies.dropped.iter();
+    let dropped =
+        dropped.map(|dropped| format!("ERROR: {}: failed to validate resource ({})", case.file, dropped.name));
+    let rules = case.policies.classic().flat_map(|policy| &policy.spec.rules);
+    let undecodable = rules.filter_map(undecodable);
+    let undecodable = undecodable.map(|error| format!("Error: failed to get unstructured rule ({error})"));
+    dropped.chain(undecodable).collect()
 }
 
 /// The text with which the loader ends a run; upstream's for unknown fields.
-fn refusal(loaded: &Loaded, reason: Refusal) -> String {
+fn refusal(case: &Case, reason: Refusal) -> String {
+    let loaded = &case.policies;
     let problems: Vec<String> = match reason {
         Refusal::UnknownField => {
             let paths = loaded.unknown_fields.iter();
@@ -81,7 +139,8 @@ fn refusal(loaded: &Loaded, reason: Refusal) -> String {
         }
     };
     let problems = problems.join("\n");
-    format!("error: failed to load policies (failed to load file policies.yaml: failed to parse document ({problems}))")
+    let file = case.file;
+    format!("error: failed to load policies (failed to load file {file}: failed to parse document ({problems}))")
 }
 
 fn has_webhook_conditions(policy: &ClassicPolicy) -> bool {
@@ -92,16 +151,22 @@ fn has_webhook_conditions(policy: &ClassicPolicy) -> bool {
 /// What all stages share.
 pub(super) struct Stages<'c> {
     pub(super) case: &'c Case,
-    pub(super) host: &'c dyn Host,
+    pub(super) host: &'c CaseHost<'c>,
+    /// What CEL policies know of namespaces.
     pub(super) world: World,
+    /// What classic policies know of namespaces.
+    classic_world: World,
     pub(super) discovery: Discovery,
+    /// `apiVersion,kind,namespace,name` of the resource.
+    pub(super) key: String,
+    values: GivenValues,
     served: Arc<Served>,
     objects: Objects,
-    exceptions: Vec<CompiledException>,
+    pub(super) exceptions: Vec<CompiledException>,
 }
 
 /// A policy's identity in responses.
-fn identity(policy: &ClassicPolicy) -> (String, String) {
+pub(super) fn identity(policy: &ClassicPolicy) -> (String, String) {
     let namespace = policy.metadata.namespace.as_ref();
     (
         policy.metadata.name.value.clone(),
@@ -110,26 +175,56 @@ fn identity(policy: &ClassicPolicy) -> (String, String) {
 }
 
 impl<'c> Stages<'c> {
-    fn new(case: &'c Case, host: &'c dyn Host) -> Self {
+    fn new(
+        case: &'c Case,
+        resource: &'c Resource,
+        operation: Option<Operation>,
+        host: &'c CaseHost<'c>,
+    ) -> Result<Self, String> {
         let mut world = World::new();
         case.values.describe_namespaces(&mut world);
+        let mut classic_world = World::new();
+        case.values.describe_namespaces(&mut classic_world);
+        if let Some(stored) = stored_namespace(case, resource, &world)? {
+            classic_world.add_namespace(stored);
+        }
         let mut discovery = Discovery::kubernetes();
-        let served = served(case, &mut discovery);
+        let served = served(case, resource, &mut discovery);
         let exceptions = case.exceptions.exceptions.iter();
-        Self {
+        let Resource {
+            api_version,
+            kind,
+            namespace,
+            name,
+            ..
+        } = resource;
+        Ok(Self {
             case,
             host,
             world,
+            classic_world,
             discovery,
+            key: format!("{api_version},{kind},{namespace},{name}"),
+            values: case.values.for_resource(name, operation),
             served,
-            objects: Objects::new(std::iter::once(&case.resource).chain(&case.targets)),
+            objects: Objects::new(case.resources.iter().chain(&case.targets)),
             exceptions: exceptions.map(|exception| CompiledException::new(exception)).collect(),
-        }
+        })
+    }
+
+    /// A Namespace among all objects of the test.
+    pub(super) fn given_namespace(&self, name: &str) -> Option<Namespace> {
+        given_namespace(self.case, name)
+    }
+
+    /// The input of classic policies.
+    pub(super) fn classic_input<'r>(&'r self, request: &'r Request, values: &'r GivenValues) -> Input<'r> {
+        Input::new(request, &self.classic_world, &self.discovery, Lens::CLI).with_values(values)
     }
 
     /// The request about an object, null if it is lost.
     pub(super) fn request(&self, object: &Document) -> Request {
-        let operation = self.case.values.operation;
+        let operation = self.values.operation;
         let mut request = Request::about(operation, Arc::clone(&self.served), object.clone());
         if operation == Operation::Update {
             request.old_object = object.clone();
@@ -141,9 +236,9 @@ impl<'c> Stages<'c> {
     }
 
     /// The values for an object, found by its name.
-    fn values(&self, object: &Document) -> GivenValues {
+    pub(super) fn values(&self, object: &Document) -> GivenValues {
         let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
-        let mut values = self.case.values.clone();
+        let mut values = self.values.clone();
         name.unwrap_or_default().clone_into(&mut values.resource);
         values
     }
@@ -154,15 +249,15 @@ impl<'c> Stages<'c> {
                 continue;
             };
             let (request, values) = (self.request(resource), self.values(resource));
-            let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI).with_values(&values);
+            let input = self.classic_input(&request, &values);
             let response = compiled.evaluate(&input, &self.exceptions, Some(&self.objects), self.host);
             let (name, namespace) = identity(policy);
             observed.responses.push(PolicyResponse {
+                resource: self.key.clone(),
                 policy: name,
                 kind: policy.kind.name(),
                 policy_namespace: namespace,
-                rule_type: RuleType::Mutation,
-                rules: response.rules,
+                rules: response.rules.into_iter().map(RuleResult::from).collect(),
                 is_unchanged: !resource.root().is_null() && same(resource, &response.patched),
                 patched: Some(response.patched.clone()),
             });
@@ -178,21 +273,23 @@ impl<'c> Stages<'c> {
             }
             let compiled = CompiledPolicy::new(Arc::clone(policy));
             let (request, values) = (self.request(resource), self.values(resource));
-            let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI).with_values(&values);
+            let input = self.classic_input(&request, &values);
             let decided = compiled.decide(&input, &self.exceptions, self.host);
             let validates = |name: &str| {
                 let mut rules = rules.iter().filter(|rule| rule.validate.is_some());
                 rules.any(|rule| rule.name.value == name)
             };
             let results = decided.rules.into_iter().filter(|response| validates(&response.rule));
-            let results: Vec<MutateResult> = results.map(MutateResult::from).collect();
+            let results: Vec<RuleResult> = results
+                .map(|response| RuleResult::new(RuleType::Validation, response))
+                .collect();
             let mutates = rules.iter().any(|rule| rule.mutate.is_some());
             let (name, namespace) = identity(policy);
             observed.responses.push(PolicyResponse {
+                resource: self.key.clone(),
                 policy: name,
                 kind: policy.kind.name(),
                 policy_namespace: namespace,
-                rule_type: RuleType::Validation,
                 patched: (results.is_empty() && mutates).then(|| resource.clone()),
                 is_unchanged: !resource.root().is_null(),
                 rules: results,
@@ -215,16 +312,16 @@ impl<'c> Stages<'c> {
                 let request = self.request(resource);
                 let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
                 let rules = match compiled.decide(&input, self.host) {
-                    Answer::Rule(response) => vec![response.into()],
+                    Answer::Rule(response) => vec![RuleResult::new(RuleType::Validation, response)],
                     Answer::NoMatch(_) if is_plain(variant.spec.match_constraints.as_ref()) => continue,
                     Answer::NoMatch(_) => Vec::new(),
                 };
                 let namespace = variant.metadata.namespace.as_ref();
                 observed.responses.push(PolicyResponse {
+                    resource: self.key.clone(),
                     policy: name,
                     kind: variant.kind(),
                     policy_namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
-                    rule_type: RuleType::Validation,
                     rules,
                     patched: None,
                     is_unchanged: true,
@@ -255,8 +352,7 @@ pub(super) fn is_plain(constraints: Option<&MatchConstraints>) -> bool {
 }
 
 /// The resource that the API serves the object as.
-fn served(case: &Case, discovery: &mut Discovery) -> Arc<Served> {
-    let resource = &case.resource;
+fn served(case: &Case, resource: &Resource, discovery: &mut Discovery) -> Arc<Served> {
     if let Some(([group, version, kind, plural], sub, namespaced)) =
         case.values.parent_of(&resource.api_version, &resource.kind)
     {
@@ -268,6 +364,42 @@ fn served(case: &Case, discovery: &mut Discovery) -> Arc<Served> {
     discovery.add_guess(&kind, !resource.namespace.is_empty());
     let known = discovery.by_object(&resource.api_version, &resource.kind).cloned();
     known.unwrap_or_else(|| Arc::new(Discovery::guess(&kind, !resource.namespace.is_empty())))
+}
+
+/// A Namespace among all objects of a test.
+fn given_namespace(case: &Case, name: &str) -> Option<Namespace> {
+    let suite = case.resources.iter().chain(&case.targets);
+    let cluster = case.surroundings.cluster.iter().flatten();
+    let mut objects = suite.map(|resource| &*resource.object).chain(cluster);
+    let found = objects.find(|object| {
+        let root = object.root();
+        let text = |path: &[&str]| root.at(path).and_then(Value::as_str);
+        text(&["apiVersion"]) == Some("v1")
+            && text(&["kind"]) == Some("Namespace")
+            && text(&["metadata", "name"]) == Some(name)
+    });
+    found.map(|object| Namespace { object: object.clone() })
+}
+
+/// The namespace of a resource as the cluster resources have it, if classic rules read its labels from there.
+///
+/// # Errors
+/// In cluster mode, if there is no such namespace.
+fn stored_namespace(case: &Case, resource: &Resource, described: &World) -> Result<Option<Namespace>, String> {
+    if case.surroundings.cluster.is_none() {
+        return Ok(None);
+    }
+    let name = resource.namespace.as_str();
+    let has_labels = |namespace: &Namespace| namespace.labels().is_some_and(|labels| !labels.is_empty());
+    if resource.kind == "Namespace" || name.is_empty() || described.namespace(name).is_some_and(has_labels) {
+        return Ok(None);
+    }
+    match given_namespace(case, name) {
+        Some(namespace) => Ok(Some(namespace)),
+        None => Err(format!(
+            "failed to get the resource's namespace (namespaces {name:?} not found)"
+        )),
+    }
 }
 
 /// Whether two objects are equal as JSON.

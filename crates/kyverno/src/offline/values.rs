@@ -5,7 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::classic::{context::Outside, values::Values};
+use super::surroundings::Given;
+use crate::classic::{
+    context::{Answers, Outside},
+    values::Values,
+};
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, List, Value};
 use kyvtest_model::kube::{Namespace, Operation, World};
@@ -14,6 +18,7 @@ use kyvtest_model::kube::{Namespace, Operation, World};
 #[derive(Debug, Clone)]
 pub struct GivenValues {
     block: Document,
+    given: Given,
     /// The name of the resource, by which its values are found.
     pub resource: String,
     /// The operation of the run, which replaces `request.operation`.
@@ -43,12 +48,21 @@ fn bare(policy: &str) -> &str {
 
 impl GivenValues {
     /// Takes the block, or null.
-    pub fn new(block: Value<'_>, resource: &str) -> Self {
+    pub(super) fn new(block: Value<'_>, given: Given) -> Self {
         Self {
             block: block.to_document(),
-            resource: resource.to_owned(),
+            given,
+            resource: String::new(),
             operation: Operation::Create,
         }
+    }
+
+    /// The values for a resource in a run for an operation; `None` leaves the operation to the values, else it is CREATE.
+    pub(super) fn for_resource(&self, resource: &str, operation: Option<Operation>) -> Self {
+        let mut values = self.clone();
+        resource.clone_into(&mut values.resource);
+        values.operation = operation.or_else(|| values.operation()).unwrap_or(Operation::Create);
+        values
     }
 
     /// The operation that the values ask for, if any.
@@ -144,31 +158,14 @@ impl Values for GivenValues {
         let foreach = found.map_or_else(Vec::new, |rule| entries(rule.get("foreachValues")));
         let first = |(key, list): (String, Data)| Some((key, list.as_list()?.first()?.clone()));
         values.extend(foreach.into_iter().filter_map(first));
-        Box::new(GivenOutside {
+        Box::new(Answers {
+            host,
             values,
             namespace,
-            host,
+            api_calls: self.given.api_calls,
+            global_context: self.given.global_context,
+            cluster: self.given.cluster,
+            images: self.given.images,
         })
-    }
-}
-
-/// The world of a `values` block: nothing but values answers for context entries.
-struct GivenOutside<'a> {
-    values: Vec<(String, Data)>,
-    namespace: &'a str,
-    host: &'a dyn Host,
-}
-
-impl Outside for GivenOutside<'_> {
-    fn rule_values(&self) -> &[(String, Data)] {
-        &self.values
-    }
-
-    fn policy_namespace(&self) -> &str {
-        self.namespace
-    }
-
-    fn host(&self) -> &dyn Host {
-        self.host
     }
 }

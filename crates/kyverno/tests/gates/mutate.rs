@@ -72,7 +72,7 @@ fn reduced_response(response: &Value, aspect: Aspect) -> Value {
                 json!([
                     rule["rule"],
                     rule["status"],
-                    rule["type"],
+                    rule.get("type").filter(|of| *of != "Mutation"),
                     normal(&rule["target"]),
                     rule["properties"]
                 ])

@@ -28,6 +28,7 @@ pub use admission::{AdmissionChecked, FieldError, admission_diagnostics, validat
 use std::{borrow::Cow, collections::BTreeSet};
 
 pub use cluster::{validate_exception, validate_in_cluster};
+pub use generate::undecodable;
 
 use super::{ClassicPolicy, MatchResources, PolicyKind, Rule, autogen, kind_selector::split_kind};
 use kyvtest_go_compat::yaml::{Items, Kind, Node, Number};

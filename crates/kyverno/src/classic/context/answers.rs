@@ -144,15 +144,15 @@ impl Outside for Answers<'_> {
 }
 
 /// What a path of the API names.
-struct Place<'p> {
-    api_version: String,
-    resource: &'p str,
-    namespace: &'p str,
-    name: &'p str,
+pub(crate) struct Place<'p> {
+    pub(crate) api_version: String,
+    pub(crate) resource: &'p str,
+    pub(crate) namespace: &'p str,
+    pub(crate) name: &'p str,
 }
 
 impl<'p> Place<'p> {
-    fn parse(path: &'p str) -> Option<Self> {
+    pub(crate) fn parse(path: &'p str) -> Option<Self> {
         let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
         let (api_version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] => ((*version).to_owned(), rest),

@@ -122,3 +122,14 @@ pub(super) fn check(rule: &Rule) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// Why the `generate` part of a rule cannot be decoded as an object, which `kyverno test` tries for rules without
+/// `cloneList`; `None` if it can, or if the rule has no such part.
+pub fn undecodable(rule: &Rule) -> Option<String> {
+    let node = rule.generate.as_ref()?.node();
+    let is_object = !text(node, "kind").is_empty() && text(node, "apiVersion").matches('/').count() < 2;
+    if kinds(node) > 0 || is_object {
+        return None;
+    }
+    Some(format!("Object 'Kind' is missing in '{}'", json::generate(node)))
+}

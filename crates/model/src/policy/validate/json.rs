@@ -58,6 +58,11 @@ pub(super) fn validate(node: Node<'_>, v2beta1: bool) -> String {
     out
 }
 
+/// The `generate` part of a rule.
+pub(super) fn generate(node: Node<'_>) -> String {
+    shaped(node, fields::GENERATE, Schema::V1)
+}
+
 /// The `mutate` part of a rule.
 pub(super) fn mutate(node: Node<'_>) -> String {
     shaped(node, fields::MUTATE, Schema::V1)

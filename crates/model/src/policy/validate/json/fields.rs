@@ -127,7 +127,7 @@ static FOREACH_MUTATE: [Field; 7] = [
     field("foreach", Shape::Wrapped(&FOREACH_MUTATE), ""),
 ];
 
-const GENERATE: &[Field] = &[
+pub(super) const GENERATE: &[Field] = &[
     raw("generateExisting"),
     flag("synchronize"),
     flag("orphanDownstreamOnPolicyDelete"),
