@@ -12,6 +12,7 @@ use super::{
     decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
     mutating::MutatingPolicy,
+    mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
@@ -37,6 +38,11 @@ pub struct Loaded {
     pub vaps: Vec<Arc<ValidatingAdmissionPolicy>>,
     /// Their bindings.
     pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
+    /// MutatingAdmissionPolicies. They and their bindings are among the unsupported ones as well, for callers that do not
+    /// evaluate them.
+    pub maps: Vec<Arc<MutatingAdmissionPolicy>>,
+    /// Their bindings.
+    pub map_bindings: Vec<Arc<MutatingAdmissionPolicyBinding>>,
     /// Policies of kinds that are recognised and not decided.
     pub unsupported: Vec<Unsupported>,
     /// Documents that are left out because of a mistake.
@@ -123,6 +129,8 @@ enum Known {
     CelException,
     Vap,
     Binding,
+    Map,
+    MapBinding,
 }
 
 impl Known {
@@ -131,13 +139,13 @@ impl Known {
             Self::Policy(kind) => kind == PolicyKind::Policy,
             Self::ValidatingPolicy { namespaced } | Self::MutatingPolicy { namespaced } => namespaced,
             Self::Exception | Self::CelException => true,
-            Self::Vap | Self::Binding => false,
+            Self::Vap | Self::Binding | Self::Map | Self::MapBinding => false,
         }
     }
 }
 
 /// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
-const UNSUPPORTED: [(&str, &str, &[&str]); 13] = [
+const UNSUPPORTED: [(&str, &str, &[&str]); 11] = [
     (
         "policies.kyverno.io",
         "ImageValidatingPolicy",
@@ -158,17 +166,13 @@ const UNSUPPORTED: [(&str, &str, &[&str]); 13] = [
     ("policies.kyverno.io", "NamespacedDeletingPolicy", &["v1beta1", "v1"]),
     ("kyverno.io", "CleanupPolicy", &["v2beta1", "v2"]),
     ("kyverno.io", "ClusterCleanupPolicy", &["v2beta1", "v2"]),
-    // The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which has v1alpha1 only.
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", &["v1alpha1"]),
-    (
-        "admissionregistration.k8s.io",
-        "MutatingAdmissionPolicyBinding",
-        &["v1alpha1"],
-    ),
     ("kyverno.io", "GlobalContextEntry", &[]),
     ("kyverno.io", "UpdateRequest", &[]),
     ("wgpolicyk8s.io", "PolicyReport", &[]),
 ];
+
+/// Kubernetes 1.36 serves v1; the schemas of Kyverno's command line are those of 1.32, which has v1alpha1 only.
+const MUTATING_ADMISSION_VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
 
 /// What is to be done with a document of some group, version and kind.
 enum Decision {
@@ -222,6 +226,14 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
             versions = &["v1"];
             Known::Binding
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
+            versions = &MUTATING_ADMISSION_VERSIONS;
+            Known::Map
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
+            versions = &MUTATING_ADMISSION_VERSIONS;
+            Known::MapBinding
         }
         _ => {
             let found = UNSUPPORTED.iter().find(|known| known.0 == group && known.1 == kind);
@@ -419,6 +431,10 @@ impl<'t> Load<'_, 't> {
             Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
             Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin).map(Any::Vap),
             Known::Binding => ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding),
+            Known::Map => MutatingAdmissionPolicy::decode(api_version, d, node, origin).map(Any::Map),
+            Known::MapBinding => {
+                MutatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::MapBinding)
+            }
         };
         let name = member(node, "name");
         let written = node.get("metadata").and_then(|metadata| metadata.get("name"));
@@ -465,6 +481,8 @@ enum Any {
     CelException(CelPolicyException),
     Vap(ValidatingAdmissionPolicy),
     Binding(ValidatingAdmissionPolicyBinding),
+    Map(MutatingAdmissionPolicy),
+    MapBinding(MutatingAdmissionPolicyBinding),
 }
 
 impl Any {
@@ -487,6 +505,26 @@ impl Any {
             Self::CelException(exception) => loaded.cel_exceptions.push(Arc::new(exception)),
             Self::Vap(policy) => loaded.vaps.push(Arc::new(policy)),
             Self::Binding(binding) => loaded.bindings.push(Arc::new(binding)),
+            Self::Map(policy) => {
+                loaded.unsupported.push(Unsupported {
+                    api_version: policy.api_version.clone(),
+                    kind: "MutatingAdmissionPolicy".to_owned(),
+                    name: policy.metadata.name.value.clone(),
+                    namespace: String::new(),
+                    origin: policy.origin,
+                });
+                loaded.maps.push(Arc::new(policy));
+            }
+            Self::MapBinding(binding) => {
+                loaded.unsupported.push(Unsupported {
+                    api_version: binding.api_version.clone(),
+                    kind: "MutatingAdmissionPolicyBinding".to_owned(),
+                    name: binding.metadata.name.value.clone(),
+                    namespace: String::new(),
+                    origin: binding.origin,
+                });
+                loaded.map_bindings.push(Arc::new(binding));
+            }
         }
     }
 }
