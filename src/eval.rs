@@ -4,6 +4,7 @@
 //! The native policies are those among the given objects; without any, those that Kyverno would generate from the given
 //! policies. Everything is a function of the given objects and the request.
 
+mod admission;
 pub mod compat;
 pub mod line;
 
@@ -118,6 +119,10 @@ pub struct Answers {
     pub generated: bool,
     /// How the two differ.
     pub divergence: Option<Divergence>,
+    /// The object after admission by Kyverno; `None` if it refuses the request, or there is no object.
+    pub kyverno_object: Option<Document>,
+    /// The object after admission by the API server; `None` if it refuses the request, or there is no object.
+    pub vap_object: Option<Document>,
 }
 
 impl Evaluator {
@@ -140,7 +145,13 @@ impl Evaluator {
                     };
                     read(object, purpose, &mut loaded, &mut invalid);
                 }
-                ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding") => {
+                (
+                    "admissionregistration.k8s.io",
+                    "ValidatingAdmissionPolicy"
+                    | "ValidatingAdmissionPolicyBinding"
+                    | "MutatingAdmissionPolicy"
+                    | "MutatingAdmissionPolicyBinding",
+                ) => {
                     let checked = validate_admission(root);
                     if checked.errors.is_empty() {
                         read(object, Purpose::Policies, &mut loaded, &mut invalid);
@@ -195,7 +206,7 @@ impl Evaluator {
             // The objects came as values: there is no text to point at.
             problem.primary = None;
         }
-        let kyverno = loaded.policies.iter().filter(|policy| policy.as_native().is_none());
+        let kyverno = loaded.policies.iter().filter(|policy| !policy.is_native());
         let names: Vec<&str> = kyverno.map(Policy::name).collect();
         let mut dangling = |exception: &str, wanted: &str| {
             let plain = wanted.rsplit('/').next().unwrap_or(wanted);
@@ -280,7 +291,7 @@ impl Evaluator {
         self.controller = (accepted > 0).then_some(controller);
         let generated: Vec<&Generated> = self.pairs.iter().filter_map(Pair::generated).collect();
         let loaded = &self.loaded;
-        let has_native = loaded.native().next().is_some();
+        let has_native = loaded.policies.iter().any(Policy::is_native);
         self.native = if !has_native && !generated.is_empty() {
             let policies = generated.iter().map(|one| &*one.vap.model);
             let bindings = generated.iter().flat_map(|one| &one.bindings);
@@ -289,14 +300,17 @@ impl Evaluator {
                 server: vap::Server::new(policies, bindings, vap::Lens::ApiServer),
                 generated: true,
             })
-        } else if !has_native && loaded.bindings.is_empty() {
+        } else if !has_native && loaded.bindings.is_empty() && loaded.mutating_bindings.is_empty() {
             None
         } else {
             // A binding whose policy is missing does nothing: the server admits the request.
             let policies = loaded.native().map(|policy| &**policy);
             let bindings = loaded.bindings.iter().map(|binding| &**binding);
+            let mutating = loaded.native_mutating().map(|policy| &**policy);
+            let mutating_bindings = loaded.mutating_bindings.iter().map(|binding| &**binding);
             Some(Native {
-                server: vap::Server::new(policies, bindings, vap::Lens::ApiServer),
+                server: vap::Server::new(policies, bindings, vap::Lens::ApiServer)
+                    .with_mutation(mutating, mutating_bindings),
                 generated: false,
             })
         };
@@ -361,7 +375,7 @@ impl Evaluator {
         Server::new(&self.cluster.discovery, self.cluster.world.params.clone()).admit(request)
     }
 
-    /// Asks both engines.
+    /// Evaluates the validating policies of both engines on a request whose objects are those that they see.
     pub fn decide(&self, request: &Request) -> Answers {
         let environment = self.cluster.environment();
         let controller = self.controller.as_ref();
@@ -377,7 +391,13 @@ impl Evaluator {
             (Some(review), _) => self.first_difference(request, review, vap.as_ref()),
             (None, _) => None,
         };
+        let object = |admitted: bool| {
+            let object = Some(&request.object).filter(|object| admitted && !object.root().is_null());
+            object.cloned()
+        };
         Answers {
+            kyverno_object: object(review.as_ref().is_some_and(|review| review.refusal.is_none())),
+            vap_object: object(vap.as_ref().is_some_and(|answer| answer.allowed)),
             kyverno: review.map(|review| kyverno_answer(request, review)),
             vap,
             generated,

@@ -233,7 +233,7 @@ fn exceptions(loaded: &Loaded) -> Exceptions<'_> {
 
 /// Every policy in the order of the files, also those that cannot be read.
 fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
-    let policies = loaded.policies.iter().filter(|policy| policy.as_native().is_none());
+    let policies = loaded.policies.iter().filter(|policy| !policy.is_native());
     let mut rows: Vec<Row> = policies
         .map(|policy| Row {
             head: Head::new(policy),

@@ -153,7 +153,7 @@ impl Args {
         for problem in cluster.problems() {
             output.diagnostic(problem, &Sources::new());
         }
-        let mut request = cluster
+        let request = cluster
             .request(Document::from(&request).root())
             .map_err(|problem| Diagnostic::new(Code::BadRequest, format!("the request cannot be used: {problem}")))?;
         let verbatim = if self.request.is_some() {
@@ -162,15 +162,18 @@ impl Args {
             Data::Normalised
         };
         let data = self.data.or(verbatim);
-        let written = (data == Data::Normalised).then(|| request.clone());
-        let refused = written.as_ref().and_then(|_| cluster.admit(&mut request).err());
-        let answers = cluster.decide(&request);
+        let (answers, refused) = cluster.evaluate(&request, data);
         if answers.kyverno.is_none() && answers.vap.is_none() && cluster.invalid().is_empty() {
             return Err(Diagnostic::new(Code::CommandLine, "no policy to evaluate")
                 .with_help("give files with policies: `--policy FILE`")
                 .into());
         }
-        let undecided = undecided(&cluster, &request, &answers);
+        let mut seen = request.clone();
+        if data == Data::Normalised {
+            // A refused object is evaluated as it is.
+            let _ = cluster.admit(&mut seen);
+        }
+        let undecided = undecided(&cluster, &seen, &answers);
         let text = match self.format {
             Format::Json => {
                 let mut report = line::render(&answers);
@@ -183,8 +186,9 @@ impl Args {
             Format::Human => human(&answers, undecided.is_some()),
         };
         output.artefact().write_all(text.as_bytes())?;
-        if let (Some(written), None) = (&written, &refused)
-            && let Some(difference) = difference(&answers, &cluster.decide(written))
+        if data == Data::Normalised
+            && refused.is_none()
+            && let Some(difference) = difference(&answers, &cluster.evaluate(&request, Data::Raw).0)
         {
             output.remark(&format!("note: {difference}\n"));
         }

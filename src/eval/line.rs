@@ -75,12 +75,8 @@ fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Jso
         settings.data = named.ok_or_else(|| format!("`data` is `raw` or `normalised`, not `{data}`"))?;
     }
     let cluster = Evaluator::new(&objects, &settings);
-    let mut request = cluster.request(Document::from(request).root())?;
-    let refused = match settings.data {
-        Data::Raw => None,
-        Data::Normalised => cluster.admit(&mut request).err(),
-    };
-    let answers = cluster.decide(&request);
+    let request = cluster.request(Document::from(request).root())?;
+    let (answers, refused) = cluster.evaluate(&request, settings.data);
     let mut line = render(&answers);
     if settings.data == Data::Normalised {
         line.insert("data".to_owned(), data(refused.as_ref()));
@@ -103,6 +99,10 @@ pub fn data(refused: Option<&Refused>) -> Json {
             "refused": {"stage": refused.stage.name(), "code": refused.code(), "message": refused.message},
         }),
     }
+}
+
+fn json_object(object: Option<&Document>) -> Json {
+    object.map_or(Json::Null, |object| object.root().to_serde())
 }
 
 /// The answers as JSON: the keys `kyverno`, `vap` and `divergence`.
@@ -129,6 +129,7 @@ pub fn render(answers: &Answers) -> serde_json::Map<String, Json> {
             "message": kyverno.message,
             "warnings": review.warnings,
             "rules": rules,
+            "object": json_object(answers.kyverno_object.as_ref()),
         })
     });
     let vap = answers.vap.as_ref().map(|vap| {
@@ -142,6 +143,7 @@ pub fn render(answers: &Answers) -> serde_json::Map<String, Json> {
             "warnings": vap.warnings,
             "audit": vap.audit,
             "generated": answers.generated,
+            "object": json_object(answers.vap_object.as_ref()),
         })
     });
     let divergence = answers.divergence.as_ref().map(|divergence| {

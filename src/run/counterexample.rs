@@ -247,7 +247,7 @@ fn rows(original: &Policy, request: &Request) -> Vec<Json> {
             row["isValidatingPolicy"] = json!(true);
             vec![row]
         }
-        Policy::Mutating(_) | Policy::Native(_) | Policy::Unsupported(_) => Vec::new(),
+        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => Vec::new(),
     }
 }
 

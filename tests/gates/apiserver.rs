@@ -53,7 +53,8 @@ fn binding(object: &Value) -> Result<ValidatingAdmissionPolicyBinding, String> {
 }
 
 /// The rules of a row as RBAC objects, in the names that the server had for them.
-fn rbac(rules: &Value, world: &mut World) {
+pub(crate) fn rbac(rules: &Value) -> Vec<Value> {
+    let mut objects = Vec::new();
     for (subject, rules) in rules
         .as_object()
         .into_iter()
@@ -71,13 +72,14 @@ fn rbac(rules: &Value, world: &mut World) {
         let group = "rbac.authorization.k8s.io/v1";
         let metadata = json!({"name": role});
         let object = json!({"apiVersion": group, "kind": "ClusterRole", "metadata": metadata, "rules": rules});
-        world.add(Document::from(&object));
+        objects.push(object);
         let object = json!({
             "apiVersion": group, "kind": "ClusterRoleBinding", "metadata": metadata,
             "roleRef": {"kind": "ClusterRole", "name": role}, "subjects": [subject],
         });
-        world.add(Document::from(&object));
+        objects.push(object);
     }
+    objects
 }
 
 fn namespace(name: &str, labels: &Value) -> Namespace {
@@ -101,7 +103,9 @@ fn answer(row: &Value) -> Result<Answer, String> {
             object: Document::from(object),
         });
     }
-    rbac(row.get("rbac").unwrap_or(&Value::Null), &mut world);
+    for object in rbac(row.get("rbac").unwrap_or(&Value::Null)) {
+        world.add(Document::from(&object));
+    }
     let mut request = row["request"].clone();
     if let Some(seen) = row.get("seen") {
         request["object"] = seen.clone();

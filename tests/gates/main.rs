@@ -22,6 +22,7 @@ mod kyverno;
 mod kyverno_cli;
 mod kyverno_live;
 mod kyverno_probes;
+mod map;
 mod matching;
 mod policy_validate;
 mod probes;

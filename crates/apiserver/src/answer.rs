@@ -100,7 +100,7 @@ impl Denial {
 
 impl Answer {
     /// The answer of a server that no policy refuses anything.
-    pub(super) fn admitted(request: &Request) -> Self {
+    pub fn admitted(request: &Request) -> Self {
         Self {
             allowed: true,
             status: Status::NoMatch,
@@ -150,7 +150,7 @@ impl Answer {
     }
 
     /// Takes the strongest of all verdicts.
-    pub(super) fn summarise(&mut self) {
+    pub fn summarise(&mut self) {
         let verdicts = || self.verdicts.iter().map(|verdict| &verdict.verdict);
         let status = verdicts()
             .map(|verdict| verdict.status)
@@ -200,7 +200,7 @@ impl Answer {
 }
 
 /// The name in a refusal.
-fn object_name(request: &Request) -> String {
+pub(super) fn object_name(request: &Request) -> String {
     if !request.name.is_empty() {
         return request.name.clone();
     }

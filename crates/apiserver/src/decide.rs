@@ -7,9 +7,9 @@ use super::{
     answer::{Answer, Denial, PolicyVerdict},
     audit::{Audit, OfPolicy},
     input::{Documents, Input},
-    matching::{Match, matches},
-    params::{self, Served},
+    params,
     policy::{Binding, CompiledPolicy, Failure},
+    select::{BindingSelection, PolicySelection, Selector, by_name},
     warning::Warnings,
 };
 use kyvtest_cel::{
@@ -20,7 +20,7 @@ use kyvtest_cel::{
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Access, Discovery, Request, Resource, World},
-    policy::{MatchConstraints, ValidationAction},
+    policy::ValidationAction,
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn decide(
     let mut dispatch = Dispatch {
         input: &input,
         host: &host,
-        equivalents: input.equivalents(),
+        selector: Selector::new(&input),
         denials: Vec::new(),
         warnings: Warnings::default(),
         audit: Audit::default(),
@@ -79,15 +79,8 @@ pub(super) fn decide(
     answer
 }
 
-/// In the order of names; a server has no order.
-fn by_name<T>(items: &[T], name: impl Fn(&T) -> &str) -> Vec<&T> {
-    let mut items: Vec<&T> = items.iter().collect();
-    items.sort_by(|a, b| name(a).cmp(name(b)));
-    items
-}
-
 /// What the RBAC objects of the cluster say. A service account has none of the groups that a login would give it.
-fn authorize(asked: &Attributes, input: &Input<'_>) -> host::Decision {
+pub(super) fn authorize(asked: &Attributes, input: &Input<'_>) -> host::Decision {
     let user = &input.request.user;
     let groups = match &asked.service_account {
         Some((namespace, _)) => vec![
@@ -125,7 +118,7 @@ struct Step {
 struct Dispatch<'i> {
     input: &'i Input<'i>,
     host: &'i dyn Host,
-    equivalents: Vec<&'i Resource>,
+    selector: Selector<'i>,
     denials: Vec<Denial>,
     warnings: Warnings,
     audit: Audit,
@@ -137,23 +130,13 @@ impl<'i> Dispatch<'i> {
         if bindings.is_empty() {
             return self.silent(policy, None, Status::NoMatch, Part::Binding);
         }
-        let params = params::served(policy.param_kind.as_ref(), self.input.discovery);
-        if params == Served::Unreadable {
-            return self.silent(policy, None, Status::NoMatch, Part::Params);
-        }
-        let Some(constraints) = &policy.constraints else {
-            let error = "policy contained no match constraints, a required field";
-            return self.misconfigured(policy, None, error, Part::Match);
-        };
-        let matched = match self.select(constraints) {
-            Ok(Match::Yes(resource)) => resource,
-            Ok(Match::No(part)) => return self.silent(policy, None, Status::NoMatch, part),
-            Err(error) => return self.misconfigured(policy, None, &error, Part::Match),
-        };
-        let param_resource = match params {
-            Served::As(resource) => Some(resource),
-            Served::Unknown(error) => return self.misconfigured(policy, None, &error, Part::Params),
-            Served::None | Served::Unreadable => None,
+        let selection = self
+            .selector
+            .policy(policy.constraints.as_ref(), policy.param_kind.as_ref());
+        let (matched, param_resource) = match selection {
+            PolicySelection::Yes { matched, params } => (matched, params),
+            PolicySelection::No(part) => return self.silent(policy, None, Status::NoMatch, part),
+            PolicySelection::Misconfigured(error, part) => return self.misconfigured(policy, None, &error, part),
         };
         let converted;
         let documents = if *matched == *self.input.request.resource {
@@ -164,37 +147,22 @@ impl<'i> Dispatch<'i> {
         };
         let mut annotations = OfPolicy::default();
         for binding in bindings {
-            match binding.match_resources.as_ref().map(|block| self.select(block)) {
-                None | Some(Ok(Match::Yes(_))) => {}
-                Some(Ok(Match::No(_))) => {
-                    self.silent(policy, Some(binding), Status::NoMatch, Part::Binding);
-                    continue;
+            match self.selector.binding(binding, param_resource) {
+                BindingSelection::No => self.silent(policy, Some(binding), Status::NoMatch, Part::Binding),
+                BindingSelection::Yes(params) if params.is_empty() => {
+                    self.silent(policy, Some(binding), Status::Skip, Part::Params);
                 }
-                Some(Err(error)) => {
-                    self.misconfigured(policy, Some(binding), &error, Part::Binding);
-                    continue;
-                }
-            }
-            let params = match param_resource {
-                Some(resource) => params::collect(resource, binding.params.as_ref(), self.input),
-                None => Ok(vec![None]),
-            };
-            match params {
-                Ok(params) if params.is_empty() => self.silent(policy, Some(binding), Status::Skip, Part::Params),
-                Ok(params) => {
+                BindingSelection::Yes(params) => {
                     for param in params {
                         self.evaluate(policy, binding, param.as_ref(), (documents, matched), &mut annotations);
                     }
                 }
-                Err(error) => self.misconfigured(policy, Some(binding), &error, Part::Params),
+                BindingSelection::Misconfigured(error, part) => {
+                    self.misconfigured(policy, Some(binding), &error, part);
+                }
             }
         }
         self.audit.publish(&policy.name, annotations);
-    }
-
-    fn select(&self, constraints: &MatchConstraints) -> Result<Match<'i>, String> {
-        let cell = self.input.request.cell();
-        matches(constraints, &cell, &self.equivalents, &mut self.input.facts()).map_err(|error| error.to_string())
     }
 
     /// Nothing is said.
@@ -209,14 +177,7 @@ impl<'i> Dispatch<'i> {
     }
 
     fn say(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, param: Option<&Document>, verdict: Verdict) {
-        let param = param.map(|param| {
-            let (namespace, name) = (params::metadata(param, "namespace"), params::metadata(param, "name"));
-            if namespace.is_empty() {
-                name.to_owned()
-            } else {
-                format!("{namespace}/{name}")
-            }
-        });
+        let param = param.map(params::label);
         self.verdicts.push(PolicyVerdict {
             policy: policy.name.clone(),
             binding: binding.map(|binding| binding.name.clone()),

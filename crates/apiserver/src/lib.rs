@@ -1,9 +1,11 @@
-//! What the Kubernetes 1.36 API server decides with ValidatingAdmissionPolicies.
+//! What the Kubernetes 1.36 API server decides with ValidatingAdmissionPolicies, and what it makes of objects with
+//! MutatingAdmissionPolicies.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy` (`generic`, `matching`, `validating`). The expressions
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy` (`generic`, `matching`, `validating`,
+//! `mutating`). The expressions
 //! themselves, their budgets and messages are in [`kyvtest_cel::admission`], which Kyverno links, too.
 //!
-//! [`Server::review`] is the whole decision on one request; [`matching`] is its first step, written against
+//! [`Server::mutate`] is the mutating phase, [`Server::review`] the validating one; [`matching`] is its first step, written against
 //! [`Facts`](kyvtest_model::kube::Facts) so that a proof can ask it about all requests. [`Lens::Cli`] is the same engine as
 //! Kyverno's command line uses it.
 //!
@@ -17,13 +19,18 @@ mod check;
 mod decide;
 mod input;
 pub mod matching;
+mod mutate;
+mod mutating;
 mod offline;
 mod params;
 mod policy;
+mod select;
 mod server;
 mod warning;
 
 pub use answer::{Answer, Details, INVALID, PolicyVerdict, admitted_code};
 pub use check::check;
+pub use mutate::{Mutated, MutationRefusal, RefusedBy};
+pub use mutating::CompiledMutatingPolicy;
 pub use policy::{Binding, CompiledPolicy};
 pub use server::{Evaluation, Lens, Server};

@@ -109,6 +109,16 @@ fn candidates(resource: &Resource, namespace: &str, input: &Input<'_>) -> Vec<Do
     found
 }
 
+/// `namespace/name`, or `name` of a cluster-scoped parameter.
+pub(super) fn label(param: &Document) -> String {
+    let (namespace, name) = (metadata(param, "namespace"), metadata(param, "name"));
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
+}
+
 /// A text of an object's metadata.
 pub(super) fn metadata<'d>(object: &'d Document, field: &str) -> &'d str {
     let text = object.root().at(&["metadata", field]).and_then(Value::as_str);

@@ -9,8 +9,8 @@ use kyvtest_cel::{
 use kyvtest_model::{
     kube,
     policy::{
-        LabelSelector, MatchConstraints, ParamKind, Text, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-        ValidationAction,
+        self, LabelSelector, MatchConstraints, MutatingAdmissionPolicyBinding, ParamKind, Text,
+        ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidationAction,
     },
 };
 
@@ -33,6 +33,16 @@ pub(super) enum Failure {
     Ignore,
     /// A word that the API does not have.
     Unknown(String),
+}
+
+impl Failure {
+    pub(super) fn named(word: Option<&Text>) -> Self {
+        match word.map(|word| word.value.as_str()) {
+            None | Some("Fail") => Self::Fail,
+            Some("Ignore") => Self::Ignore,
+            Some(word) => Self::Unknown(word.to_owned()),
+        }
+    }
 }
 
 impl CompiledPolicy {
@@ -58,18 +68,13 @@ impl CompiledPolicy {
             authorizer,
             variables: true,
         };
-        let failure_policy = match policy.failure_policy.as_ref().map(|word| word.value.as_str()) {
-            None | Some("Fail") => Failure::Fail,
-            Some("Ignore") => Failure::Ignore,
-            Some(word) => Failure::Unknown(word.to_owned()),
-        };
         let reason = |reason: &Option<Text>| reason.as_ref().map(|reason| reason.value.clone());
         Self {
             name: policy.metadata.name.value.clone(),
             constraints: policy.match_constraints.clone(),
             validator: Validator::compile(profile, declarations, &parts(policy)),
             param_kind: policy.param_kind.clone(),
-            failure_policy,
+            failure_policy: Failure::named(policy.failure_policy.as_ref()),
             reasons: policy
                 .validations
                 .iter()
@@ -142,26 +147,42 @@ pub(super) struct ParamRef {
     pub(super) deny_if_missing: bool,
 }
 
-impl Binding {
-    /// Prepares a binding. Actions that the API does not have are left out.
-    pub fn new(binding: &ValidatingAdmissionPolicyBinding) -> Self {
+impl ParamRef {
+    fn new(reference: &policy::ParamRef) -> Self {
         let text = |text: &Option<Text>| text.as_ref().map(|text| text.value.clone()).unwrap_or_default();
-        let params = binding.param_ref.as_ref().map(|reference| ParamRef {
+        Self {
             name: text(&reference.name),
             namespace: text(&reference.namespace),
             selector: reference.selector.clone().map(LabelSelector::compile),
             deny_if_missing: text(&reference.parameter_not_found_action) == "Deny",
-        });
+        }
+    }
+}
+
+impl Binding {
+    /// Prepares a binding. Actions that the API does not have are left out.
+    pub fn new(binding: &ValidatingAdmissionPolicyBinding) -> Self {
         Self {
             name: binding.metadata.name.value.clone(),
             policy: binding.policy_name.value.clone(),
             match_resources: binding.match_resources.clone(),
-            params,
+            params: binding.param_ref.as_ref().map(ParamRef::new),
             actions: binding
                 .validation_actions
                 .iter()
                 .filter_map(|action| ValidationAction::from_text(&action.value))
                 .collect(),
+        }
+    }
+
+    /// Prepares the binding of a mutating policy, which has no actions.
+    pub fn mutating(binding: &MutatingAdmissionPolicyBinding) -> Self {
+        Self {
+            name: binding.metadata.name.value.clone(),
+            policy: binding.policy_name.value.clone(),
+            match_resources: binding.match_resources.clone(),
+            params: binding.param_ref.as_ref().map(ParamRef::new),
+            actions: Vec::new(),
         }
     }
 

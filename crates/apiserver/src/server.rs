@@ -6,15 +6,21 @@
 use super::{
     answer::{Answer, PolicyVerdict},
     decide::decide,
+    mutate::{Mutated, mutate},
+    mutating::CompiledMutatingPolicy,
     offline,
     policy::{Binding, CompiledPolicy},
 };
 use kyvtest_cel::{observe::Observer, profile::Profile, story};
 use kyvtest_model::{
     kube::{Environment, Request},
-    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    policy::{
+        MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding,
+    },
     verdict::{Status, Verdict},
 };
+use kyvtest_normalise::Cluster;
 
 /// Who evaluates native policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +39,8 @@ pub enum Lens {
 pub struct Server {
     policies: Vec<CompiledPolicy>,
     bindings: Vec<Binding>,
+    mutating_policies: Vec<CompiledMutatingPolicy>,
+    mutating_bindings: Vec<Binding>,
     lens: Lens,
 }
 
@@ -59,8 +67,24 @@ impl Server {
         Self {
             policies: policies.into_iter().map(compile).collect(),
             bindings: bindings.into_iter().map(Binding::new).collect(),
+            mutating_policies: Vec::new(),
+            mutating_bindings: Vec::new(),
             lens,
         }
+    }
+
+    /// Adds mutating policies and their bindings.
+    #[must_use]
+    pub fn with_mutation<'p>(
+        mut self,
+        policies: impl IntoIterator<Item = &'p MutatingAdmissionPolicy>,
+        bindings: impl IntoIterator<Item = &'p MutatingAdmissionPolicyBinding>,
+    ) -> Self {
+        let policies = policies.into_iter().map(CompiledMutatingPolicy::compile);
+        self.mutating_policies.extend(policies);
+        self.mutating_bindings
+            .extend(bindings.into_iter().map(Binding::mutating));
+        self
     }
 
     /// A server of another release of Kubernetes.
@@ -75,6 +99,8 @@ impl Server {
                 .map(|policy| CompiledPolicy::for_profile(policy, profile))
                 .collect(),
             bindings: bindings.into_iter().map(Binding::new).collect(),
+            mutating_policies: Vec::new(),
+            mutating_bindings: Vec::new(),
             lens: Lens::ApiServer,
         }
     }
@@ -89,7 +115,24 @@ impl Server {
         &self.bindings
     }
 
-    /// Answers a request with all policies.
+    /// The mutating policies.
+    pub fn mutating_policies(&self) -> &[CompiledMutatingPolicy] {
+        &self.mutating_policies
+    }
+
+    /// Runs the mutating phase on a request whose objects are those that mutating admission sees. `cluster` is what the
+    /// server knows when it completes objects.
+    pub fn mutate(&self, request: &Request, environment: Environment<'_>, cluster: &Cluster) -> Mutated {
+        mutate(
+            &self.mutating_policies,
+            &self.mutating_bindings,
+            request,
+            environment,
+            cluster,
+        )
+    }
+
+    /// Answers a request with all validating policies.
     pub fn review(&self, request: &Request, environment: Environment<'_>) -> Answer {
         self.answer(&self.policies, request, environment)
     }

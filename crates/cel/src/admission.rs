@@ -6,9 +6,11 @@
 //! `validate.cel`, so both engines use this module; what differs between them is an argument here.
 
 mod condition;
+mod mutator;
 mod validator;
 
 pub use condition::{Evaluated, Expression, Flaw, MATCH_CONDITIONS_BUDGET, OUT_OF_BUDGET, RUNTIME_BUDGET, Returns};
+pub use mutator::{Mutator, MutatorParts, PatchKind};
 pub use validator::aggregate;
 pub use validator::{Annotation, Cause, Decision, Outcome, Parts, Unmatched, ValidationText, Validator};
 
@@ -40,6 +42,8 @@ pub struct Declarations {
 pub struct Environment {
     plain: Env,
     authorizing: Env,
+    /// With `Object`, `JSONPatch` and `jsonpatch.escapeKey`, if there are mutations.
+    mutating: Option<Env>,
     composite: Composite,
     slots: Slots,
 }
@@ -107,6 +111,7 @@ impl Environment {
         Self {
             plain,
             authorizing,
+            mutating: None,
             composite,
             slots: Slots {
                 object,
@@ -123,6 +128,20 @@ impl Environment {
     pub fn variable_flaws(&self) -> Vec<(usize, Flaw)> {
         let errors = self.composite.errors().iter();
         errors.map(|(place, error)| (*place, Flaw::from(error))).collect()
+    }
+
+    /// Declares what only the mutations of a policy know.
+    #[must_use]
+    pub fn with_mutations(mut self) -> Self {
+        let mut env = self.authorizing.clone().with_profile(Profile::kubernetes_mutating());
+        env.declare_mutation_types();
+        self.mutating = Some(env);
+        self
+    }
+
+    /// The environment for mutations.
+    fn mutating(&self) -> &Env {
+        self.mutating.as_ref().unwrap_or(&self.authorizing)
     }
 
     /// The environment for expressions that may ask the authorizer, if it is declared, or for those that may not.

@@ -70,6 +70,12 @@ impl Env {
         self
     }
 
+    /// Exchanges the functions of the profile for those of another one; declarations stay.
+    pub fn with_profile(mut self, profile: &'static Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
     /// Declares a variable, or gives a declared one another type; answers its number.
     pub fn declare(&mut self, name: &str, declared: Type) -> u32 {
         if let Some(i) = self.variables.iter().position(|variable| &*variable.name == name) {

@@ -98,7 +98,7 @@ fn mismatches(value: Val<'_>, path: &str, found: &mut Vec<String>) {
 /// Returns the `value` of an operation as JSON.
 ///
 /// # Errors
-/// Upstream's text if the value has no JSON form; a text of our own for an `Object` in a list, at which upstream panics.
+/// Upstream's text if the value has no JSON form; a text of our own for a value that [`holds_objects`].
 pub fn patch_value<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, String> {
     if let Val::Object(_) = value {
         let mut builder = Builder::new();
@@ -114,7 +114,8 @@ pub fn patch_value<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document
     })
 }
 
-fn holds_objects(value: Val<'_>) -> bool {
+/// Whether a list or map has typed objects in it, at which upstream panics.
+pub fn holds_objects(value: Val<'_>) -> bool {
     match value {
         Val::List(items) => items.iter().any(|item| holds_objects(*item)),
         Val::Map(entries) => entries.iter().any(|(_, value)| holds_objects(*value)),

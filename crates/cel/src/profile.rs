@@ -222,6 +222,14 @@ profile!(K8S_1_36, "k8s-1.36", KUBERNETES_1_34, CEL_GO_0_26, {
     syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
 });
+// The mutations of MutatingAdmissionPolicies have `jsonpatch.escapeKey` besides
+// (`k8s.io/apiserver/pkg/admission/plugin/cel/compile.go` `HasPatchTypes`).
+profile!(K8S_1_36_MUTATING, "k8s-1.36-mutating", Libraries {
+    json_patch: true, ..KUBERNETES_1_34
+}, CEL_GO_0_26, {
+    syntax: ParseOptions::cel_go_0_26(Macros::KUBERNETES),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false, cost_limit: Some(PER_CALL_LIMIT), shows_cost: true,
+});
 profile!(K8S_1_37, "k8s-1.37", Libraries {
     kubernetes_lists: Some(1), ..KUBERNETES_1_34
 }, CEL_GO_0_29, {
@@ -342,6 +350,11 @@ impl Profile {
     /// The default: what a Kubernetes 1.36 API server does.
     pub fn kubernetes() -> &'static Profile {
         &K8S_1_36
+    }
+
+    /// What a Kubernetes 1.36 API server does with the mutations of MutatingAdmissionPolicies.
+    pub fn kubernetes_mutating() -> &'static Profile {
+        &K8S_1_36_MUTATING
     }
 
     /// What Kyverno 1.19 does with its CEL policies.

@@ -130,7 +130,7 @@ const fn words_of(part: Part) -> &'static [&'static str] {
         Part::Params => &["param"],
         Part::Binding => &["failureAction", "validationActions"],
         Part::AuditAnnotation(_) => &["auditAnnotations"],
-        Part::Validation(_) | Part::Budget | Part::All | Part::RuleType => &[],
+        Part::Validation(_) | Part::Mutation(_) | Part::Budget | Part::All | Part::RuleType => &[],
     }
 }
 

@@ -24,6 +24,7 @@ mod match_constraints;
 mod match_resources;
 mod match_write;
 mod mutating;
+mod mutating_admission;
 mod parts;
 mod selector;
 mod validate;
@@ -48,6 +49,7 @@ pub use match_write::write_selector;
 pub use mutating::{
     MutatingAutogen, MutatingEvaluation, MutatingPolicy, MutatingPolicySpec, Mutation, TargetMatchConstraints,
 };
+pub use mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding};
 pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,

@@ -106,6 +106,8 @@ pub enum Part {
     Validation(usize),
     /// An audit annotation.
     AuditAnnotation(usize),
+    /// A mutation.
+    Mutation(usize),
     /// The budget of cost for all expressions together.
     Budget,
     /// All validations: none objects.
@@ -127,6 +129,7 @@ impl fmt::Display for Part {
             Self::Binding => f.write_str("bindings"),
             Self::Params => f.write_str("params"),
             Self::Validation(i) => write!(f, "validation {i}"),
+            Self::Mutation(i) => write!(f, "mutation {i}"),
             Self::AuditAnnotation(i) => write!(f, "audit annotation {i}"),
             Self::Budget => f.write_str("cost budget"),
             Self::All => f.write_str("all validations"),

@@ -131,7 +131,7 @@ fn is_forbidden_null(schema: Value<'_>, node: &Node<'_>) -> bool {
 }
 
 /// Sets missing fields that have a default, and removes nulls where the schema allows none.
-fn default<'a>(schema: Value<'a>, node: &mut Node<'a>, root: bool) {
+pub(crate) fn default<'a>(schema: Value<'a>, node: &mut Node<'a>, root: bool) {
     match node {
         Node::Map(entries) => {
             if let Some(properties) = schema.get("properties").and_then(Value::as_map) {

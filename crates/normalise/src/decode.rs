@@ -22,14 +22,60 @@ use crate::{
 
 type Result<T> = std::result::Result<T, String>;
 
+/// How values are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The body of a request: unknown fields are dropped.
+    #[default]
+    Body,
+    /// A patched object: unknown fields are collected.
+    Strict,
+    /// An untyped object whose fields a schema has checked, converted by `runtime.DefaultUnstructuredConverter`.
+    Converted,
+}
+
 /// Where the decoder is, for messages.
 #[derive(Default)]
 pub(crate) struct Decoder {
     path: Vec<Cow<'static, str>>,
     owner: &'static str,
+    mode: Mode,
+    /// Positions in the lists on the way, each with the length of `path` there. Kept in strict mode only.
+    positions: Vec<(usize, usize)>,
+    /// Paths of unknown fields. Kept in strict mode only.
+    unknown: Vec<String>,
 }
 
 impl Decoder {
+    pub(crate) fn with_mode(mode: Mode) -> Self {
+        Self {
+            mode,
+            ..Self::default()
+        }
+    }
+
+    /// The paths of the unknown fields that were found.
+    pub(crate) fn into_unknown(self) -> Vec<String> {
+        self.unknown
+    }
+
+    fn add_unknown(&mut self, key: &str) {
+        if self.mode != Mode::Strict {
+            return;
+        }
+        let mut out = String::new();
+        let mut positions = self.positions.iter().peekable();
+        for (depth, part) in self.path.iter().enumerate() {
+            out.push_str(part);
+            while let Some((_, position)) = positions.next_if(|(at, _)| *at == depth + 1) {
+                out.push_str(&format!("[{position}]"));
+            }
+            out.push('.');
+        }
+        out.push_str(key);
+        self.unknown.push(out);
+    }
+
     /// Decodes into a struct. `existing` is what an earlier duplicate of the key gave.
     pub(crate) fn object<'a, I: Input<'a>>(
         &mut self,
@@ -50,7 +96,10 @@ impl Decoder {
         };
         let outer = std::mem::replace(&mut self.owner, found.name);
         for (key, value) in entries {
-            let Some(field) = found.field(key) else { continue };
+            let Some(field) = found.field(key) else {
+                self.add_unknown(key.text());
+                continue;
+            };
             let previous = merges
                 .then(|| out.iter().position(|(name, _)| name == field.name))
                 .flatten();
@@ -86,11 +135,34 @@ impl Decoder {
             (Shape::Struct(id), _) => self.object(*id, input, existing),
             (Shape::Text, View::Text(text)) => Ok(Node::Text(Cow::Borrowed(text))),
             (Shape::Bool, View::Bool(value)) => Ok(Node::Bool(value)),
+            (Shape::Int32 | Shape::Int64, View::Number(number)) if self.mode == Mode::Converted => {
+                converted_integer(shape, number)
+            }
+            (Shape::IntOrString, View::Number(number)) if self.mode == Mode::Converted => self
+                .integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32")
+                .map_err(|_| {
+                    format!(
+                        "json: cannot unmarshal number {} into Go value of type int32",
+                        spell(number)
+                    )
+                }),
+            (Shape::IntOrString, View::Bool(_)) if self.mode == Mode::Converted => {
+                Err("json: cannot unmarshal bool into Go value of type int32".to_owned())
+            }
+            (Shape::Time | Shape::MicroTime, View::Number(_)) if self.mode == Mode::Converted => {
+                Err("json: cannot unmarshal number into Go value of type string".to_owned())
+            }
+            (Shape::Time | Shape::MicroTime, View::Bool(_)) if self.mode == Mode::Converted => {
+                Err("json: cannot unmarshal bool into Go value of type string".to_owned())
+            }
             (Shape::Int32, View::Number(number)) => {
                 self.integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32")
             }
             (Shape::Int64, View::Number(number)) => self.integer(number, i64::MIN, i64::MAX, "int64"),
             (Shape::Float, View::Number(number)) => Ok(float(number)),
+            (Shape::Bytes, View::Text(text)) if self.mode == Mode::Converted => {
+                Self::bytes(text).map_err(|error| format!("error decoding from json: {error}"))
+            }
             (Shape::Bytes, View::Text(text)) => Self::bytes(text),
             (Shape::Quantity, view) => Self::quantity(view, false),
             (Shape::IntOrString, View::Text(text)) => Ok(Node::Text(Cow::Borrowed(text))),
@@ -132,7 +204,11 @@ impl Decoder {
             let previous = earlier
                 .get_mut(position)
                 .map(|node| std::mem::replace(node, Node::Null));
+            if self.mode == Mode::Strict {
+                self.positions.push((self.path.len(), position));
+            }
             let node = self.value(item, value, previous)?;
+            self.positions.pop();
             out.push(or_zero(item, node));
         }
         Ok(Node::List(out))
@@ -217,6 +293,22 @@ impl Decoder {
         let owner = self.owner.rsplit('.').next().unwrap_or_default();
         let path = self.path.join(".");
         format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go_type}")
+    }
+}
+
+/// Converts a number as Go does: integers wrap, floats must be whole.
+fn converted_integer<'a>(shape: &Shape, number: Number<'_>) -> Result<Node<'a>> {
+    let whole = |value: f64| (value.trunc() == value).then_some(value as i64);
+    let value = match number {
+        Number::Int(value) => Some(value),
+        Number::Uint(value) => Some(value.cast_signed()),
+        Number::Double(value) => whole(value),
+        Number::Spelled(text) => text.parse().ok().or_else(|| whole(text.parse().ok()?)),
+    };
+    match value {
+        Some(value) if matches!(shape, Shape::Int32) => Ok(Node::Int(i64::from(value as i32))),
+        Some(value) => Ok(Node::Int(value)),
+        None => Err(format!("cannot convert float64 to {}", go_name(shape))),
     }
 }
 

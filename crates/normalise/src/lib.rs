@@ -4,7 +4,8 @@
 //! `rest.BeforeUpdate`) with the defaults, strategies and validation of `k8s.io/kubernetes` 1.36.
 //!
 //! Three steps, because mutating policies run between them: [`decode`] (types, defaults of the version), [`plugins`]
-//! (mutating admission plugins) and [`finish`] (strategy and validation). [`normalise`] composes them.
+//! (mutating admission plugins) and [`finish`] (strategy and validation). [`normalise`] composes them. [`mutated`] and
+//! [`plugins_again`] are what happens after each mutation and before the second pass.
 //!
 //! Known deviations: `uid`, `creationTimestamp` and `generation` are made up; addresses and node ports are the lowest of
 //! their range; only part of the validation is implemented (`docs/normalise.md` lists what is not).
@@ -17,6 +18,7 @@ mod defaults;
 mod encode;
 mod image;
 mod input;
+mod mutated;
 mod node;
 mod plugins;
 mod refuse;
@@ -30,7 +32,9 @@ pub use change::{Change, Source};
 pub use cluster::{Cluster, Operation, Plugin, Request};
 pub use custom::rules::{Rule, RuleCheck, RuleValue};
 pub use input::Text;
+pub use mutated::{Mutation, mutated, plugins_again};
 pub use refuse::{Cause, Reason, Refused, Stage};
 pub use step::{
-    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, list_type, normalise, plugins, stored_object,
+    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, list_type, locate, normalise, plugins,
+    stored_object,
 };

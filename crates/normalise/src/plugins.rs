@@ -21,39 +21,68 @@ pub(crate) fn run<'a>(
     cluster: &Cluster,
     after: &mut dyn FnMut(&Decoded<'a>, Plugin),
 ) -> Result<(), Refused> {
-    let Known::BuiltIn(served) = decoded.known else {
-        return Ok(());
-    };
-    let create = request.operation == Operation::Create;
+    for plugin in Plugin::DEFAULT {
+        if cluster.has(plugin) && run_one(plugin, decoded, request, cluster)? {
+            after(decoded, plugin);
+        }
+    }
+    Ok(())
+}
+
+/// Runs those of the enabled plugins that would leave `before` as it is.
+pub(crate) fn run_settled<'a>(
+    before: &Decoded<'a>,
+    decoded: &mut Decoded<'a>,
+    request: Request<'_>,
+    cluster: &Cluster,
+) -> Result<(), Refused> {
     for plugin in Plugin::DEFAULT {
         if !cluster.has(plugin) {
             continue;
         }
-        match (plugin, served.kind) {
-            (Plugin::ServiceAccount, "Pod") if create => service_account::admit(decoded, cluster)?,
-            (Plugin::TaintNodesByCondition, "Node") if create => taint_node(&mut decoded.node),
-            (Plugin::LimitRanger, "Pod") if create => pod::limit_ranges(&mut decoded.node, cluster),
-            (Plugin::Priority, "Pod") => pod::priority(decoded, cluster, create)?,
-            (Plugin::DefaultTolerationSeconds, "Pod") => pod::tolerations(&mut decoded.node),
-            (Plugin::RuntimeClass, "Pod") if create => pod::runtime_class(decoded, cluster)?,
-            (Plugin::DefaultStorageClass, "PersistentVolumeClaim") if create => {
-                storage_class(&mut decoded.node, cluster);
-            }
-            (Plugin::StorageObjectInUseProtection, "PersistentVolumeClaim") if create => {
-                add_finalizer(&mut decoded.node, "kubernetes.io/pvc-protection");
-            }
-            (Plugin::StorageObjectInUseProtection, "PersistentVolume") if create => {
-                add_finalizer(&mut decoded.node, "kubernetes.io/pv-protection");
-            }
-            (Plugin::StorageObjectInUseProtection, "VolumeAttributesClass") if create => {
-                add_finalizer(&mut decoded.node, "kubernetes.io/vac-protection");
-            }
-            (Plugin::DefaultIngressClass, "Ingress") if create => ingress_class(&mut decoded.node, cluster),
-            _ => continue,
+        let mut tried = before.clone();
+        let ran = run_one(plugin, &mut tried, request, cluster);
+        if ran.is_ok() && tried.node == before.node {
+            run_one(plugin, decoded, request, cluster)?;
         }
-        after(decoded, plugin);
     }
     Ok(())
+}
+
+/// Runs a plugin; `false` if it does not apply to the kind or the operation.
+fn run_one(
+    plugin: Plugin,
+    decoded: &mut Decoded<'_>,
+    request: Request<'_>,
+    cluster: &Cluster,
+) -> Result<bool, Refused> {
+    let Known::BuiltIn(served) = decoded.known else {
+        return Ok(false);
+    };
+    let create = request.operation == Operation::Create;
+    match (plugin, served.kind) {
+        (Plugin::ServiceAccount, "Pod") if create => service_account::admit(decoded, cluster)?,
+        (Plugin::TaintNodesByCondition, "Node") if create => taint_node(&mut decoded.node),
+        (Plugin::LimitRanger, "Pod") if create => pod::limit_ranges(&mut decoded.node, cluster),
+        (Plugin::Priority, "Pod") => pod::priority(decoded, cluster, create)?,
+        (Plugin::DefaultTolerationSeconds, "Pod") => pod::tolerations(&mut decoded.node),
+        (Plugin::RuntimeClass, "Pod") if create => pod::runtime_class(decoded, cluster)?,
+        (Plugin::DefaultStorageClass, "PersistentVolumeClaim") if create => {
+            storage_class(&mut decoded.node, cluster);
+        }
+        (Plugin::StorageObjectInUseProtection, "PersistentVolumeClaim") if create => {
+            add_finalizer(&mut decoded.node, "kubernetes.io/pvc-protection");
+        }
+        (Plugin::StorageObjectInUseProtection, "PersistentVolume") if create => {
+            add_finalizer(&mut decoded.node, "kubernetes.io/pv-protection");
+        }
+        (Plugin::StorageObjectInUseProtection, "VolumeAttributesClass") if create => {
+            add_finalizer(&mut decoded.node, "kubernetes.io/vac-protection");
+        }
+        (Plugin::DefaultIngressClass, "Ingress") if create => ingress_class(&mut decoded.node, cluster),
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// Checks of the same plugins that come after validation.

@@ -36,6 +36,18 @@ impl Stage {
         }
     }
 
+    /// The reason of the API's status.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Stage::Decode | Stage::Request => "BadRequest",
+            Stage::Admission => "Forbidden",
+            Stage::NotFound => "NotFound",
+            Stage::Conflict => "Conflict",
+            Stage::Invalid => "Invalid",
+            Stage::Other => "InternalError",
+        }
+    }
+
     /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -200,8 +200,8 @@ pub fn plugins(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluste
     plugin::run(decoded, request, cluster, &mut |_, _| {})
 }
 
-/// Puts the object into the namespace of the request.
-fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
+/// Puts the object into the namespace of the request, and checks name and namespace against it.
+pub fn locate(decoded: &mut Decoded<'_>, request: Request<'_>, cluster: &Cluster) -> Result<(), Refused> {
     let namespaced = match decoded.known {
         Known::BuiltIn(served) => served.namespaced,
         Known::Custom(custom) => custom.namespaced,

@@ -4,10 +4,12 @@
 //! is RFC 6902 in the two versions of evanphx/json-patch that Kyverno and the API server use, [`structured`] is the typed
 //! merge of server-side apply. [`classic`] chooses between the first two as a mutate rule does.
 //!
-//! Conditions in strategic merge patches are patterns, so the crate depends on `kyvtest-pattern`, and on nothing else but
-//! `kyvtest-go-compat`. Policies, variables, matching and defaulting belong to the callers.
+//! [`expression`] makes patches of the values of CEL expressions.
+//!
+//! Conditions in strategic merge patches are patterns, so the crate depends on `kyvtest-pattern`. Policies, variables, matching and defaulting belong to the callers.
 
 pub mod classic;
+pub mod expression;
 pub mod json6902;
 pub mod strategic;
 pub mod structured;

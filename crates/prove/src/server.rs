@@ -14,8 +14,8 @@ use std::sync::Arc;
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::kube::{Discovery, GroupVersionKind, Operation, Request};
 use kyvtest_normalise::{
-    Cluster, Kind, Operation as Writes, Plugin, Raw, Request as Target, decode, finish, is_known, normalise, plugins,
-    stored_object,
+    Cluster, Kind, Operation as Writes, Plugin, Raw, Request as Target, decode, finish, is_known, locate, normalise,
+    plugins, stored_object,
 };
 
 pub use kyvtest_normalise::Refused;
@@ -74,6 +74,11 @@ impl Server {
         self
     }
 
+    /// What the server knows when it completes objects.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
     /// Whether the server has a schema for a kind; objects of other kinds stay as they are.
     pub fn knows(&self, api_version: &str, kind: &str) -> bool {
         let defines = |definition: &Arc<Document>| {
@@ -106,6 +111,95 @@ impl Server {
             name: "",
         };
         Ok(stored_object(kind, Raw::from(object), sent, &self.cluster)?.object())
+    }
+
+    /// Replaces the objects of a request by those that mutating policies see: decoded, with defaults, after the plugins, and
+    /// not validated. A name that is yet to be generated stays empty. The stored object of an UPDATE is complete.
+    ///
+    /// # Errors
+    /// The refusal of the server; the request is unchanged then.
+    pub fn prepare(&self, request: &mut Request) -> Result<(), Refused> {
+        let resource = Arc::clone(&request.resource);
+        let api_version = resource.object_kind.api_version();
+        let kind = Kind {
+            api_version: &api_version,
+            name: &resource.object_kind.kind,
+        };
+        if !resource.subresource.is_empty() || !self.knows(kind.api_version, kind.name) {
+            return Ok(());
+        }
+        let operation = match request.operation {
+            Operation::Create => Writes::Create,
+            Operation::Update => Writes::Update,
+            Operation::Delete | Operation::Connect => return Ok(()),
+        };
+        let target = Target {
+            operation,
+            namespace: if resource.namespaced { &request.namespace } else { "" },
+            name: "",
+        };
+        let old_object = match operation {
+            Writes::Create => None,
+            Writes::Update => {
+                let raw = Raw::from(&request.old_object);
+                Some(stored_object(kind, raw, target, &self.cluster)?.object())
+            }
+        };
+        let mut decoded = decode(kind, Raw::from(&request.object), &self.cluster)?;
+        plugins(&mut decoded, target, &self.cluster)?;
+        let object = decoded.object();
+        if resource.namespaced && request.namespace.is_empty() {
+            let namespace = object.root().at(&["metadata", "namespace"]).and_then(Value::as_str);
+            request.namespace = namespace.unwrap_or_default().to_owned();
+        }
+        request.object = object;
+        if let Some(old_object) = old_object {
+            request.old_object = old_object;
+        }
+        Ok(())
+    }
+
+    /// Replaces the object of a prepared and mutated request by the one that validating policies see: after the strategy,
+    /// validated.
+    ///
+    /// # Errors
+    /// The refusal of the server; the request is unchanged then.
+    pub fn complete(&self, request: &mut Request) -> Result<(), Refused> {
+        let resource = Arc::clone(&request.resource);
+        let api_version = resource.object_kind.api_version();
+        let kind = Kind {
+            api_version: &api_version,
+            name: &resource.object_kind.kind,
+        };
+        if !resource.subresource.is_empty() || !self.knows(kind.api_version, kind.name) {
+            return Ok(());
+        }
+        let of = |operation| Target {
+            operation,
+            namespace: if resource.namespaced { &request.namespace } else { "" },
+            name: "",
+        };
+        let object = match request.operation {
+            Operation::Create => {
+                let mut decoded = decode(kind, Raw::from(&request.object), &self.cluster)?;
+                locate(&mut decoded, of(Writes::Create), &self.cluster)?;
+                finish(decoded, None, of(Writes::Create), &self.cluster)?.object
+            }
+            Operation::Update => {
+                let (new, old) = with_version(&request.object, &request.old_object);
+                let mut decoded = decode(kind, Raw::from(&new), &self.cluster)?;
+                let stored = stored_object(kind, Raw::from(&old), of(Writes::Update), &self.cluster)?;
+                locate(&mut decoded, of(Writes::Update), &self.cluster)?;
+                finish(decoded, Some(&stored), of(Writes::Update), &self.cluster)?.object
+            }
+            Operation::Delete | Operation::Connect => return Ok(()),
+        };
+        if request.operation == Operation::Create && request.name.is_empty() {
+            let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
+            request.name = name.unwrap_or_default().to_owned();
+        }
+        request.object = object;
+        Ok(())
     }
 
     /// Replaces the objects of a request by those that admission sees, and a missing name and namespace.

@@ -6,6 +6,7 @@ use crate::{
     context::Scratch,
     eval::{Activation, evaluate},
     host::Host,
+    mutation,
     plan::plan,
     program::Program,
     types::Type,
@@ -35,6 +36,10 @@ pub enum Returns {
     String,
     /// `string` or `null_type`
     StringOrNull,
+    /// `Object`: an apply configuration.
+    Object,
+    /// `list(JSONPatch)`
+    JsonPatches,
 }
 
 impl Returns {
@@ -43,6 +48,11 @@ impl Returns {
             Self::Bool => (*result == Type::Bool, "bool"),
             Self::String => (*result == Type::String, "string"),
             Self::StringOrNull => (matches!(result, Type::String | Type::Null), "one of [string null_type]"),
+            Self::Object => (*result == Type::structure(mutation::OBJECT), "Object"),
+            Self::JsonPatches => (
+                *result == Type::list(Type::structure(mutation::JSON_PATCH)),
+                "list(JSONPatch)",
+            ),
         };
         if fits {
             Ok(())
@@ -78,9 +88,12 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression, which may ask the authorizer or not.
+    /// Compiles an expression, which may ask the authorizer or not; a mutation always may.
     pub fn compile(text: &str, environment: &Environment, returns: Returns, authorizer: bool) -> Self {
-        let env = environment.env(authorizer);
+        let env = match returns {
+            Returns::Object | Returns::JsonPatches => environment.mutating(),
+            Returns::Bool | Returns::String | Returns::StringOrNull => environment.env(authorizer),
+        };
         let program = analyse(text, env)
             .map_err(|error| Flaw::from(&error))
             .and_then(|checked| {
@@ -139,6 +152,35 @@ impl Evaluated {
 
 /// The budget is spent.
 pub(super) struct Spent;
+
+/// Evaluates one expression with variables of its own, and hands its value or the error in the API server's words to
+/// `then`: the value may point into the variables.
+pub(super) fn evaluate_one<'a, T>(
+    expression: &'a Expression,
+    environment: &'a Environment,
+    values: &'a [Option<Val<'a>>],
+    scratch: &'a Scratch,
+    host: &'a dyn Host,
+    then: impl FnOnce(Result<Val<'_>, String>) -> T,
+) -> T {
+    let program = match &expression.program {
+        Ok(program) => program,
+        Err(Flaw { text, .. }) => return then(Err(format!("compilation error: {text}"))),
+    };
+    let lazy = environment.composite.bind(scratch, values, host);
+    let activation = Activation {
+        values,
+        variables: Some(&lazy),
+    };
+    let outcome = evaluate(program, scratch, activation, host, None);
+    if outcome.cost.saturating_add(lazy.cost()) > RUNTIME_BUDGET {
+        return then(Err(OUT_OF_BUDGET.to_owned()));
+    }
+    then(match outcome.value {
+        Val::Error(error) => Err(format!("expression '{}' resulted in error: {error}", expression.text)),
+        value => Ok(value),
+    })
+}
 
 /// Evaluates a list of expressions. Each starts with what the ones before it left of the budget; the variables are
 /// evaluated anew for the list. A place without an expression has no result.

@@ -213,10 +213,10 @@ impl Validator {
         };
         if !self.match_conditions.is_empty() {
             let values = environment.values(&conditions_inputs, scratch, host, Some(resource));
-            match self.matches(&values, host, scratch) {
+            match first_unmatched(&self.match_conditions, environment, &values, host, scratch) {
                 Ok(None) => {}
                 Ok(Some(unmatched)) => return Outcome::Unmatched(unmatched),
-                Err(outcome) => return *outcome,
+                Err((cause, message)) => return Outcome::error(cause, message),
             }
         }
         let values = environment.values(inputs, scratch, host, Some(resource));
@@ -264,44 +264,35 @@ impl Validator {
                 .collect(),
         }
     }
+}
 
-    /// The first match condition that is false, or the errors if there is none.
-    fn matches(
-        &self,
-        values: &[Option<Val<'_>>],
-        host: &dyn Host,
-        scratch: &Scratch,
-    ) -> Result<Option<Unmatched>, Box<Outcome>> {
-        let expressions = self.match_conditions.iter().map(|(_, expression)| Some(expression));
-        let (results, _) = evaluate_all(
-            expressions,
-            &self.environment,
-            values,
-            scratch,
-            host,
-            MATCH_CONDITIONS_BUDGET,
-        )
-        .map_err(|Spent| Box::new(Outcome::spent()))?;
-        let mut errors: Vec<(usize, String)> = Vec::new();
-        for (index, result) in results.into_iter().enumerate() {
-            match result {
-                Some(Evaluated::Bool(false)) => {
-                    let name = self.match_conditions[index].0.clone();
-                    return Ok(Some(Unmatched { index, name }));
-                }
-                Some(Evaluated::Error(error)) => errors.push((index, error)),
-                _ => {}
+/// The first match condition that is false, or the errors if there is none.
+pub(super) fn first_unmatched(
+    conditions: &[(String, Expression)],
+    environment: &Environment,
+    values: &[Option<Val<'_>>],
+    host: &dyn Host,
+    scratch: &Scratch,
+) -> Result<Option<Unmatched>, (Cause, String)> {
+    let expressions = conditions.iter().map(|(_, expression)| Some(expression));
+    let (results, _) = evaluate_all(expressions, environment, values, scratch, host, MATCH_CONDITIONS_BUDGET)
+        .map_err(|Spent| (Cause::Budget, OUT_OF_BUDGET.to_owned()))?;
+    let mut errors: Vec<(usize, String)> = Vec::new();
+    for (index, result) in results.into_iter().enumerate() {
+        match result {
+            Some(Evaluated::Bool(false)) => {
+                let name = conditions[index].0.clone();
+                return Ok(Some(Unmatched { index, name }));
             }
+            Some(Evaluated::Error(error)) => errors.push((index, error)),
+            _ => {}
         }
-        match errors.first() {
-            None => Ok(None),
-            Some((index, _)) => {
-                let cause = Cause::MatchCondition(*index);
-                Err(Box::new(Outcome::error(
-                    cause,
-                    aggregate(errors.into_iter().map(|(_, error)| error)),
-                )))
-            }
+    }
+    match errors.first() {
+        None => Ok(None),
+        Some((index, _)) => {
+            let cause = Cause::MatchCondition(*index);
+            Err((cause, aggregate(errors.into_iter().map(|(_, error)| error))))
         }
     }
 }

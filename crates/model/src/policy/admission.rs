@@ -177,7 +177,7 @@ impl ValidatingAdmissionPolicyBinding {
 }
 
 /// A document that is a value on its own.
-fn origin(node: Node<'_>, file: FileId) -> Origin {
+pub(super) fn origin(node: Node<'_>, file: FileId) -> Origin {
     Origin {
         file,
         document: 0,

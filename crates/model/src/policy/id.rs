@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{ClassicPolicy, MutatingPolicy, Unsupported, ValidatingAdmissionPolicy, ValidatingPolicy};
+use super::{
+    ClassicPolicy, MutatingAdmissionPolicy, MutatingPolicy, Unsupported, ValidatingAdmissionPolicy, ValidatingPolicy,
+};
 
 /// Group, kind, namespace and name: two policies are the same only if all of them are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +99,18 @@ impl ValidatingAdmissionPolicy {
         PolicyId {
             group: "admissionregistration.k8s.io",
             kind: "ValidatingAdmissionPolicy",
+            namespace: String::new(),
+            name: self.metadata.name.value.clone(),
+        }
+    }
+}
+
+impl MutatingAdmissionPolicy {
+    /// The policy's identity.
+    pub fn id(&self) -> PolicyId {
+        PolicyId {
+            group: "admissionregistration.k8s.io",
+            kind: "MutatingAdmissionPolicy",
             namespace: String::new(),
             name: self.metadata.name.value.clone(),
         }

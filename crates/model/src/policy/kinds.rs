@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::{
-    ClassicPolicy, Loaded, Metadata, Mode, MutatingPolicy, Origin, PolicyId, Purpose, Subtree, Unsupported,
-    ValidatingAdmissionPolicy, ValidatingPolicy, load,
+    ClassicPolicy, Loaded, Metadata, Mode, MutatingAdmissionPolicy, MutatingPolicy, Origin, PolicyId, Purpose, Subtree,
+    Unsupported, ValidatingAdmissionPolicy, ValidatingPolicy, load,
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
@@ -24,6 +24,8 @@ pub enum Policy {
     Mutating(Arc<MutatingPolicy>),
     /// A ValidatingAdmissionPolicy.
     Native(Arc<ValidatingAdmissionPolicy>),
+    /// A MutatingAdmissionPolicy.
+    NativeMutating(Arc<MutatingAdmissionPolicy>),
     /// A policy of a kind that is recognised and not evaluated.
     Unsupported(Arc<Unsupported>),
 }
@@ -57,6 +59,7 @@ impl Policy {
             Self::Validating(policy) => policy.id(),
             Self::Mutating(policy) => policy.id(),
             Self::Native(policy) => policy.id(),
+            Self::NativeMutating(policy) => policy.id(),
             Self::Unsupported(policy) => policy.id(),
         }
     }
@@ -88,6 +91,7 @@ impl Policy {
             Self::Validating(policy) => policy.kind(),
             Self::Mutating(policy) => policy.kind(),
             Self::Native(_) => "ValidatingAdmissionPolicy",
+            Self::NativeMutating(_) => "MutatingAdmissionPolicy",
             Self::Unsupported(policy) => policy.kind,
         }
     }
@@ -99,6 +103,7 @@ impl Policy {
             Self::Validating(policy) => &policy.api_version,
             Self::Mutating(policy) => &policy.api_version,
             Self::Native(policy) => &policy.api_version,
+            Self::NativeMutating(policy) => &policy.api_version,
             Self::Unsupported(policy) => &policy.api_version,
         }
     }
@@ -110,6 +115,7 @@ impl Policy {
             Self::Validating(policy) => Some(&policy.metadata),
             Self::Mutating(policy) => Some(&policy.metadata),
             Self::Native(policy) => Some(&policy.metadata),
+            Self::NativeMutating(policy) => Some(&policy.metadata),
             Self::Unsupported(_) => None,
         }
     }
@@ -121,6 +127,7 @@ impl Policy {
             Self::Validating(policy) => policy.origin,
             Self::Mutating(policy) => policy.origin,
             Self::Native(policy) => policy.origin,
+            Self::NativeMutating(policy) => policy.origin,
             Self::Unsupported(policy) => policy.origin,
         }
     }
@@ -130,13 +137,18 @@ impl Policy {
         match self {
             Self::Classic(policy) => Some(&policy.spec.source),
             Self::Validating(policy) => Some(&policy.spec.source),
-            Self::Mutating(_) | Self::Native(_) | Self::Unsupported(_) => None,
+            Self::Mutating(_) | Self::Native(_) | Self::NativeMutating(_) | Self::Unsupported(_) => None,
         }
     }
 
     /// Whether Kyverno validates with it: the kinds that `convert` and `prove` read.
     pub fn validates(&self) -> bool {
         matches!(self, Self::Classic(_) | Self::Validating(_))
+    }
+
+    /// Whether the API server evaluates it itself.
+    pub fn is_native(&self) -> bool {
+        matches!(self, Self::Native(_) | Self::NativeMutating(_))
     }
 
     /// Whether it requests that a native policy is generated.
@@ -147,7 +159,7 @@ impl Policy {
                 cel.is_some_and(|cel| cel.generate)
             }),
             Self::Validating(policy) => policy.is_marked(),
-            Self::Mutating(_) | Self::Native(_) | Self::Unsupported(_) => false,
+            Self::Mutating(_) | Self::Native(_) | Self::NativeMutating(_) | Self::Unsupported(_) => false,
         }
     }
 
@@ -177,6 +189,14 @@ impl Policy {
     pub fn as_mutating(&self) -> Option<&Arc<MutatingPolicy>> {
         match self {
             Self::Mutating(policy) => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// The MutatingAdmissionPolicy, if it is one.
+    pub fn as_native_mutating(&self) -> Option<&Arc<MutatingAdmissionPolicy>> {
+        match self {
+            Self::NativeMutating(policy) => Some(policy),
             _ => None,
         }
     }

@@ -12,6 +12,7 @@ use super::{
     decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
     mutating::MutatingPolicy,
+    mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
@@ -30,6 +31,8 @@ pub struct Loaded {
     pub cel_exceptions: Vec<Arc<CelPolicyException>>,
     /// Bindings of ValidatingAdmissionPolicies.
     pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
+    /// Bindings of MutatingAdmissionPolicies.
+    pub mutating_bindings: Vec<Arc<MutatingAdmissionPolicyBinding>>,
     /// Documents that are left out because of a mistake.
     pub dropped: Vec<Dropped>,
     /// The first document that ends a run of `kyverno test`.
@@ -44,7 +47,7 @@ impl Loaded {
     /// How many documents there were, whatever became of them.
     pub fn count(&self) -> usize {
         let exceptions = self.exceptions.len() + self.cel_exceptions.len();
-        self.policies.len() + self.bindings.len() + exceptions + self.dropped.len()
+        self.policies.len() + self.bindings.len() + self.mutating_bindings.len() + exceptions + self.dropped.len()
     }
 
     /// The ClusterPolicies and Policies.
@@ -60,6 +63,11 @@ impl Loaded {
     /// The MutatingPolicies and NamespacedMutatingPolicies.
     pub fn mutating(&self) -> impl Iterator<Item = &Arc<MutatingPolicy>> + Clone {
         self.policies.iter().filter_map(Policy::as_mutating)
+    }
+
+    /// The MutatingAdmissionPolicies.
+    pub fn native_mutating(&self) -> impl Iterator<Item = &Arc<MutatingAdmissionPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_native_mutating)
     }
 
     /// The ValidatingAdmissionPolicies.
@@ -135,6 +143,8 @@ enum Known {
     CelException,
     Vap,
     Binding,
+    Map,
+    MapBinding,
 }
 
 impl Known {
@@ -143,13 +153,13 @@ impl Known {
             Self::Policy(kind) => kind == PolicyKind::Policy,
             Self::ValidatingPolicy { namespaced } | Self::MutatingPolicy { namespaced } => namespaced,
             Self::Exception | Self::CelException => true,
-            Self::Vap | Self::Binding => false,
+            Self::Vap | Self::Binding | Self::Map | Self::MapBinding => false,
         }
     }
 }
 
 /// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
-const UNSUPPORTED: [(&str, &str, &[&str]); 13] = [
+const UNSUPPORTED: [(&str, &str, &[&str]); 11] = [
     (
         "policies.kyverno.io",
         "ImageValidatingPolicy",
@@ -170,17 +180,13 @@ const UNSUPPORTED: [(&str, &str, &[&str]); 13] = [
     ("policies.kyverno.io", "NamespacedDeletingPolicy", &["v1beta1", "v1"]),
     ("kyverno.io", "CleanupPolicy", &["v2beta1", "v2"]),
     ("kyverno.io", "ClusterCleanupPolicy", &["v2beta1", "v2"]),
-    // The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which has v1alpha1 only.
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", &["v1alpha1"]),
-    (
-        "admissionregistration.k8s.io",
-        "MutatingAdmissionPolicyBinding",
-        &["v1alpha1"],
-    ),
     ("kyverno.io", "GlobalContextEntry", &[]),
     ("kyverno.io", "UpdateRequest", &[]),
     ("wgpolicyk8s.io", "PolicyReport", &[]),
 ];
+
+/// Kubernetes 1.36 serves v1; the schemas of Kyverno's command line are those of 1.32, which has v1alpha1 only.
+const MUTATING_ADMISSION_VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
 
 /// What is to be done with a document of some group, version and kind.
 enum Decision {
@@ -235,6 +241,14 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
             versions = &["v1"];
             Known::Binding
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
+            versions = &MUTATING_ADMISSION_VERSIONS;
+            Known::Map
+        }
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
+            versions = &MUTATING_ADMISSION_VERSIONS;
+            Known::MapBinding
         }
         _ => {
             let found = UNSUPPORTED.iter().find(|known| known.0 == group && known.1 == kind);
@@ -438,6 +452,11 @@ impl<'t> Load<'_, 't> {
             Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin)
                 .map(|policy| Any::Policy(Policy::Native(Arc::new(policy)))),
             Known::Binding => ValidatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::Binding),
+            Known::Map => MutatingAdmissionPolicy::decode(api_version, d, node, origin)
+                .map(|policy| Any::Policy(Policy::NativeMutating(Arc::new(policy)))),
+            Known::MapBinding => {
+                MutatingAdmissionPolicyBinding::decode(api_version, d, node, origin).map(Any::MapBinding)
+            }
         };
         let name = member(node, "name");
         let written = node.get("metadata").and_then(|metadata| metadata.get("name"));
@@ -481,6 +500,7 @@ enum Any {
     Exception(PolicyException),
     CelException(CelPolicyException),
     Binding(ValidatingAdmissionPolicyBinding),
+    MapBinding(MutatingAdmissionPolicyBinding),
 }
 
 impl Any {
@@ -490,6 +510,7 @@ impl Any {
             Self::Exception(exception) => loaded.exceptions.push(Arc::new(exception)),
             Self::CelException(exception) => loaded.cel_exceptions.push(Arc::new(exception)),
             Self::Binding(binding) => loaded.bindings.push(Arc::new(binding)),
+            Self::MapBinding(binding) => loaded.mutating_bindings.push(Arc::new(binding)),
         }
     }
 }

@@ -181,7 +181,7 @@ impl MutatingPolicySpec {
 }
 
 impl Mutation {
-    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+    pub(super) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let patch_type = fields.required_string("patchType");
         let apply_configuration = fields.optional("applyConfiguration", body);

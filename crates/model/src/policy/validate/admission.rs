@@ -1,4 +1,5 @@
-//! What the API server says of a ValidatingAdmissionPolicy or binding that is created.
+//! What the API server says of a ValidatingAdmissionPolicy, a MutatingAdmissionPolicy or one of their bindings that is
+//! created.
 //!
 //! Upstream counterpart: `pkg/apis/admissionregistration/validation` of kubernetes/kubernetes (1.36), after the defaults of
 //! `pkg/apis/admissionregistration/v1`. Objects are read as they were written, not as models: an absent field and an empty one
@@ -8,6 +9,7 @@
 mod diagnose;
 mod expressions;
 mod field;
+mod mutations;
 mod rules;
 mod shape;
 
@@ -33,7 +35,8 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 pub struct AdmissionChecked {
     /// What is wrong, in the order in which the server tells it.
     pub errors: Vec<FieldError>,
-    /// The HTTP code of the refusal: 422, or 400 where a field has another type; 0 where nothing is wrong.
+    /// The HTTP code of the refusal: 422, 400 where a field has another type, 404 where the version is not served; 0 where
+    /// nothing is wrong.
     pub code: u16,
     /// The whole text of the refusal; empty where nothing is wrong.
     pub message: String,
@@ -41,15 +44,41 @@ pub struct AdmissionChecked {
     pub warnings: Vec<String>,
 }
 
-/// Checks a ValidatingAdmissionPolicy or a binding as it was written. An object of another kind has nothing wrong.
+/// The kinds that are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Validating,
+    ValidatingBinding,
+    Mutating,
+    MutatingBinding,
+}
+
+impl Kind {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "ValidatingAdmissionPolicy" => Some(Self::Validating),
+            "ValidatingAdmissionPolicyBinding" => Some(Self::ValidatingBinding),
+            "MutatingAdmissionPolicy" => Some(Self::Mutating),
+            "MutatingAdmissionPolicyBinding" => Some(Self::MutatingBinding),
+            _ => None,
+        }
+    }
+
+    fn is_mutating(self) -> bool {
+        matches!(self, Self::Mutating | Self::MutatingBinding)
+    }
+}
+
+/// Checks a native policy or a binding as it was written. An object of another kind has nothing wrong.
 pub fn validate_admission(object: Value<'_>) -> AdmissionChecked {
     let kind = text(object, "kind");
-    let binding = match kind {
-        "ValidatingAdmissionPolicy" => false,
-        "ValidatingAdmissionPolicyBinding" => true,
-        _ => return AdmissionChecked::default(),
+    let Some(of) = Kind::named(kind) else {
+        return AdmissionChecked::default();
     };
-    if let Some(error) = shape::mismatch(object, binding) {
+    if of.is_mutating() && text(object, "apiVersion") != "admissionregistration.k8s.io/v1" {
+        return not_served();
+    }
+    if let Some(error) = shape::mismatch(object, of) {
         return AdmissionChecked {
             code: 400,
             message: format!("{kind} in version \"v1\" cannot be handled as a {kind}: {}", error.text),
@@ -61,13 +90,17 @@ pub fn validate_admission(object: Value<'_>) -> AdmissionChecked {
     let mut errors = Errors::default();
     check_metadata(metadata, &mut errors);
     let spec = object.get("spec").unwrap_or(Value::Null);
-    if binding {
-        check_binding(spec, &mut errors);
-    } else {
-        check_policy(metadata, spec, &mut errors);
+    match of {
+        Kind::Validating => check_policy(metadata, spec, &mut errors),
+        Kind::ValidatingBinding => {
+            check_binding(spec, &mut errors);
+            check_actions(&texts(spec, "validationActions"), &mut errors);
+        }
+        Kind::Mutating => mutations::check_policy(spec, &mut errors),
+        Kind::MutatingBinding => mutations::check_binding(spec, &mut errors),
     }
     let name = text(metadata, "name");
-    let mut warnings = Vec::new();
+    let mut warnings = shape::unknown_fields(object, of);
     if name.ends_with(STATIC_SUFFIX) {
         warnings.push(format!(
             "metadata.name: names ending with \"{STATIC_SUFFIX}\" are reserved for static manifest-based configurations \
@@ -86,6 +119,21 @@ pub fn validate_admission(object: Value<'_>) -> AdmissionChecked {
         message: format!("{kind}.admissionregistration.k8s.io \"{name}\" is invalid: {list}"),
         errors,
         warnings,
+    }
+}
+
+/// Releases that served other versions are older than the one that is modelled.
+fn not_served() -> AdmissionChecked {
+    let message = "the server could not find the requested resource";
+    AdmissionChecked {
+        code: 404,
+        message: message.to_owned(),
+        errors: vec![FieldError {
+            field: "apiVersion".to_owned(),
+            detail: message.to_owned(),
+            text: message.to_owned(),
+        }],
+        warnings: Vec::new(),
     }
 }
 
@@ -247,7 +295,6 @@ fn check_binding(spec: Value<'_>, errors: &mut Errors) {
     if let Some(block) = present(spec, "matchResources") {
         rules::check_block(block, "spec.matchResources", errors);
     }
-    check_actions(&texts(spec, "validationActions"), errors);
 }
 
 fn check_param_ref(reference: Value<'_>, errors: &mut Errors) {

@@ -60,11 +60,23 @@ pub(super) struct Compiler<'v> {
 
 impl<'v> Compiler<'v> {
     pub(super) fn new(spec: Value<'v>, params: bool) -> Self {
+        let variables = !items(spec, "variables").is_empty();
+        Self::with(spec, params, variables)
+    }
+
+    /// The compiler of a mutating policy, which declares `variables` also if there are none.
+    pub(super) fn mutating(spec: Value<'v>, params: bool) -> Self {
+        let mut compiler = Self::with(spec, params, true);
+        compiler.environment = compiler.environment.with_mutations();
+        compiler
+    }
+
+    fn with(spec: Value<'v>, params: bool, declares_variables: bool) -> Self {
         let variables = items(spec, "variables");
         let declarations = Declarations {
             params,
             authorizer: true,
-            variables: !variables.is_empty(),
+            variables: declares_variables,
         };
         let written = |(_, variable): &(usize, &Value<'v>)| !text(**variable, "expression").trim().is_empty();
         let (compiled, texts): (Vec<usize>, Vec<(&str, &str)>) = variables
@@ -153,6 +165,23 @@ impl<'v> Compiler<'v> {
                 report(flaw, expression, &field, errors);
             }
         }
+    }
+
+    /// Checks the expression of a mutation, which is shown without the space around it.
+    pub(super) fn check_mutation(&self, expression: &str, is_json_patch: bool, field: &str, errors: &mut Errors) {
+        let returns = if is_json_patch {
+            Returns::JsonPatches
+        } else {
+            Returns::Object
+        };
+        compile(
+            &self.environment,
+            expression,
+            expression,
+            (returns, true),
+            field,
+            errors,
+        );
     }
 
     pub(super) fn check_validations(&mut self, validations: &[Value<'_>], errors: &mut Errors) {

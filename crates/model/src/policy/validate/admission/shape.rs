@@ -3,7 +3,7 @@
 //! Upstream counterpart: `sigs.k8s.io/json`, a copy of Go's `encoding/json`, which tells the first field of another type; fields
 //! that it does not know are warned about only.
 
-use super::field::FieldError;
+use super::{Kind, field::FieldError};
 use kyvtest_go_compat::value::Value;
 
 /// The Go type of a field.
@@ -164,10 +164,101 @@ static BINDING: Struct = Struct {
     ],
 };
 
+static APPLY_CONFIGURATION: Struct = Struct {
+    name: "ApplyConfiguration",
+    fields: &[field("expression", STRING)],
+};
+static JSON_PATCH: Struct = Struct {
+    name: "JSONPatch",
+    fields: &[field("expression", STRING)],
+};
+static MUTATION: Struct = Struct {
+    name: "Mutation",
+    fields: &[
+        field("patchType", Shape::Text("v1.PatchType")),
+        field("applyConfiguration", Shape::Struct(&APPLY_CONFIGURATION)),
+        field("jsonPatch", Shape::Struct(&JSON_PATCH)),
+    ],
+};
+static MUTATING_POLICY_SPEC: Struct = Struct {
+    name: "MutatingAdmissionPolicySpec",
+    fields: &[
+        field("paramKind", Shape::Struct(&PARAM_KIND)),
+        field("matchConstraints", Shape::Struct(&BLOCK)),
+        field("variables", Shape::Structs(&VARIABLE)),
+        field("mutations", Shape::Structs(&MUTATION)),
+        field("failurePolicy", Shape::Text("v1.FailurePolicyType")),
+        field("matchConditions", Shape::Structs(&CONDITION)),
+        field("reinvocationPolicy", Shape::Text("v1.ReinvocationPolicyType")),
+    ],
+};
+static MUTATING_POLICY: Struct = Struct {
+    name: "MutatingAdmissionPolicy",
+    fields: &[
+        field("metadata", Shape::Struct(&METADATA)),
+        field("spec", Shape::Struct(&MUTATING_POLICY_SPEC)),
+    ],
+};
+static MUTATING_BINDING_SPEC: Struct = Struct {
+    name: "MutatingAdmissionPolicyBindingSpec",
+    fields: &[
+        field("policyName", STRING),
+        field("paramRef", Shape::Struct(&PARAM_REF)),
+        field("matchResources", Shape::Struct(&BLOCK)),
+    ],
+};
+static MUTATING_BINDING: Struct = Struct {
+    name: "MutatingAdmissionPolicyBinding",
+    fields: &[
+        field("metadata", Shape::Struct(&METADATA)),
+        field("spec", Shape::Struct(&MUTATING_BINDING_SPEC)),
+    ],
+};
+
 /// The first field of another type, in the order in which the object is written.
-pub(super) fn mismatch(object: Value<'_>, binding: bool) -> Option<FieldError> {
-    let of = if binding { &BINDING } else { &POLICY };
+pub(super) fn mismatch(object: Value<'_>, kind: Kind) -> Option<FieldError> {
+    let of = match kind {
+        Kind::Validating => &POLICY,
+        Kind::ValidatingBinding => &BINDING,
+        Kind::Mutating => &MUTATING_POLICY,
+        Kind::MutatingBinding => &MUTATING_BINDING,
+    };
     in_struct(object, of, &Place::default())
+}
+
+/// Warnings about fields below `spec` that the kind does not have, in the order in which the object is written.
+pub(super) fn unknown_fields(object: Value<'_>, kind: Kind) -> Vec<String> {
+    let of = match kind {
+        Kind::Validating => &POLICY_SPEC,
+        Kind::ValidatingBinding => &BINDING_SPEC,
+        Kind::Mutating => &MUTATING_POLICY_SPEC,
+        Kind::MutatingBinding => &MUTATING_BINDING_SPEC,
+    };
+    let mut warnings = Vec::new();
+    if let Some(spec) = object.get("spec") {
+        add_unknown(spec, of, "spec", &mut warnings);
+    }
+    warnings
+}
+
+fn add_unknown(object: Value<'_>, of: &Struct, path: &str, warnings: &mut Vec<String>) {
+    for (key, value) in object.as_map().iter().flat_map(|map| map.iter()) {
+        let path = format!("{path}.{}", key.text());
+        let Some(field) = of.fields.iter().find(|field| field.name == key.text()) else {
+            warnings.push(format!("unknown field \"{path}\""));
+            continue;
+        };
+        match field.shape {
+            Shape::Struct(of) => add_unknown(value, of, &path, warnings),
+            Shape::Structs(of) => {
+                let items = value.as_list();
+                for (i, item) in items.iter().flat_map(|items| items.iter()).enumerate() {
+                    add_unknown(item, of, &format!("{path}[{i}]"), warnings);
+                }
+            }
+            Shape::Text(_) | Shape::Texts(_) | Shape::TextMap => {}
+        }
+    }
 }
 
 /// Where a value stands: as Go writes it, without places in lists, and as fields are named.

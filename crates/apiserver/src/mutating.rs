@@ -1,0 +1,61 @@
+//! Mutating policies, ready for evaluation.
+
+use super::policy::Failure;
+use kyvtest_cel::admission::{Mutator, MutatorParts, PatchKind};
+use kyvtest_model::policy::{MatchConstraints, MutatingAdmissionPolicy, ParamKind};
+
+/// A mutating policy, compiled.
+#[derive(Debug)]
+pub struct CompiledMutatingPolicy {
+    pub(super) name: String,
+    pub(super) constraints: Option<MatchConstraints>,
+    pub(super) mutator: Mutator,
+    pub(super) param_kind: Option<ParamKind>,
+    pub(super) failure_policy: Failure,
+    /// Whether the policy may run in the second pass.
+    pub(super) reinvocable: bool,
+}
+
+impl CompiledMutatingPolicy {
+    /// Compiles a policy as the API server of Kubernetes 1.36 runs it: expressions as written, not trimmed. What cannot be
+    /// compiled is an error of each request; static validation says whether the server accepts the policy at all.
+    pub fn compile(policy: &MutatingAdmissionPolicy) -> Self {
+        let conditions = policy.match_conditions.iter();
+        let variables = policy.variables.iter();
+        let mutations = policy.mutations.iter().filter_map(|mutation| {
+            let (kind, body) = match mutation.patch_type.value.as_str() {
+                "ApplyConfiguration" => (PatchKind::ApplyConfiguration, &mutation.apply_configuration),
+                "JSONPatch" => (PatchKind::JsonPatch, &mutation.json_patch),
+                _ => return None,
+            };
+            Some((kind, body.as_ref()?.text()))
+        });
+        let parts = MutatorParts {
+            match_conditions: conditions
+                .map(|condition| (condition.name.value.as_str(), condition.expression.text()))
+                .collect(),
+            variables: variables
+                .map(|variable| (variable.name.value.as_str(), variable.expression.text()))
+                .collect(),
+            mutations: mutations.collect(),
+        };
+        let reinvocation = policy.reinvocation_policy.as_ref();
+        Self {
+            name: policy.metadata.name.value.clone(),
+            constraints: policy.match_constraints.clone(),
+            mutator: Mutator::compile(policy.param_kind.is_some(), &parts),
+            param_kind: policy.param_kind.clone(),
+            failure_policy: Failure::named(policy.failure_policy.as_ref()),
+            reinvocable: reinvocation.is_some_and(|word| word.value == "IfNeeded"),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The policy's match block, if it has one.
+    pub fn constraints(&self) -> Option<&MatchConstraints> {
+        self.constraints.as_ref()
+    }
+}

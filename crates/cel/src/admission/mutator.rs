@@ -1,0 +1,130 @@
+//! From the expressions of a mutating policy to the patches for one request and one parameter.
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/mutating/{compilation.go,patch}` (Kubernetes 1.36).
+//! Match conditions and variables know neither `Object` nor `JSONPatch`; every mutation has a budget and variables of its
+//! own.
+
+use super::{
+    Declarations, Environment, Inputs,
+    condition::{Expression, Returns, evaluate_one},
+    validator::{Cause, Unmatched, first_unmatched},
+};
+use crate::{
+    context::Scratch,
+    host::{Attributes, Host},
+    profile::Profile,
+    val::Val,
+};
+use kyvtest_go_compat::value::Value;
+
+/// How a mutation changes the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    /// The expression returns an `Object` that is merged.
+    ApplyConfiguration,
+    /// The expression returns operations.
+    JsonPatch,
+}
+
+/// The texts of a mutating policy.
+#[derive(Debug, Clone, Default)]
+pub struct MutatorParts<'t> {
+    /// Match conditions: name and expression.
+    pub match_conditions: Vec<(&'t str, &'t str)>,
+    /// Variables: name and expression.
+    pub variables: Vec<(&'t str, &'t str)>,
+    pub mutations: Vec<(PatchKind, &'t str)>,
+}
+
+/// A mutating policy's compiled expressions.
+#[derive(Debug)]
+pub struct Mutator {
+    environment: Environment,
+    match_conditions: Vec<(String, Expression)>,
+    mutations: Vec<(PatchKind, Expression)>,
+    reads_request: bool,
+}
+
+impl Mutator {
+    /// Compiles a policy. What cannot be compiled is an error of each request.
+    pub fn compile(params: bool, parts: &MutatorParts<'_>) -> Self {
+        let declarations = Declarations {
+            params,
+            authorizer: true,
+            variables: true,
+        };
+        let variables = parts.variables.iter().copied();
+        let environment = Environment::new(Profile::kubernetes(), declarations, variables).with_mutations();
+        let conditions = parts.match_conditions.iter().map(|(name, text)| {
+            let compiled = Expression::compile(text, &environment, Returns::Bool, true);
+            ((*name).to_owned(), compiled)
+        });
+        let match_conditions = conditions.collect();
+        let mutations = parts.mutations.iter().map(|(kind, text)| {
+            let returns = match kind {
+                PatchKind::ApplyConfiguration => Returns::Object,
+                PatchKind::JsonPatch => Returns::JsonPatches,
+            };
+            (*kind, Expression::compile(text, &environment, returns, true))
+        });
+        let mutations = mutations.collect();
+        let named = [&parts.match_conditions, &parts.variables].into_iter().flatten();
+        let mut texts = named
+            .map(|(_, text)| *text)
+            .chain(parts.mutations.iter().map(|(_, text)| *text));
+        Self {
+            reads_request: texts.any(|text| text.contains("request")),
+            environment,
+            match_conditions,
+            mutations,
+        }
+    }
+
+    /// Whether an expression may read `request`.
+    pub fn reads_request(&self) -> bool {
+        self.reads_request
+    }
+
+    /// The kinds of the mutations, in order.
+    pub fn mutations(&self) -> impl ExactSizeIterator<Item = PatchKind> {
+        self.mutations.iter().map(|(kind, _)| *kind)
+    }
+
+    /// The first match condition that is false.
+    ///
+    /// # Errors
+    /// If none is false and some cannot be evaluated: where, and the API server's text.
+    pub fn unmatched(
+        &self,
+        inputs: &Inputs<'_>,
+        resource: &Attributes,
+        host: &dyn Host,
+        scratch: &Scratch,
+    ) -> Result<Option<Unmatched>, (Cause, String)> {
+        if self.match_conditions.is_empty() {
+            return Ok(None);
+        }
+        let inputs = Inputs {
+            namespace: Value::Null,
+            request: inputs.condition_request,
+            ..*inputs
+        };
+        let values = self.environment.values(&inputs, scratch, host, Some(resource));
+        first_unmatched(&self.match_conditions, &self.environment, &values, host, scratch)
+    }
+
+    /// Evaluates a mutation and hands its value, or the API server's text of the error, to `then`.
+    pub fn evaluate<T>(
+        &self,
+        index: usize,
+        inputs: &Inputs<'_>,
+        resource: &Attributes,
+        host: &dyn Host,
+        scratch: &Scratch,
+        then: impl FnOnce(Result<Val<'_>, String>) -> T,
+    ) -> T {
+        let values = self.environment.values(inputs, scratch, host, Some(resource));
+        let (_, expression) = &self.mutations[index];
+        evaluate_one(expression, &self.environment, &values, scratch, host, then)
+    }
+}

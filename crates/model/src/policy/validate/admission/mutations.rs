@@ -1,0 +1,92 @@
+//! What only MutatingAdmissionPolicies and their bindings have.
+//!
+//! Upstream counterpart: the same as of the parent. An update is checked as a creation: that unchanged expressions may use
+//! what newer releases removed makes no difference yet.
+
+use super::{check_param_kind, expressions::Compiler, field::Errors, items, present, rules, text, texts};
+use kyvtest_go_compat::value::Value;
+
+/// The operations of which an object can be changed.
+const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+
+pub(super) fn check_policy(spec: Value<'_>, errors: &mut Errors) {
+    if let Some(policy) = present(spec, "failurePolicy").and_then(Value::as_str) {
+        errors.supported("spec.failurePolicy", policy, &["Fail", "Ignore"]);
+    }
+    let param_kind = present(spec, "paramKind");
+    if let Some(kind) = param_kind {
+        check_param_kind(kind, errors);
+    }
+    match present(spec, "matchConstraints") {
+        None => errors.required("spec.matchConstraints", ""),
+        Some(block) => {
+            rules::check_block(block, "spec.matchConstraints", errors);
+            if items(block, "resourceRules").is_empty() {
+                errors.required("spec.matchConstraints.resourceRules", "");
+            }
+            check_operations(block, "spec.matchConstraints", errors);
+        }
+    }
+    let mut compiler = Compiler::mutating(spec, param_kind.is_some());
+    compiler.check_conditions(errors);
+    compiler.check_variables(errors);
+    let mutations = items(spec, "mutations");
+    if mutations.is_empty() {
+        errors.required("spec.mutations", "mutations must contain at least one item");
+    }
+    for (i, mutation) in mutations.into_iter().enumerate() {
+        check_mutation(mutation, &format!("spec.mutations[{i}]"), &compiler, errors);
+    }
+    let field = "spec.reinvocationPolicy";
+    match text(spec, "reinvocationPolicy") {
+        "" => errors.required(field, ""),
+        policy => errors.supported(field, policy, &["IfNeeded", "Never"]),
+    }
+}
+
+pub(super) fn check_binding(spec: Value<'_>, errors: &mut Errors) {
+    super::check_binding(spec, errors);
+    if let Some(block) = present(spec, "matchResources") {
+        check_operations(block, "spec.matchResources", errors);
+    }
+}
+
+/// The error names the list of rules, not the place in it.
+fn check_operations(block: Value<'_>, path: &str, errors: &mut Errors) {
+    let field = format!("{path}.resourceRules.operations");
+    for rule in items(block, "resourceRules") {
+        for operation in texts(rule, "operations") {
+            errors.supported(&field, operation, &OPERATIONS);
+        }
+    }
+}
+
+fn check_mutation(mutation: Value<'_>, path: &str, compiler: &Compiler<'_>, errors: &mut Errors) {
+    let kind = text(mutation, "patchType");
+    let (own, other) = match kind {
+        "" => return errors.required(&format!("{path}.patchType"), ""),
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration"),
+        _ => {
+            let kinds = ["ApplyConfiguration", "JSONPatch"];
+            return errors.supported(&format!("{path}.patchType"), kind, &kinds);
+        }
+    };
+    match present(mutation, own) {
+        None => errors.required(
+            &format!("{path}.{own}"),
+            &format!("must be specified when patchType is {kind}"),
+        ),
+        Some(body) => {
+            let field = format!("{path}.{own}.expression");
+            match text(body, "expression").trim() {
+                "" => errors.required(&field, ""),
+                expression => compiler.check_mutation(expression, kind == "JSONPatch", &field, errors),
+            }
+        }
+    }
+    if present(mutation, other).is_some() {
+        let detail = format!("must not be specified when patchType is {kind}");
+        errors.invalid(&format!("{path}.{other}"), &format!("{{{other}}}"), &detail);
+    }
+}

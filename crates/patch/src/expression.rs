@@ -1,0 +1,240 @@
+//! The patches of CEL expressions: apply configurations and JSON patches.
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch` and `pkg/cel/mutation/dynamic`
+//! (Kubernetes 1.36), which Kyverno 1.19 links for MutatingPolicy.
+//!
+//! Known deviation: upstream panics on an `Object` inside a list or map that is the value of an operation; here it is
+//! [`JsonPatchError::Panic`].
+
+use kyvtest_cel::{
+    context::Context,
+    mutation,
+    print::go_display,
+    val::{Object, Val},
+};
+use kyvtest_go_compat::{
+    text::{duration, quote::quote},
+    value::{Document, Value},
+};
+use thiserror::Error;
+
+use crate::{
+    json6902::{Error as JsonError, Operation, Options, Patch},
+    structured::{Config, Opaque},
+};
+
+/// Returns the apply configuration that an expression evaluated to.
+///
+/// # Errors
+/// Upstream's text.
+pub fn apply_configuration(value: Val<'_>) -> Result<Config<'_>, String> {
+    let config = match value {
+        Val::Object(config) => config,
+        Val::Error(error) => return Err(error.to_owned()),
+        other => {
+            let found = other.type_name();
+            return Err(format!(
+                "unsupported return type from ApplyConfiguration expression: {found}"
+            ));
+        }
+    };
+    check_types(config)?;
+    object_config(config).map_err(|_| "invalid return type: *dynamic.ObjectVal".to_owned())
+}
+
+fn check_types(object: &Object<'_>) -> Result<(), String> {
+    let mismatches = mutation::type_mismatches(object);
+    if mismatches.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("type mismatch: {}", mismatches.join("\n")))
+    }
+}
+
+/// The fields of an object; lists and maps that an expression makes are converted one level deep.
+fn object_config<'a>(object: &Object<'a>) -> Result<Config<'a>, String> {
+    let mut entries = Vec::with_capacity(object.fields.len());
+    for (name, value) in object.fields {
+        let value = field_config(*value).map_err(|error| format!("fail to convert field {}: {error}", quote(name)))?;
+        entries.push(((*name).into(), value));
+    }
+    Ok(Config::Map(entries))
+}
+
+fn field_config(value: Val<'_>) -> Result<Config<'_>, String> {
+    if is_made_list(value) {
+        let items = value.list_iter().map(native_config);
+        return Ok(Config::List(items.collect::<Result<_, _>>()?));
+    }
+    if is_made_map(value) {
+        let mut entries = Vec::new();
+        for (key, value) in value.map_iter() {
+            let Val::String(key) = key else {
+                return Err(format!(
+                    "map key {} is of type {}, not string",
+                    go_display(key),
+                    key_type(key)
+                ));
+            };
+            entries.push((key.into(), native_config(value)?));
+        }
+        return Ok(Config::Map(entries));
+    }
+    native_config(value)
+}
+
+/// Whether an expression made the list; the others are lists of documents, which are JSON already.
+fn is_made_list(value: Val<'_>) -> bool {
+    match value {
+        Val::List(_) => true,
+        Val::DocumentList(list) => list.is_literal(),
+        _ => false,
+    }
+}
+
+fn is_made_map(value: Val<'_>) -> bool {
+    match value {
+        Val::Map(_) => true,
+        Val::DocumentMap(map) => map.is_literal(),
+        _ => false,
+    }
+}
+
+/// A value as cel-go's `Value()` returns it.
+fn native_config(value: Val<'_>) -> Result<Config<'_>, String> {
+    Ok(match value {
+        Val::Bool(value) => Config::Value(Value::Bool(value)),
+        Val::Int(value) => Config::Value(Value::Int(value)),
+        Val::Uint(value) => Config::Value(Value::Uint(value)),
+        Val::Double(value) => Config::Value(Value::Double(value)),
+        Val::String(text) => Config::Value(Value::String(text)),
+        Val::Null => Config::Opaque(Opaque::null()),
+        Val::Object(object) => object_config(object).unwrap_or_else(|error| {
+            Config::Opaque(Opaque {
+                go_type: "*types.Err".to_owned(),
+                debug: error.clone(),
+                display: error,
+            })
+        }),
+        Val::DocumentList(list) if !list.is_literal() => Config::Value(Value::List(list)),
+        Val::DocumentMap(map) if !map.is_literal() => Config::Value(Value::Map(map)),
+        Val::Duration(nanos) => Config::Opaque(Opaque {
+            go_type: "time.Duration".to_owned(),
+            display: duration::format(nanos),
+            debug: nanos.to_string(),
+        }),
+        Val::Bytes(bytes) => Config::Opaque(Opaque {
+            go_type: "[]uint8".to_owned(),
+            display: go_display(value),
+            debug: go_bytes(bytes),
+        }),
+        Val::Optional(Some(inner)) => native_config(*inner)?,
+        other => {
+            let display = native_display(other);
+            Config::Opaque(Opaque {
+                go_type: "ref.Val".to_owned(),
+                debug: display.clone(),
+                display,
+            })
+        }
+    })
+}
+
+/// A value as Go's `%v` prints the native value behind it.
+fn native_display(value: Val<'_>) -> String {
+    if value.is_list() {
+        let items: Vec<String> = value.list_iter().map(native_display).collect();
+        return format!("[{}]", items.join(" "));
+    }
+    if value.is_map() {
+        let entries = value.map_iter();
+        let mut entries: Vec<(String, String)> = entries
+            .map(|(key, value)| (native_display(key), native_display(value)))
+            .collect();
+        entries.sort();
+        let entries: Vec<String> = entries
+            .into_iter()
+            .map(|(key, value)| format!("{key}:{value}"))
+            .collect();
+        return format!("map[{}]", entries.join(" "));
+    }
+    go_display(value)
+}
+
+/// Bytes as Go's `%#v` prints them.
+fn go_bytes(bytes: &[u8]) -> String {
+    let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:#x}")).collect();
+    format!("[]uint8{{{}}}", bytes.join(", "))
+}
+
+/// The Go type of a map key, as `%T` prints it.
+fn key_type(key: Val<'_>) -> &'static str {
+    match key {
+        Val::Int(_) => "types.Int",
+        Val::Uint(_) => "types.Uint",
+        Val::Bool(_) => "types.Bool",
+        Val::Double(_) => "types.Double",
+        _ => "ref.Val",
+    }
+}
+
+/// Why a JSON patch cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum JsonPatchError {
+    /// Upstream's text.
+    #[error("{0}")]
+    Invalid(String),
+    /// Upstream panics on a value.
+    #[error("a list or map with typed objects cannot be the value of a JSON patch")]
+    Panic,
+}
+
+/// Applies the operations of a JSON patch to an object; `None` if a `test` failed, which leaves the object as it is.
+pub fn json_patch<'a>(
+    value: Val<'a>,
+    object: Value<'_>,
+    context: &Context<'a>,
+) -> Result<Option<Document>, JsonPatchError> {
+    if let Val::Error(error) = value {
+        return Err(JsonPatchError::Invalid(error.to_owned()));
+    }
+    let mut operations = Vec::new();
+    for item in value.list_iter() {
+        let Val::Object(operation) = item else {
+            let error = "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch";
+            return Err(JsonPatchError::Invalid(error.to_owned()));
+        };
+        let value = operation.get("value").map(|value| operation_value(value, context));
+        operations.push((operation, value.transpose()?));
+    }
+    let operations = operations.iter().map(|(operation, value)| {
+        let text = |name: &str| match operation.get(name) {
+            Some(Val::String(text)) => text,
+            _ => "",
+        };
+        Operation {
+            op: text("op"),
+            path: text("path"),
+            from: text("from"),
+            value: value.as_ref().map(Document::root),
+        }
+    });
+    match Patch::from_operations(operations).apply(object, &Options::v4()) {
+        Ok(patched) => Ok(Some(patched.document)),
+        Err(JsonError::Test(_)) => Ok(None),
+        Err(error) => Err(JsonPatchError::Invalid(format!("JSON Patch: {error}"))),
+    }
+}
+
+fn operation_value<'a>(value: Val<'a>, context: &Context<'a>) -> Result<Document, JsonPatchError> {
+    match value {
+        Val::Object(object) => check_types(object).map_err(JsonPatchError::Invalid)?,
+        value if mutation::holds_objects(value) => return Err(JsonPatchError::Panic),
+        _ => {}
+    }
+    mutation::patch_value(context, value).map_err(|error| {
+        JsonPatchError::Invalid(format!(
+            "JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}"
+        ))
+    })
+}
