@@ -10,6 +10,7 @@ pub mod controller;
 pub mod exception;
 pub mod failure_action;
 pub mod generate;
+pub mod generating_policy;
 pub mod input;
 pub mod lens;
 pub mod lowered;

@@ -9,6 +9,7 @@
 mod case;
 mod client;
 mod generate;
+mod generating;
 mod host;
 mod mutating;
 mod objects;

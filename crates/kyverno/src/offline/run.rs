@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     case::Case,
-    host::CaseHost,
+    host::{Asker, CaseHost},
     objects::Objects,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     resource::Resource,
@@ -82,14 +82,15 @@ fn evaluate(
     accepted: &[&Arc<Policy>],
     host: &dyn Host,
 ) -> Result<Vec<PolicyResponse>, String> {
-    let host = &CaseHost::new(case, host);
-    let stages = Stages::new(case, resource, operation, host)?;
+    let hosts = [Asker::Classic, Asker::Admission, Asker::Unmocked].map(|asker| CaseHost::new(case, host, asker));
+    let stages = Stages::new(case, resource, operation, &hosts)?;
     let mut observed = Observed::default();
     let mut object = (*resource.object).clone();
     stages.mutate(accepted, &mut object, &mut observed);
     stages.validate(accepted, &object, &mut observed);
     stages.mutating_policies(&mut object, &mut observed)?;
     stages.validating_policies(&object, &mut observed)?;
+    stages.generating_policies(&object, &mut observed)?;
     stages.generate(accepted, &object, &mut observed)?;
     Ok(observed.responses)
 }
@@ -115,8 +116,10 @@ fn operation(case: &Case) -> Result<Option<Operation>, String> {
 /// What the command prints before it evaluates anything.
 fn printed(case: &Case) -> Vec<String> {
     let dropped = case.policies.dropped.iter();
-    let dropped =
-        dropped.map(|dropped| format!("ERROR: {}: failed to validate resource ({})", case.file, dropped.name));
+    let dropped = dropped.map(|dropped| match dropped.text.as_str() {
+        "" => format!("ERROR: {}: failed to validate resource ({})", case.file, dropped.name),
+        text => format!("ERROR: {}: {text}", case.file),
+    });
     let rules = case.policies.policies.iter().flat_map(|policy| &policy.spec.rules);
     let undecodable = rules.filter_map(undecodable);
     let undecodable = undecodable.map(|error| format!("Error: failed to get unstructured rule ({error})"));
@@ -151,7 +154,12 @@ fn has_webhook_conditions(policy: &Policy) -> bool {
 /// What all stages share.
 pub(super) struct Stages<'c> {
     pub(super) case: &'c Case,
+    /// Who answers for context entries of classic rules.
     pub(super) host: &'c CaseHost<'c>,
+    /// Who answers for expressions of policies on requests.
+    pub(super) cel_host: &'c CaseHost<'c>,
+    /// Who answers for expressions of other CEL policies.
+    pub(super) unmocked_host: &'c CaseHost<'c>,
     /// What CEL policies know of namespaces.
     pub(super) world: World,
     /// What classic policies know of namespaces.
@@ -179,7 +187,7 @@ impl<'c> Stages<'c> {
         case: &'c Case,
         resource: &'c Resource,
         operation: Option<Operation>,
-        host: &'c CaseHost<'c>,
+        [host, cel_host, unmocked_host]: &'c [CaseHost<'c>; 3],
     ) -> Result<Self, String> {
         let mut world = World::new();
         case.values.describe_namespaces(&mut world);
@@ -201,6 +209,8 @@ impl<'c> Stages<'c> {
         Ok(Self {
             case,
             host,
+            cel_host,
+            unmocked_host,
             world,
             classic_world,
             discovery,
@@ -311,7 +321,7 @@ impl<'c> Stages<'c> {
                 }
                 let request = self.request(resource);
                 let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
-                let rules = match compiled.decide(&input, self.host) {
+                let rules = match compiled.decide(&input, self.cel_host) {
                     Answer::Rule(response) => vec![RuleResult::new(RuleType::Validation, response)],
                     Answer::NoMatch(_) if is_plain(variant.spec.match_constraints.as_ref()) => continue,
                     Answer::NoMatch(_) => Vec::new(),

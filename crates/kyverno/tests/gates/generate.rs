@@ -136,3 +136,10 @@ fn classic_rules() {
         gate("generate-rule", &path);
     }
 }
+
+#[test]
+fn generating_policies() {
+    if let Some(path) = shared("golden/generate/gpol.jsonl") {
+        gate("generate-gpol", &path);
+    }
+}

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::{
-    CelPolicyException, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingPolicy,
+    CelPolicyException, CleanupPolicy, DeletingPolicy, GeneratingPolicy, ImageValidatingPolicy, Metadata, Policy,
+    PolicyException, PolicyKind, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
     mutating::MutatingPolicy,
@@ -29,6 +29,14 @@ pub struct Loaded {
     /// MutatingPolicies and NamespacedMutatingPolicies. They are among the unsupported ones as well, for callers that do
     /// not evaluate them.
     pub mutating_policies: Vec<Arc<MutatingPolicy>>,
+    /// GeneratingPolicies and NamespacedGeneratingPolicies, which are among the unsupported ones as well.
+    pub generating_policies: Vec<Arc<GeneratingPolicy>>,
+    /// DeletingPolicies and NamespacedDeletingPolicies, which are among the unsupported ones as well.
+    pub deleting_policies: Vec<Arc<DeletingPolicy>>,
+    /// CleanupPolicies and ClusterCleanupPolicies, which are among the unsupported ones as well.
+    pub cleanup_policies: Vec<Arc<CleanupPolicy>>,
+    /// ImageValidatingPolicies and NamespacedImageValidatingPolicies, which are among the unsupported ones as well.
+    pub image_validating_policies: Vec<Arc<ImageValidatingPolicy>>,
     /// Exceptions to ClusterPolicies and Policies.
     pub exceptions: Vec<Arc<PolicyException>>,
     /// Exceptions to CEL policies.
@@ -82,6 +90,8 @@ pub struct Dropped {
     pub name: String,
     /// Where it comes from.
     pub origin: Origin,
+    /// What `kyverno test` prints about it; empty if that is not known.
+    pub text: String,
 }
 
 /// Why a document ends the run of `kyverno test`.
@@ -119,6 +129,10 @@ enum Known {
     Policy(PolicyKind),
     ValidatingPolicy { namespaced: bool },
     MutatingPolicy { namespaced: bool },
+    GeneratingPolicy { namespaced: bool },
+    DeletingPolicy { namespaced: bool },
+    CleanupPolicy { namespaced: bool },
+    ImageValidatingPolicy { namespaced: bool },
     Exception,
     CelException,
     Vap,
@@ -129,7 +143,12 @@ impl Known {
     fn is_namespaced(self) -> bool {
         match self {
             Self::Policy(kind) => kind == PolicyKind::Policy,
-            Self::ValidatingPolicy { namespaced } | Self::MutatingPolicy { namespaced } => namespaced,
+            Self::ValidatingPolicy { namespaced }
+            | Self::MutatingPolicy { namespaced }
+            | Self::GeneratingPolicy { namespaced }
+            | Self::DeletingPolicy { namespaced }
+            | Self::CleanupPolicy { namespaced }
+            | Self::ImageValidatingPolicy { namespaced } => namespaced,
             Self::Exception | Self::CelException => true,
             Self::Vap | Self::Binding => false,
         }
@@ -137,27 +156,7 @@ impl Known {
 }
 
 /// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
-const UNSUPPORTED: [(&str, &str, &[&str]); 13] = [
-    (
-        "policies.kyverno.io",
-        "ImageValidatingPolicy",
-        &["v1alpha1", "v1beta1", "v1"],
-    ),
-    (
-        "policies.kyverno.io",
-        "NamespacedImageValidatingPolicy",
-        &["v1beta1", "v1"],
-    ),
-    (
-        "policies.kyverno.io",
-        "GeneratingPolicy",
-        &["v1alpha1", "v1beta1", "v1"],
-    ),
-    ("policies.kyverno.io", "NamespacedGeneratingPolicy", &["v1beta1", "v1"]),
-    ("policies.kyverno.io", "DeletingPolicy", &["v1alpha1", "v1beta1", "v1"]),
-    ("policies.kyverno.io", "NamespacedDeletingPolicy", &["v1beta1", "v1"]),
-    ("kyverno.io", "CleanupPolicy", &["v2beta1", "v2"]),
-    ("kyverno.io", "ClusterCleanupPolicy", &["v2beta1", "v2"]),
+const UNSUPPORTED: [(&str, &str, &[&str]); 5] = [
     // The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which has v1alpha1 only.
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", &["v1alpha1"]),
     (
@@ -206,6 +205,31 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
         ("policies.kyverno.io", "NamespacedMutatingPolicy") => {
             versions = &["v1beta1", "v1"];
             Known::MutatingPolicy { namespaced: true }
+        }
+        ("policies.kyverno.io", "GeneratingPolicy" | "DeletingPolicy" | "ImageValidatingPolicy") => {
+            versions = &["v1alpha1", "v1beta1", "v1"];
+            match kind {
+                "GeneratingPolicy" => Known::GeneratingPolicy { namespaced: false },
+                "DeletingPolicy" => Known::DeletingPolicy { namespaced: false },
+                _ => Known::ImageValidatingPolicy { namespaced: false },
+            }
+        }
+        (
+            "policies.kyverno.io",
+            "NamespacedGeneratingPolicy" | "NamespacedDeletingPolicy" | "NamespacedImageValidatingPolicy",
+        ) => {
+            versions = &["v1beta1", "v1"];
+            match kind {
+                "NamespacedGeneratingPolicy" => Known::GeneratingPolicy { namespaced: true },
+                "NamespacedDeletingPolicy" => Known::DeletingPolicy { namespaced: true },
+                _ => Known::ImageValidatingPolicy { namespaced: true },
+            }
+        }
+        ("kyverno.io", "CleanupPolicy" | "ClusterCleanupPolicy") => {
+            versions = &["v2beta1", "v2"];
+            Known::CleanupPolicy {
+                namespaced: kind == "CleanupPolicy",
+            }
         }
         ("kyverno.io", "PolicyException") => {
             versions = &["v2", "v2beta1"];
@@ -298,7 +322,12 @@ fn drop_document(loaded: &mut Loaded, purpose: Purpose, kind: String, name: Stri
     if purpose == Purpose::Exceptions {
         refuse(loaded, Refusal::Exception, origin.span);
     }
-    loaded.dropped.push(Dropped { kind, name, origin });
+    loaded.dropped.push(Dropped {
+        kind,
+        name,
+        origin,
+        text: String::new(),
+    });
 }
 
 /// One document or one item of a list on its way.
@@ -350,6 +379,9 @@ impl<'t> Load<'_, 't> {
                 let fatal = kind.value.starts_with("ValidatingAdmission");
                 let help = format!("write {}", choice(versions));
                 self.wrong_kind(api_version.span, message, help, fatal);
+                if let Some(dropped) = self.loaded.dropped.last_mut() {
+                    dropped.text = version_text(group, version, &kind.value);
+                }
             }
             Decision::NotAPolicy => {
                 let wanted = match self.purpose {
@@ -415,6 +447,18 @@ impl<'t> Load<'_, 't> {
             Known::MutatingPolicy { namespaced } => {
                 MutatingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::MutatingPolicy)
             }
+            Known::GeneratingPolicy { namespaced } => {
+                GeneratingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::GeneratingPolicy)
+            }
+            Known::DeletingPolicy { namespaced } => {
+                DeletingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::DeletingPolicy)
+            }
+            Known::CleanupPolicy { namespaced } => {
+                CleanupPolicy::decode(namespaced, api_version, d, node, origin).map(Any::CleanupPolicy)
+            }
+            Known::ImageValidatingPolicy { namespaced } => {
+                ImageValidatingPolicy::decode(namespaced, api_version, d, node, origin).map(Any::ImageValidatingPolicy)
+            }
             Known::Exception => PolicyException::decode(api_version, d, node, origin).map(Any::Exception),
             Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
             Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin).map(Any::Vap),
@@ -450,9 +494,16 @@ impl<'t> Load<'_, 't> {
             }
             refuse(self.loaded, Refusal::UnknownField, first.unwrap_or(origin.span));
         }
+        let has_rules = matches!(known, Known::GeneratingPolicy { .. });
         match decoded.filter(|_| !wrong) {
-            Some(any) => any.add(self.loaded),
-            None => drop_document(self.loaded, self.purpose, kind.to_owned(), name, origin),
+            Some(any) => any.add(self.loaded, self.origin),
+            None => {
+                let text = schema_text(findings.schema_problems, (api_version, kind, &name), has_rules);
+                drop_document(self.loaded, self.purpose, kind.to_owned(), name, origin);
+                if let Some(dropped) = self.loaded.dropped.last_mut() {
+                    dropped.text = text;
+                }
+            }
         }
     }
 }
@@ -461,6 +512,10 @@ enum Any {
     Policy(Policy),
     ValidatingPolicy(ValidatingPolicy),
     MutatingPolicy(MutatingPolicy),
+    GeneratingPolicy(GeneratingPolicy),
+    DeletingPolicy(DeletingPolicy),
+    CleanupPolicy(CleanupPolicy),
+    ImageValidatingPolicy(ImageValidatingPolicy),
     Exception(PolicyException),
     CelException(CelPolicyException),
     Vap(ValidatingAdmissionPolicy),
@@ -468,20 +523,40 @@ enum Any {
 }
 
 impl Any {
-    fn add(self, loaded: &mut Loaded) {
+    fn add(self, loaded: &mut Loaded, origin: Origin) {
+        // Callers that do not evaluate a kind find it among the unsupported ones.
+        let mut unsupported = |api_version: &str, kind: &str, metadata: &Metadata| {
+            let namespace = metadata.namespace.as_ref();
+            loaded.unsupported.push(Unsupported {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                name: metadata.name.value.clone(),
+                namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+                origin,
+            });
+        };
         match self {
             Self::Policy(policy) => loaded.policies.push(Arc::new(policy)),
             Self::ValidatingPolicy(policy) => loaded.validating_policies.push(Arc::new(policy)),
             Self::MutatingPolicy(policy) => {
-                let namespace = policy.metadata.namespace.as_ref();
-                loaded.unsupported.push(Unsupported {
-                    api_version: policy.api_version.clone(),
-                    kind: policy.kind().to_owned(),
-                    name: policy.metadata.name.value.clone(),
-                    namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
-                    origin: policy.origin,
-                });
+                unsupported(&policy.api_version, policy.kind(), &policy.metadata);
                 loaded.mutating_policies.push(Arc::new(policy));
+            }
+            Self::GeneratingPolicy(policy) => {
+                unsupported(&policy.api_version, policy.kind(), &policy.metadata);
+                loaded.generating_policies.push(Arc::new(policy));
+            }
+            Self::DeletingPolicy(policy) => {
+                unsupported(&policy.api_version, policy.kind(), &policy.metadata);
+                loaded.deleting_policies.push(Arc::new(policy));
+            }
+            Self::CleanupPolicy(policy) => {
+                unsupported(&policy.api_version, policy.kind(), &policy.metadata);
+                loaded.cleanup_policies.push(Arc::new(policy));
+            }
+            Self::ImageValidatingPolicy(policy) => {
+                unsupported(&policy.api_version, policy.kind(), &policy.metadata);
+                loaded.image_validating_policies.push(Arc::new(policy));
             }
             Self::Exception(exception) => loaded.exceptions.push(Arc::new(exception)),
             Self::CelException(exception) => loaded.cel_exceptions.push(Arc::new(exception)),
@@ -489,6 +564,54 @@ impl Any {
             Self::Binding(binding) => loaded.bindings.push(Arc::new(binding)),
         }
     }
+}
+
+/// What `kyverno test` prints about a document that its schema does not accept; empty if the problems are not known.
+/// `has_rules`: the schema has rules in CEL, which are not evaluated on an invalid object.
+fn schema_text(mut problems: Vec<String>, (api_version, kind, name): (&str, &str, &str), has_rules: bool) -> String {
+    if problems.is_empty() {
+        return String::new();
+    }
+    if has_rules && problems.iter().any(|problem| blocks_rules(problem)) {
+        problems.retain(|problem| !is_rule(problem));
+        problems.push(
+            "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
+             correct the existing errors to complete validation"
+                .to_owned(),
+        );
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let problems = match problems.as_slice() {
+        [single] => single.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    format!("failed to validate resource ({kind}.{group} {name:?} is invalid: {problems})")
+}
+
+/// Whether a problem keeps the rules of the schema in CEL from being evaluated.
+fn blocks_rules(problem: &str) -> bool {
+    let kinds = [": Unsupported value: ", ": Required value", " in body must be of type "];
+    kinds.iter().any(|kind| problem.contains(kind))
+}
+
+/// Whether a problem comes from a rule of the schema in CEL.
+fn is_rule(problem: &str) -> bool {
+    problem.ends_with("Invalid value: exactly one of expression or template must be set")
+}
+
+/// What `kyverno test` prints about a version that a kind does not have.
+fn version_text(group: &str, version: &str, kind: &str) -> String {
+    let versions: &[&str] = match group {
+        "policies.kyverno.io" => &["v1alpha1", "v1beta1", "v1"],
+        "kyverno.io" => &["v1", "v1beta1", "v2alpha1", "v2beta1", "v2"],
+        _ => return String::new(),
+    };
+    let problem = if versions.contains(&version) {
+        format!("kind {kind} not found in {group}/{version} groupversion")
+    } else {
+        format!("failed to locate OpenAPI spec for GV: {group}/{version}")
+    };
+    format!("failed to parse document (failed to retrieve validator: {problem})")
 }
 
 /// What the API server has against names, labels and annotations, each with its place.
