@@ -326,7 +326,7 @@ profile!(KYVERNO_1_19_GENERATING_NAMESPACED, "kyverno-1.19-generating-namespaced
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
 profile!(KYVERNO_1_19_DELETING, "kyverno-1.19-deleting", Libraries {
-    policy: PolicyLibraries::Deleting, ..KYVERNO_LIBRARIES
+    authorizer: false, policy: PolicyLibraries::Deleting, ..KYVERNO_LIBRARIES
 }, Behaviour {
     quantity_sums_are_copies: false, ..CEL_GO_0_30
 }, {
@@ -337,7 +337,7 @@ profile!(KYVERNO_1_19_DELETING, "kyverno-1.19-deleting", Libraries {
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
 profile!(KYVERNO_1_19_DELETING_NAMESPACED, "kyverno-1.19-deleting-namespaced", Libraries {
-    policy: PolicyLibraries::Deleting, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
+    authorizer: false, policy: PolicyLibraries::Deleting, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
 }, Behaviour {
     quantity_sums_are_copies: false, ..CEL_GO_0_30
 }, {

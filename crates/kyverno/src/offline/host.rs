@@ -143,7 +143,12 @@ impl Host for CaseHost<'_> {
     fn http(&self, request: &HttpRequest<'_>) -> Answer {
         let answer = self.mocks.http(request);
         // Without a mock upstream makes the call.
-        answer.map_err(|_| format!("{} {:?}: dial tcp: no network", title(request.method), request.url))
+        answer.map_err(|_| {
+            let (method, url) = (title(request.method), request.url);
+            let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+            let host = host.split(['/', ':', '?']).next().unwrap_or_default();
+            format!("request failed: {method} {url:?}: failed to resolve {host}: lookup {host}: no network")
+        })
     }
 
     fn image_metadata(&self, reference: &str) -> Answer {

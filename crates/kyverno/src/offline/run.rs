@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::{
     case::Case,
+    deleting::{cleanup, deleting_policies},
     host::{Asker, CaseHost},
     objects::Objects,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
@@ -17,6 +18,7 @@ use crate::{
     autogen::{all_rules, variants},
     classic_policy::CompiledPolicy,
     exception::CompiledException,
+    generating_policy::CompiledGeneratingPolicy,
     input::Input,
     lens::Lens,
     mutate::CompiledMutation,
@@ -38,6 +40,10 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
         printed: printed(case),
         ..Observed::default()
     };
+    if case.applies {
+        cleanup(case, host, &mut observed);
+        return observed;
+    }
     let mut accepted = Vec::new();
     for policy in &case.policies.policies {
         match validate(policy, &all_rules(policy)).error {
@@ -69,6 +75,12 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
         }
         observed.responses.append(&mut responses);
     }
+    if let Some(payload) = &case.payload {
+        match evaluate_payload(case, payload, host) {
+            Ok(mut responses) => observed.responses.append(&mut responses),
+            Err(error) => return Observed::failed(error),
+        }
+    }
     // Upstream keeps the responses by resource, without an order of the resources.
     observed.responses.sort_by(|a, b| a.resource.cmp(&b.resource));
     observed
@@ -92,7 +104,31 @@ fn evaluate(
     stages.validating_policies(&object, &mut observed)?;
     stages.generating_policies(&object, &mut observed)?;
     stages.generate(accepted, &object, &mut observed)?;
+    // Deleting policies are not about requests: they take part in the default pass only.
+    if operation.is_none() {
+        let mut deleting = deleting_policies(case, &stages.key, &resource.object, stages.unmocked_host)?;
+        observed.responses.append(&mut deleting);
+    }
     Ok(observed.responses)
+}
+
+/// The name of the only payload.
+const PAYLOAD: &str = "payload.json";
+
+/// The pass over a payload.
+fn evaluate_payload(case: &Case, payload: &Document, host: &dyn Host) -> Result<Vec<PolicyResponse>, String> {
+    let exceptions = case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
+    for policy in &case.policies.generating_policies {
+        // They are compiled, and not evaluated.
+        CompiledGeneratingPolicy::compile(policy, exceptions.clone()).map_err(|error| {
+            let name = &policy.metadata.name.value;
+            let error = format!("failed to compile policy {name} ({error})");
+            format!("failed to apply validating policies on JSON payload {PAYLOAD} ({error})")
+        })?;
+    }
+    let host = CaseHost::new(case, host, Asker::Unmocked);
+    deleting_policies(case, PAYLOAD, payload, &host)
+        .map_err(|error| format!("failed to apply policies on JSON payload {PAYLOAD} ({error})"))
 }
 
 /// The operation of the test rows.
@@ -199,13 +235,6 @@ impl<'c> Stages<'c> {
         let mut discovery = Discovery::kubernetes();
         let served = served(case, resource, &mut discovery);
         let exceptions = case.exceptions.exceptions.iter();
-        let Resource {
-            api_version,
-            kind,
-            namespace,
-            name,
-            ..
-        } = resource;
         Ok(Self {
             case,
             host,
@@ -214,8 +243,8 @@ impl<'c> Stages<'c> {
             world,
             classic_world,
             discovery,
-            key: format!("{api_version},{kind},{namespace},{name}"),
-            values: case.values.for_resource(name, operation),
+            key: resource.key(),
+            values: case.values.for_resource(&resource.name, operation),
             served,
             objects: Objects::new(case.resources.iter().chain(&case.targets)),
             exceptions: exceptions.map(|exception| CompiledException::new(exception)).collect(),

@@ -143,3 +143,10 @@ fn generating_policies() {
         gate("generate-gpol", &path);
     }
 }
+
+#[test]
+fn deleting_policies() {
+    if let Some(path) = shared("golden/generate/dpol.jsonl") {
+        gate("generate-dpol", &path);
+    }
+}
