@@ -162,7 +162,7 @@ fn has_policy(path: &Path) -> bool {
     let broken = stream.error().is_some();
     let mut loaded = Loaded::default();
     policy::load(stream, file, Purpose::Policies, &mut loaded);
-    let any = loaded.policies.iter().any(|policy| policy.metadata().is_some());
+    let any = !loaded.policies.is_empty();
     let named = || {
         let lines = text.lines().filter_map(|line| line.strip_prefix("kind:"));
         lines.map(str::trim).any(|kind| KINDS.contains(&kind))

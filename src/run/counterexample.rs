@@ -179,9 +179,8 @@ fn object(api_version: &str, kind: &str, metadata: &Metadata, spec: &Subtree) ->
 }
 
 fn policy(original: &Policy) -> Json {
-    let parts = original.metadata().zip(original.spec());
-    parts.map_or(Json::Null, |(metadata, spec)| {
-        object(original.api_version(), original.kind(), metadata, spec)
+    original.spec().map_or(Json::Null, |spec| {
+        object(original.api_version(), original.kind(), original.metadata(), spec)
     })
 }
 
@@ -247,7 +246,7 @@ fn rows(original: &Policy, request: &Request) -> Vec<Json> {
             row["isValidatingPolicy"] = json!(true);
             vec![row]
         }
-        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

@@ -257,10 +257,8 @@ fn evaluated(suite: &Suite, responses: &mut Responses) -> Vec<Policy> {
         let what = format!("{} with the evaluation mode {mode}", policy.kind());
         responses.unsupported.push((policy.metadata.name.value.clone(), what));
     }
-    let kinds = loaded
-        .policies
-        .iter()
-        .filter(|policy| matches!(policy, Policy::Mutating(_) | Policy::Unsupported(_)));
+    let evaluated_here = |policy: &&Policy| policy.validates() || policy.as_native().is_some();
+    let kinds = loaded.policies.iter().filter(|policy| !evaluated_here(policy));
     let kinds = kinds.map(|policy| (policy.name().to_owned(), policy.kind().to_owned()));
     responses.unsupported.extend(kinds);
     evaluated

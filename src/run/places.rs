@@ -3,7 +3,6 @@
 use super::{Case, Key, SuiteRun};
 use crate::suite::Suite;
 use kyvtest_go_compat::diagnostic::Span;
-use kyvtest_model::policy::Policy;
 
 /// Where a suite's policies, rules and resources stand.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +28,7 @@ impl Places {
                 .extend(rules.map(|rule| (name.value.clone(), rule.value.clone(), rule.span)));
         }
         let others = loaded.policies.iter().filter(|policy| policy.as_classic().is_none());
-        let names = others.filter_map(Policy::metadata).map(|metadata| &metadata.name);
+        let names = others.map(|policy| &policy.metadata().name);
         places
             .policies
             .extend(names.map(|name| (name.value.clone(), name.span)));

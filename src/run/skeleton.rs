@@ -402,7 +402,7 @@ fn single_expressions(original: &Policy) -> Vec<Policy> {
             cel.map_or(&[], |cel| &cel.expressions)
         }
         Policy::Validating(policy) => &policy.spec.validations,
-        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => &[],
+        _ => &[],
     };
     let single: Vec<Validation> = validations.iter().flat_map(split).collect();
     if !(2..=MOST).contains(&single.len()) {
@@ -422,9 +422,7 @@ fn single_expressions(original: &Policy) -> Vec<Policy> {
             policy.spec.validations = vec![validation];
             Policy::Validating(Arc::new(policy))
         }
-        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => {
-            original.clone()
-        }
+        _ => original.clone(),
     };
     single.into_iter().map(with).collect()
 }

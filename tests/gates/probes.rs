@@ -5,10 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kyvtest::{
-    policy::Policy,
-    suite::{self, BuiltInScopes, Disk, Options},
-};
+use kyvtest::suite::{self, BuiltInScopes, Disk, Options};
 use serde_json::Value;
 
 use crate::support::{Gate, read, shared};
@@ -146,7 +143,12 @@ fn in_scope(base: &Path, probe: &Probe) -> bool {
             validate
                 .is_some_and(|validate| validate.cel.is_some() || validate.pattern.is_none() && validate.deny.is_none())
         });
-        is_cel && suite.policies.policies.iter().all(Policy::validates)
+        is_cel
+            && suite
+                .policies
+                .policies
+                .iter()
+                .all(|policy| policy.validates() || policy.as_native_mutating().is_some())
     })
 }
 

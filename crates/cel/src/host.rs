@@ -114,6 +114,14 @@ pub trait Host {
         Err(format!("no mock for creating resource `{resource}` of `{api_version}`"))
     }
 
+    /// `generator.Apply`: takes objects to be generated in a namespace.
+    ///
+    /// # Errors
+    /// Why the objects cannot be generated.
+    fn generate(&self, _namespace: &str, _objects: &[Document]) -> Result<(), String> {
+        Err("this policy does not generate objects".to_owned())
+    }
+
     /// The namespace of the policy that is evaluated; empty for a cluster-wide one. Calls of a namespaced policy are
     /// about objects of this namespace.
     #[expect(
@@ -166,12 +174,16 @@ pub trait Host {
     }
 }
 
-/// A host with something of its own: a policy's namespace, or somebody who looks on.
+/// Takes the objects that `generator.Apply` hands over.
+pub type Generator<'h> = dyn Fn(&str, &[Document]) -> Result<(), String> + 'h;
+
+/// A host with something of its own: a policy's namespace, somebody who looks on, or a generator.
 #[derive(Clone, Copy)]
 pub struct Wrapped<'h> {
     host: &'h dyn Host,
     namespace: Option<&'h str>,
     observer: Option<&'h Observer>,
+    generator: Option<&'h Generator<'h>>,
 }
 
 impl<'h> Wrapped<'h> {
@@ -181,6 +193,17 @@ impl<'h> Wrapped<'h> {
             host,
             namespace: Some(namespace),
             observer: None,
+            generator: None,
+        }
+    }
+
+    /// A host that generates objects.
+    pub fn generating(host: &'h dyn Host, generator: &'h Generator<'h>) -> Self {
+        Self {
+            host,
+            namespace: None,
+            observer: None,
+            generator: Some(generator),
         }
     }
 
@@ -190,6 +213,7 @@ impl<'h> Wrapped<'h> {
             host,
             namespace: None,
             observer: Some(observer),
+            generator: None,
         }
     }
 }
@@ -213,6 +237,13 @@ impl Host for Wrapped<'_> {
 
     fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
         self.host.resource_post(api_version, resource, namespace, body)
+    }
+
+    fn generate(&self, namespace: &str, objects: &[Document]) -> Result<(), String> {
+        match self.generator {
+            Some(generator) => generator(namespace, objects),
+            None => self.host.generate(namespace, objects),
+        }
     }
 
     fn policy_namespace(&self) -> &str {

@@ -84,7 +84,7 @@ pub fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
         kyverno::declare_or_value(&mut library);
     }
     if let Some(scope) = libraries.kyverno {
-        kyverno::declare(&mut library, scope);
+        kyverno::declare(&mut library, scope, libraries.policy);
     }
     set_fields(&mut library, libraries.kyverno.is_some());
     library

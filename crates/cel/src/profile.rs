@@ -106,6 +106,19 @@ pub enum PolicyScope {
     Namespace,
 }
 
+/// Which of Kyverno's own libraries the policies of a kind have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyLibraries {
+    /// Those of ValidatingPolicies and MutatingPolicies.
+    Admission,
+    /// Those of GeneratingPolicies: with `generator`, without `user`.
+    Generating,
+    /// Those of DeletingPolicies: without `user` and `exceptions`.
+    Deleting,
+    /// Those of ImageValidatingPolicies: without `x509` and `exceptions`, with the verification of images.
+    Image,
+}
+
 /// Which libraries an environment has, and at which version; `None` or `false` is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Libraries {
@@ -143,6 +156,8 @@ pub struct Libraries {
     pub or_value_compat: bool,
     /// Kyverno's own libraries.
     pub kyverno: Option<PolicyScope>,
+    /// Which of them.
+    pub policy: PolicyLibraries,
 }
 
 const KUBERNETES_1_34: Libraries = Libraries {
@@ -163,6 +178,7 @@ const KUBERNETES_1_34: Libraries = Libraries {
     json_patch: false,
     or_value_compat: false,
     kyverno: None,
+    policy: PolicyLibraries::Admission,
 };
 
 /// A named environment.
@@ -293,6 +309,74 @@ profile!(KYVERNO_1_19_MUTATING_NAMESPACED, "kyverno-1.19-mutating-namespaced", L
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
+// The other CEL policies have other libraries (Kyverno `pkg/cel/policies/{gpol,dpol}/compiler`,
+// `pkg/image/verification/evaluator`).
+profile!(KYVERNO_1_19_GENERATING, "kyverno-1.19-generating", Libraries {
+    policy: PolicyLibraries::Generating, ..KYVERNO_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: false, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+profile!(KYVERNO_1_19_GENERATING_NAMESPACED, "kyverno-1.19-generating-namespaced", Libraries {
+    policy: PolicyLibraries::Generating, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: false, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+profile!(KYVERNO_1_19_DELETING, "kyverno-1.19-deleting", Libraries {
+    authorizer: false, policy: PolicyLibraries::Deleting, ..KYVERNO_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+profile!(KYVERNO_1_19_DELETING_NAMESPACED, "kyverno-1.19-deleting-namespaced", Libraries {
+    authorizer: false, policy: PolicyLibraries::Deleting, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, or_value_compat: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+profile!(KYVERNO_1_19_IMAGE, "kyverno-1.19-image", Libraries {
+    or_value_compat: false, policy: PolicyLibraries::Image, ..KYVERNO_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
+profile!(KYVERNO_1_19_IMAGE_NAMESPACED, "kyverno-1.19-image-namespaced", Libraries {
+    or_value_compat: false, policy: PolicyLibraries::Image, kyverno: Some(PolicyScope::Namespace), ..KYVERNO_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
 // `validate.cel` of classic rules: Kubernetes' own environment, linked with a newer cel-go, and Kyverno's `orValue`
 // (Kyverno `pkg/admissionpolicy/compiler.go`).
 profile!(KYVERNO_1_19_CLASSIC, "kyverno-1.19-classic", Libraries {
@@ -314,7 +398,7 @@ profile!(GOLDEN_CEL, "golden-cel", Libraries {
 profile!(CEL_SPEC, "cel-spec", Libraries {
     optional: Some(2), strings: Some(4), lists: Some(3), sets: true, math: Some(2), encoders: true, regex: true,
     two_variables: true, bindings: true, network: true, kubernetes_lists: None, kubernetes_base: false, kubernetes_types: false,
-    authorizer: false, json_patch: false, or_value_compat: false, kyverno: None,
+    authorizer: false, json_patch: false, or_value_compat: false, kyverno: None, policy: PolicyLibraries::Admission,
 }, Behaviour {
     presence_needs_a_container: true, ..CEL_GO_0_30
 }, {
@@ -375,6 +459,30 @@ impl Profile {
     /// What Kyverno 1.19 does with its MutatingPolicies of a namespace.
     pub fn kyverno_mutating_namespaced() -> &'static Profile {
         &KYVERNO_1_19_MUTATING_NAMESPACED
+    }
+
+    /// What Kyverno 1.19 does with its GeneratingPolicies of a scope.
+    pub fn kyverno_generating(scope: PolicyScope) -> &'static Profile {
+        match scope {
+            PolicyScope::Cluster => &KYVERNO_1_19_GENERATING,
+            PolicyScope::Namespace => &KYVERNO_1_19_GENERATING_NAMESPACED,
+        }
+    }
+
+    /// What Kyverno 1.19 does with its DeletingPolicies of a scope.
+    pub fn kyverno_deleting(scope: PolicyScope) -> &'static Profile {
+        match scope {
+            PolicyScope::Cluster => &KYVERNO_1_19_DELETING,
+            PolicyScope::Namespace => &KYVERNO_1_19_DELETING_NAMESPACED,
+        }
+    }
+
+    /// What Kyverno 1.19 does with its ImageValidatingPolicies of a scope.
+    pub fn kyverno_image(scope: PolicyScope) -> &'static Profile {
+        match scope {
+            PolicyScope::Cluster => &KYVERNO_1_19_IMAGE,
+            PolicyScope::Namespace => &KYVERNO_1_19_IMAGE_NAMESPACED,
+        }
     }
 
     /// What Kyverno 1.19 does with `validate.cel` of its classic policies.

@@ -102,9 +102,7 @@ pub fn convert(policy: &Policy, exceptions: Exceptions<'_>, discovery: &Discover
     let outcome = match policy {
         Policy::Classic(policy) => classic::convert(policy, exceptions.classic, discovery, options, &mut report),
         Policy::Validating(policy) => validating::convert(policy, exceptions.cel, options, &mut report),
-        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => {
-            Err(Refusal::unsupported(policy.origin().span))
-        }
+        _ => Err(Refusal::unsupported(policy.origin().span)),
     };
     let outcome = match outcome {
         Ok(generated) => Outcome::Generated(Box::new(generated)),

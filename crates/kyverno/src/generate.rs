@@ -8,7 +8,7 @@
 //! simulated.
 
 mod apply;
-mod object;
+pub(crate) mod object;
 mod rule;
 
 pub use apply::GenerateError;

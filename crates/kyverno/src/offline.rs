@@ -8,7 +8,9 @@
 
 mod case;
 mod client;
+mod deleting;
 mod generate;
+mod generating;
 mod host;
 mod mutating;
 mod objects;
@@ -19,7 +21,7 @@ mod surroundings;
 mod values;
 
 pub use case::Case;
-pub use observed::{Observed, PolicyResponse, RuleResult, RuleType};
+pub use observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType};
 pub use run::run;
 pub use surroundings::{Given, Surroundings};
 pub use values::GivenValues;

@@ -79,6 +79,15 @@ pub(crate) struct Exception {
 }
 
 impl Exception {
+    /// The exception's `namespace/name`.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(crate) fn conditions(&self) -> &[Program] {
+        &self.conditions
+    }
+
     /// Whether it lifts the policy as a whole.
     fn is_full(&self) -> bool {
         self.images.is_empty() && self.values.is_empty()

@@ -12,10 +12,14 @@ pub mod autogen;
 mod classic;
 mod classic_actions;
 mod classic_parts;
+mod cleanup;
 pub mod decode;
+mod deleting;
 mod exception;
 mod from_value;
+mod generating;
 mod id;
+mod image_validating;
 mod kind_selector;
 mod kinds;
 mod load;
@@ -35,12 +39,18 @@ pub use classic::{
     ApplyRules, Cel, ClassicPolicy, FailureAction, FailureActionOverride, PolicyKind, Rule, Spec, Validate,
     WebhookConfiguration,
 };
+pub use cleanup::{CleanupPolicy, CleanupPolicySpec};
+pub use deleting::{DeletingPolicy, DeletingPolicySpec, Propagation};
 pub use exception::{CelPolicyException, ExceptedRules, PolicyException, PolicyRef, ReportResult};
+pub use generating::{GeneratingPolicy, GeneratingPolicySpec, GenerationEntry, GenerationTemplate};
 pub use id::PolicyId;
+pub use image_validating::{
+    Attestor, ImageConfiguration, ImageReference, ImageValidatingPolicy, ImageValidatingPolicySpec,
+};
 pub use kind_selector::{KindSelector, split_kind};
 pub use kinds::Policy;
 pub use kyvtest_pattern::{Anchor, AnchorKind};
-pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, Unsupported, load};
+pub use load::{Dropped, Loaded, Purpose, Refusal, Refused, load};
 pub use located::place;
 pub use located::{Expression, Origin, Spanned, Subtree, Text};
 pub use match_constraints::{MatchConstraints, MatchPolicy, NamedRule};

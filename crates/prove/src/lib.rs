@@ -447,7 +447,7 @@ fn out_of_scope(policy: &Policy, discovery: &Discovery) -> Option<String> {
             .error
             .map(|message| format!("Kyverno rejects the policy: {message}")),
         Policy::Validating(_) => None,
-        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => Some(format!(
+        _ => Some(format!(
             "Kyverno does not validate requests with policies of kind `{}`",
             policy.kind()
         )),
@@ -529,8 +529,6 @@ pub fn at_layer(original: &Policy, layer: Layer) -> Policy {
             policy.spec.evaluation.admission = true;
             Policy::Validating(Arc::new(policy))
         }
-        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => {
-            original.clone()
-        }
+        _ => original.clone(),
     }
 }

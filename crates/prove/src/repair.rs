@@ -186,7 +186,7 @@ fn candidate(
             validating::add(policy, exceptions, (discovery, shape), &mut objects, &mut steps)?;
         }
         // Out of scope, hence never a candidate.
-        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => {}
+        _ => {}
     }
     let asked = options.layer == Layer::Rule || asks(layered);
     if !asked {
@@ -233,7 +233,7 @@ fn asks(original: &Policy) -> bool {
     match original {
         Policy::Classic(policy) => policy.spec.admission,
         Policy::Validating(policy) => policy.spec.evaluation.admission,
-        Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => false,
+        _ => false,
     }
 }
 

@@ -162,9 +162,7 @@ impl Sides {
         let registration = match original {
             Policy::Classic(policy) => Registration::of_policy(policy, discovery),
             Policy::Validating(policy) => Registration::of_validating_policy(policy, discovery),
-            Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => {
-                Registration::new(&[], &[], discovery)
-            }
+            _ => Registration::new(&[], &[], discovery),
         };
         let webhook = registration.only().filter(|_| layer != Layer::Rule);
         let called = Called::new(webhook, &mut bodies, &mut inexact);
@@ -178,7 +176,7 @@ impl Sides {
                 validating(policy, exceptions, &mut bodies, &mut inexact),
                 policy.spec.evaluation.admission,
             ),
-            Policy::Mutating(_) | Policy::Native(_) | Policy::NativeMutating(_) | Policy::Unsupported(_) => (
+            _ => (
                 Kyverno::Validating {
                     variants: Vec::new(),
                     namespace: None,

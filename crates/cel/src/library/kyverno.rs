@@ -13,6 +13,7 @@
 mod certificate;
 mod deflate;
 mod exception;
+pub(crate) mod generator;
 mod gzip;
 mod hash;
 mod image;
@@ -30,24 +31,33 @@ mod x509;
 mod yaml;
 
 use super::super::{
+    context::Context,
     decl::Library,
-    profile::PolicyScope,
+    profile::{PolicyLibraries, PolicyScope},
     types::Type,
     val::{Opaque, Val},
 };
+use kyvtest_go_compat::value::Document;
 
 /// Adds the libraries of a policy. One of a namespace has other functions under the names of `resource`: they lack the
 /// namespace parameter.
-pub fn declare(library: &mut Library, scope: PolicyScope) {
+pub fn declare(library: &mut Library, scope: PolicyScope, policy: PolicyLibraries) {
+    if policy == PolicyLibraries::Generating {
+        generator::declare(library, scope);
+    }
     outside::declare(library, scope);
     image::declare(library);
-    user::declare(library);
+    if matches!(policy, PolicyLibraries::Admission | PolicyLibraries::Image) {
+        user::declare(library);
+    }
     hash::declare(library);
     math::declare(library);
     json::declare(library);
     yaml::declare(library);
     random::declare(library);
-    x509::declare(library);
+    if policy != PolicyLibraries::Image {
+        x509::declare(library);
+    }
     time::declare(library);
     transform::declare(library);
     gzip::declare(library);
@@ -60,6 +70,18 @@ pub fn declare_or_value(library: &mut Library) {
 }
 
 pub use exception::{EXCEPTION, Exception};
+
+/// A value as protobuf's JSON, as Go's `AsInterface` shows it.
+///
+/// # Errors
+/// If the type has no such form.
+pub fn to_json<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, String> {
+    match native::body(context, value) {
+        Ok(document) => Ok(generator::as_interface(&document)),
+        Err(Val::Error(error)) => Err(error.to_owned()),
+        Err(_) => Err("not convertible".to_owned()),
+    }
+}
 
 /// A value that is nothing but the receiver of a library's methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

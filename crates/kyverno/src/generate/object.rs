@@ -6,12 +6,12 @@ use kyvtest_go_compat::value::Data;
 use kyvtest_model::kube::parse_api_version;
 
 /// A text of the object; empty if it is absent or of another type.
-pub(super) fn text<'d>(object: &'d Data, path: &[&str]) -> &'d str {
+pub(crate) fn text<'d>(object: &'d Data, path: &[&str]) -> &'d str {
     object.at(path).and_then(Data::as_str).unwrap_or_default()
 }
 
 /// Sets a field; maps on the way are created, and other values there leave the object as it is.
-pub(super) fn set(object: &mut Data, path: &[&str], value: Data) {
+pub(crate) fn set(object: &mut Data, path: &[&str], value: Data) {
     let Some((key, rest)) = path.split_first() else {
         *object = value;
         return;
@@ -34,7 +34,7 @@ pub(super) fn set(object: &mut Data, path: &[&str], value: Data) {
 }
 
 /// Removes a field.
-pub(super) fn remove(object: &mut Data, path: &[&str]) {
+pub(crate) fn remove(object: &mut Data, path: &[&str]) {
     let (Data::Map(entries), Some((key, rest))) = (object, path.split_first()) else {
         return;
     };
@@ -50,7 +50,7 @@ pub(super) fn remove(object: &mut Data, path: &[&str]) {
 }
 
 /// Sets a text of the metadata; an empty one removes the field.
-pub(super) fn set_metadata(object: &mut Data, field: &str, value: &str) {
+pub(crate) fn set_metadata(object: &mut Data, field: &str, value: &str) {
     if value.is_empty() {
         remove(object, &["metadata", field]);
     } else {
@@ -59,7 +59,7 @@ pub(super) fn set_metadata(object: &mut Data, field: &str, value: &str) {
 }
 
 /// The labels. Null counts as an empty text, and one value of another type hides all labels.
-pub(super) fn labels(object: &Data) -> BTreeMap<Arc<str>, Data> {
+pub(crate) fn labels(object: &Data) -> BTreeMap<Arc<str>, Data> {
     let Some(labels) = object.at(&["metadata", "labels"]).and_then(Data::as_map) else {
         return BTreeMap::new();
     };
@@ -74,12 +74,12 @@ pub(super) fn labels(object: &Data) -> BTreeMap<Arc<str>, Data> {
     texts.unwrap_or_default()
 }
 
-pub(super) fn set_labels(object: &mut Data, labels: BTreeMap<Arc<str>, Data>) {
+pub(crate) fn set_labels(object: &mut Data, labels: BTreeMap<Arc<str>, Data>) {
     set(object, &["metadata", "labels"], Data::Map(Arc::new(labels)));
 }
 
 /// Group and version; empty if the object's API version has more than one slash.
-pub(super) fn group_version(object: &Data) -> (&str, &str) {
+pub(crate) fn group_version(object: &Data) -> (&str, &str) {
     let api_version = text(object, &["apiVersion"]);
     if api_version.matches('/').count() > 1 {
         return ("", "");
@@ -88,6 +88,6 @@ pub(super) fn group_version(object: &Data) -> (&str, &str) {
 }
 
 /// The kind; empty if the object's API version has more than one slash.
-pub(super) fn kind(object: &Data) -> &str {
+pub(crate) fn kind(object: &Data) -> &str {
     text(object, &["kind"])
 }

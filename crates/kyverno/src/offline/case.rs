@@ -22,6 +22,8 @@ use kyvtest_model::{
 pub struct Case {
     /// The file of the policies, as texts name it.
     pub file: &'static str,
+    /// Whether the case is for `kyverno apply`, which alone evaluates CleanupPolicies.
+    pub applies: bool,
     /// The policies, in load order.
     pub policies: Loaded,
     /// The exceptions, in load order.
@@ -51,7 +53,7 @@ pub struct Case {
 impl Case {
     /// Reads a test with the keys `policies` or `policy`, `exceptions`, `resource`, `jsonPayload`, `targets`, `cloneSource`,
     /// `clusterResources`, `context`, `apiCallResponses`, `globalContextEntries`, `values`, `userInfo` and `operation`.
-    /// Policies and exceptions are objects or texts; `resource` is an object or a list of objects.
+    /// Policies and exceptions are objects or texts; `resource` is an object or a list of objects. `command` may be `apply`.
     ///
     /// # Errors
     /// If there is neither a payload nor a resource with a kind.
@@ -90,6 +92,7 @@ impl Case {
             } else {
                 "policies.yaml"
             },
+            applies: part("command").as_str() == Some("apply"),
             policies,
             exceptions,
             resources,

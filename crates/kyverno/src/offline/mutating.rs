@@ -50,7 +50,7 @@ impl Stages<'_> {
         let mut current = request.object.clone();
         let mut evaluated = Vec::new();
         for policy in &policies {
-            let result = policy.evaluate(&input, &current, self.host);
+            let result = policy.evaluate(&input, &current, self.cel_host);
             if let Some(patched) = result.as_ref().and_then(|result| result.patched.clone()) {
                 current = patched;
             }
@@ -124,7 +124,7 @@ impl Stages<'_> {
             if !is_selected {
                 continue;
             }
-            let result = policy.evaluate_target(trigger, &request, self.host);
+            let result = policy.evaluate_target(trigger, &request, self.cel_host);
             if let Some(object) = &result.patched {
                 request.object = object.clone();
                 patched = Some(object.clone());

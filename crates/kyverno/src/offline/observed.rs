@@ -4,6 +4,7 @@
 
 use crate::{mutate::MutateResult, response::RuleResponse};
 use kyvtest_go_compat::value::Document;
+use kyvtest_model::verdict::Status;
 use serde_json::{Map, Value, json};
 
 /// What a rule does.
@@ -84,6 +85,18 @@ pub struct PolicyResponse {
     pub is_unchanged: bool,
 }
 
+/// What `kyverno apply` reports about one CleanupPolicy and resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CleanupResult {
+    /// `apiVersion,kind,namespace,name`.
+    pub resource: String,
+    /// The policy's name, after its namespace if it has one.
+    pub policy: String,
+    pub rule: String,
+    pub status: Status,
+    pub message: String,
+}
+
 /// What `kyverno test` computes for one resource.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
@@ -93,6 +106,8 @@ pub struct Observed {
     pub invalid: Vec<(String, String)>,
     /// What the loader prints about documents that it leaves out.
     pub printed: Vec<String>,
+    /// What `kyverno apply` reports about CleanupPolicies; `None` in a run of `kyverno test`.
+    pub results: Option<Vec<CleanupResult>>,
     /// The text with which the run ends; there are no responses then.
     pub error: Option<String>,
 }
@@ -113,6 +128,21 @@ impl Observed {
         }
         let responses = self.responses.iter().map(PolicyResponse::to_json);
         let mut observed = Map::new();
+        if let Some(results) = &self.results {
+            let bad = results.iter().any(|result| result.status != Status::Pass);
+            observed.insert("exit".to_owned(), i32::from(bad).into());
+            let results = results.iter().map(|result| {
+                json!({
+                    "resource": result.resource,
+                    "policy": result.policy,
+                    "rule": result.rule,
+                    "status": result.status.as_str(),
+                    "message": result.message,
+                })
+            });
+            observed.insert("results".to_owned(), results.collect());
+            return observed.into();
+        }
         observed.insert("responses".to_owned(), responses.collect());
         if !self.invalid.is_empty() {
             let invalid = self.invalid.iter();

@@ -32,6 +32,18 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// `apiVersion,kind,namespace,name`, by which `kyverno test` keeps responses.
+    pub fn key(&self) -> String {
+        let Self {
+            api_version,
+            kind,
+            namespace,
+            name,
+            ..
+        } = self;
+        format!("{api_version},{kind},{namespace},{name}")
+    }
+
     /// The API group; empty for the core group.
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)

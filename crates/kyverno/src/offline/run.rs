@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::{
     case::Case,
-    host::CaseHost,
+    deleting::{cleanup, deleting_policies},
+    host::{Asker, CaseHost},
     objects::Objects,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     resource::Resource,
@@ -17,6 +18,7 @@ use crate::{
     autogen::{all_rules, variants},
     classic_policy::CompiledPolicy,
     exception::CompiledException,
+    generating_policy::CompiledGeneratingPolicy,
     input::Input,
     lens::Lens,
     mutate::CompiledMutation,
@@ -38,6 +40,10 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
         printed: printed(case),
         ..Observed::default()
     };
+    if case.applies {
+        cleanup(case, host, &mut observed);
+        return observed;
+    }
     let mut accepted = Vec::new();
     for policy in case.policies.classic() {
         match validate(policy, &all_rules(policy)).error {
@@ -69,6 +75,12 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
         }
         observed.responses.append(&mut responses);
     }
+    if let Some(payload) = &case.payload {
+        match evaluate_payload(case, payload, host) {
+            Ok(mut responses) => observed.responses.append(&mut responses),
+            Err(error) => return Observed::failed(error),
+        }
+    }
     // Upstream keeps the responses by resource, without an order of the resources.
     observed.responses.sort_by(|a, b| a.resource.cmp(&b.resource));
     observed
@@ -82,16 +94,41 @@ fn evaluate(
     accepted: &[&Arc<ClassicPolicy>],
     host: &dyn Host,
 ) -> Result<Vec<PolicyResponse>, String> {
-    let host = &CaseHost::new(case, host);
-    let stages = Stages::new(case, resource, operation, host)?;
+    let hosts = [Asker::Classic, Asker::Admission, Asker::Unmocked].map(|asker| CaseHost::new(case, host, asker));
+    let stages = Stages::new(case, resource, operation, &hosts)?;
     let mut observed = Observed::default();
     let mut object = (*resource.object).clone();
     stages.mutate(accepted, &mut object, &mut observed);
     stages.validate(accepted, &object, &mut observed);
     stages.mutating_policies(&mut object, &mut observed)?;
     stages.validating_policies(&object, &mut observed)?;
+    stages.generating_policies(&object, &mut observed)?;
     stages.generate(accepted, &object, &mut observed)?;
+    // Deleting policies are not about requests: they take part in the default pass only.
+    if operation.is_none() {
+        let mut deleting = deleting_policies(case, &stages.key, &resource.object, stages.unmocked_host)?;
+        observed.responses.append(&mut deleting);
+    }
     Ok(observed.responses)
+}
+
+/// The name of the only payload.
+const PAYLOAD: &str = "payload.json";
+
+/// The pass over a payload.
+fn evaluate_payload(case: &Case, payload: &Document, host: &dyn Host) -> Result<Vec<PolicyResponse>, String> {
+    let exceptions = case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
+    for policy in case.policies.generating() {
+        // They are compiled, and not evaluated.
+        CompiledGeneratingPolicy::compile(policy, exceptions.clone()).map_err(|error| {
+            let name = &policy.metadata.name.value;
+            let error = format!("failed to compile policy {name} ({error})");
+            format!("failed to apply validating policies on JSON payload {PAYLOAD} ({error})")
+        })?;
+    }
+    let host = CaseHost::new(case, host, Asker::Unmocked);
+    deleting_policies(case, PAYLOAD, payload, &host)
+        .map_err(|error| format!("failed to apply policies on JSON payload {PAYLOAD} ({error})"))
 }
 
 /// The operation of the test rows.
@@ -115,8 +152,10 @@ fn operation(case: &Case) -> Result<Option<Operation>, String> {
 /// What the command prints before it evaluates anything.
 fn printed(case: &Case) -> Vec<String> {
     let dropped = case.policies.dropped.iter();
-    let dropped =
-        dropped.map(|dropped| format!("ERROR: {}: failed to validate resource ({})", case.file, dropped.name));
+    let dropped = dropped.map(|dropped| match dropped.text.as_str() {
+        "" => format!("ERROR: {}: failed to validate resource ({})", case.file, dropped.name),
+        text => format!("ERROR: {}: {text}", case.file),
+    });
     let rules = case.policies.classic().flat_map(|policy| &policy.spec.rules);
     let undecodable = rules.filter_map(undecodable);
     let undecodable = undecodable.map(|error| format!("Error: failed to get unstructured rule ({error})"));
@@ -151,7 +190,12 @@ fn has_webhook_conditions(policy: &ClassicPolicy) -> bool {
 /// What all stages share.
 pub(super) struct Stages<'c> {
     pub(super) case: &'c Case,
+    /// Who answers for context entries of classic rules.
     pub(super) host: &'c CaseHost<'c>,
+    /// Who answers for expressions of policies on requests.
+    pub(super) cel_host: &'c CaseHost<'c>,
+    /// Who answers for expressions of other CEL policies.
+    pub(super) unmocked_host: &'c CaseHost<'c>,
     /// What CEL policies know of namespaces.
     pub(super) world: World,
     /// What classic policies know of namespaces.
@@ -179,7 +223,7 @@ impl<'c> Stages<'c> {
         case: &'c Case,
         resource: &'c Resource,
         operation: Option<Operation>,
-        host: &'c CaseHost<'c>,
+        [host, cel_host, unmocked_host]: &'c [CaseHost<'c>; 3],
     ) -> Result<Self, String> {
         let mut world = World::new();
         case.values.describe_namespaces(&mut world);
@@ -191,21 +235,16 @@ impl<'c> Stages<'c> {
         let mut discovery = Discovery::kubernetes();
         let served = served(case, resource, &mut discovery);
         let exceptions = case.exceptions.exceptions.iter();
-        let Resource {
-            api_version,
-            kind,
-            namespace,
-            name,
-            ..
-        } = resource;
         Ok(Self {
             case,
             host,
+            cel_host,
+            unmocked_host,
             world,
             classic_world,
             discovery,
-            key: format!("{api_version},{kind},{namespace},{name}"),
-            values: case.values.for_resource(name, operation),
+            key: resource.key(),
+            values: case.values.for_resource(&resource.name, operation),
             served,
             objects: Objects::new(case.resources.iter().chain(&case.targets)),
             exceptions: exceptions.map(|exception| CompiledException::new(exception)).collect(),
@@ -311,7 +350,7 @@ impl<'c> Stages<'c> {
                 }
                 let request = self.request(resource);
                 let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
-                let rules = match compiled.decide(&input, self.host) {
+                let rules = match compiled.decide(&input, self.cel_host) {
                     Answer::Rule(response) => vec![RuleResult::new(RuleType::Validation, response)],
                     Answer::NoMatch(_) if is_plain(variant.spec.match_constraints.as_ref()) => continue,
                     Answer::NoMatch(_) => Vec::new(),

@@ -136,3 +136,17 @@ fn classic_rules() {
         gate("generate-rule", &path);
     }
 }
+
+#[test]
+fn generating_policies() {
+    if let Some(path) = shared("golden/generate/gpol.jsonl") {
+        gate("generate-gpol", &path);
+    }
+}
+
+#[test]
+fn deleting_policies() {
+    if let Some(path) = shared("golden/generate/dpol.jsonl") {
+        gate("generate-dpol", &path);
+    }
+}

@@ -35,6 +35,7 @@ pub struct Decoder<'t> {
     diagnostics: Vec<Diagnostic>,
     unknown: bool,
     unknown_paths: Vec<String>,
+    schema_problems: Vec<String>,
     invalid: bool,
     metadata: bool,
     unreadable: bool,
@@ -56,6 +57,8 @@ pub struct Findings {
     pub unknown: bool,
     /// The paths of unknown fields, in the order in which they were found.
     pub unknown_paths: Vec<String>,
+    /// What the schema has against the document, in the API server's words.
+    pub schema_problems: Vec<String>,
     /// Anything else that makes the document unusable.
     pub invalid: bool,
     /// Metadata of the wrong type, which is found before anything else.
@@ -90,6 +93,7 @@ impl<'t> Decoder<'t> {
             diagnostics: Vec::new(),
             unknown: false,
             unknown_paths: Vec::new(),
+            schema_problems: Vec::new(),
             invalid: false,
             metadata: false,
             unreadable: false,
@@ -104,6 +108,7 @@ impl<'t> Decoder<'t> {
             diagnostics,
             unknown: self.unknown,
             unknown_paths: self.unknown_paths,
+            schema_problems: self.schema_problems,
             invalid: self.invalid,
             metadata: self.metadata,
             unreadable: self.unreadable,
@@ -163,6 +168,46 @@ impl<'t> Decoder<'t> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// Notes what the schema has against the document, in the API server's words; the mistake itself is reported apart.
+    pub(super) fn schema_problem(&mut self, text: String) {
+        self.schema_problems.push(text);
+    }
+
+    /// Notes that the current field breaks the schema. `problem` is the API server's text after the path.
+    pub(super) fn schema_error(&mut self, node: Node<'_>, problem: String) {
+        let path = self.path();
+        let short = problem.rsplit(": ").next().unwrap_or(&problem).to_owned();
+        self.schema_problems.push(format!("{path}: {problem}"));
+        self.bad_value(self.span(node), format!("`{path}` breaks the schema: {short}"));
+    }
+
+    /// Notes that the current field breaks a rule of the schema in CEL.
+    pub(super) fn schema_rule(&mut self, node: Node<'_>, rule: &str) {
+        self.schema_error(node, format!("Invalid value: {rule}"));
+    }
+
+    /// Checks that a map has exactly one of some fields.
+    pub(super) fn one_of(&mut self, node: Node<'_>, names: &[&'static str]) {
+        let there = |name: &&&'static str| node.get(name).is_some_and(|part| !part.is_null());
+        let count = names.iter().filter(there).count();
+        if count == 1 || node.as_map().is_none() {
+            return;
+        }
+        let path = self.path();
+        let found = match count {
+            0 => "none valid".to_owned(),
+            count => format!("{count} valid alternatives"),
+        };
+        self.schema_problems.push(format!(
+            "<nil>: Invalid value: \"\": \"{path}\" must validate one and only one schema (oneOf). Found {found}"
+        ));
+        if let (0, Some(first)) = (count, names.first()) {
+            self.schema_problems.push(format!("{path}.{first}: Required value"));
+        }
+        let message = format!("`{path}` must have exactly one of {}", choice(names));
+        self.bad_value(self.span(node), message);
+    }
+
     /// The value is not of the kind that the field wants.
     fn wrong_type(&mut self, node: Node<'_>, wanted: &str) {
         if matches!(self.path.first(), Some(Step::Key("metadata"))) {
@@ -177,6 +222,10 @@ impl<'t> Decoder<'t> {
         }
         let path = self.path();
         let found = name_of(node);
+        let (of, wants) = (schema_type(node), schema_word(wanted));
+        self.schema_problems.push(format!(
+            "{path}: Invalid value: \"{of}\": {path} in body must be of type {wants}: \"{of}\""
+        ));
         let message = if path.is_empty() {
             format!("expected {wanted}, found {found}")
         } else {
@@ -251,6 +300,12 @@ impl<'t> Decoder<'t> {
         }
         let path = self.path();
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let supported: Vec<String> = all.iter().map(|word| format!("{word:?}")).collect();
+        self.schema_problems.push(format!(
+            "{path}: Unsupported value: {:?}: supported values: {}",
+            text.value,
+            supported.join(", ")
+        ));
         let message = format!("`{path}` is `{}`, which is none of its values", text.value);
         let near = nearest(&text.value, words.iter().map(|(word, _)| *word));
         let mut diagnostic =
@@ -353,6 +408,30 @@ impl<'t> Decoder<'t> {
             return None;
         }
         self.value(node)
+    }
+}
+
+/// The JSON type of a node, as the schema's errors name it.
+fn schema_type(node: Node<'_>) -> &'static str {
+    match node.kind() {
+        Kind::Null => "null",
+        Kind::Bool(_) => "boolean",
+        Kind::Int(_) | Kind::Uint(_) => "integer",
+        Kind::Float(_) => "number",
+        Kind::Str(_) => "string",
+        Kind::Seq(_) => "array",
+        Kind::Map(_) => "object",
+    }
+}
+
+/// The schema's name of a wanted kind of value.
+fn schema_word(wanted: &str) -> &'static str {
+    match wanted {
+        "a map" => "object",
+        "a list" => "array",
+        "an integer" => "integer",
+        "`true` or `false`" => "boolean",
+        _ => "string",
     }
 }
 
@@ -481,6 +560,7 @@ impl<'t> Fields<'t, '_> {
         self.decoder.path.push(Step::Key(name));
         let path = self.decoder.path();
         self.decoder.path.pop();
+        self.decoder.schema_problems.push(format!("{path}: Required value"));
         let start = Span::new(self.owner.file, self.owner.start, self.owner.start);
         let span = self.entries.first().map_or(start, |entry| self.decoder.key_span(entry));
         self.decoder.error(Diagnostic::at(

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::{
-    ClassicPolicy, MutatingAdmissionPolicy, MutatingPolicy, Unsupported, ValidatingAdmissionPolicy, ValidatingPolicy,
+    ClassicPolicy, CleanupPolicy, DeletingPolicy, GeneratingPolicy, ImageValidatingPolicy, MutatingAdmissionPolicy,
+    MutatingPolicy, ValidatingAdmissionPolicy, ValidatingPolicy,
 };
 
 /// Group, kind, namespace and name: two policies are the same only if all of them are.
@@ -55,64 +56,51 @@ impl ClassicPolicy {
     }
 }
 
-impl ValidatingPolicy {
-    /// The policy's identity.
-    pub fn id(&self) -> PolicyId {
-        let namespace = self.metadata.namespace.as_ref().filter(|_| self.namespaced);
-        PolicyId {
-            group: "policies.kyverno.io",
-            kind: self.kind(),
-            namespace: namespace.map(|namespace| namespace.value.clone()).unwrap_or_default(),
-            name: self.metadata.name.value.clone(),
-        }
-    }
+/// The identity of a kind that may be of one namespace.
+macro_rules! namespaced {
+    ($($policy:ty: $group:literal),*) => {
+        $(impl $policy {
+            /// The policy's identity.
+            pub fn id(&self) -> PolicyId {
+                let namespace = self.metadata.namespace.as_ref().filter(|_| self.namespaced);
+                PolicyId {
+                    group: $group,
+                    kind: self.kind(),
+                    namespace: namespace.map(|namespace| namespace.value.clone()).unwrap_or_default(),
+                    name: self.metadata.name.value.clone(),
+                }
+            }
+        })*
+    };
 }
 
-impl MutatingPolicy {
-    /// The policy's identity.
-    pub fn id(&self) -> PolicyId {
-        let namespace = self.metadata.namespace.as_ref().filter(|_| self.namespaced);
-        PolicyId {
-            group: "policies.kyverno.io",
-            kind: self.kind(),
-            namespace: namespace.map(|namespace| namespace.value.clone()).unwrap_or_default(),
-            name: self.metadata.name.value.clone(),
-        }
-    }
+namespaced!(
+    ValidatingPolicy: "policies.kyverno.io",
+    MutatingPolicy: "policies.kyverno.io",
+    GeneratingPolicy: "policies.kyverno.io",
+    DeletingPolicy: "policies.kyverno.io",
+    ImageValidatingPolicy: "policies.kyverno.io",
+    CleanupPolicy: "kyverno.io"
+);
+
+/// The identity of a kind of the API server's own.
+macro_rules! native {
+    ($($policy:ty: $kind:literal),*) => {
+        $(impl $policy {
+            /// The policy's identity.
+            pub fn id(&self) -> PolicyId {
+                PolicyId {
+                    group: "admissionregistration.k8s.io",
+                    kind: $kind,
+                    namespace: String::new(),
+                    name: self.metadata.name.value.clone(),
+                }
+            }
+        })*
+    };
 }
 
-impl Unsupported {
-    /// The policy's identity.
-    pub fn id(&self) -> PolicyId {
-        PolicyId {
-            group: self.group,
-            kind: self.kind,
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-        }
-    }
-}
-
-impl ValidatingAdmissionPolicy {
-    /// The policy's identity.
-    pub fn id(&self) -> PolicyId {
-        PolicyId {
-            group: "admissionregistration.k8s.io",
-            kind: "ValidatingAdmissionPolicy",
-            namespace: String::new(),
-            name: self.metadata.name.value.clone(),
-        }
-    }
-}
-
-impl MutatingAdmissionPolicy {
-    /// The policy's identity.
-    pub fn id(&self) -> PolicyId {
-        PolicyId {
-            group: "admissionregistration.k8s.io",
-            kind: "MutatingAdmissionPolicy",
-            namespace: String::new(),
-            name: self.metadata.name.value.clone(),
-        }
-    }
-}
+native!(
+    ValidatingAdmissionPolicy: "ValidatingAdmissionPolicy",
+    MutatingAdmissionPolicy: "MutatingAdmissionPolicy"
+);

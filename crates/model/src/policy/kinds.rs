@@ -1,12 +1,11 @@
 //! One policy, of whichever kind.
-//!
-//! A new kind is a variant here; the compiler then names the places that have to say what it means to them.
 
 use std::sync::Arc;
 
 use super::{
-    ClassicPolicy, Loaded, Metadata, Mode, MutatingAdmissionPolicy, MutatingPolicy, Origin, PolicyId, Purpose, Subtree,
-    Unsupported, ValidatingAdmissionPolicy, ValidatingPolicy, load,
+    ClassicPolicy, CleanupPolicy, DeletingPolicy, GeneratingPolicy, ImageValidatingPolicy, Loaded, Metadata, Mode,
+    MutatingAdmissionPolicy, MutatingPolicy, Origin, PolicyId, Purpose, Subtree, ValidatingAdmissionPolicy,
+    ValidatingPolicy, load,
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
@@ -22,12 +21,35 @@ pub enum Policy {
     Validating(Arc<ValidatingPolicy>),
     /// A MutatingPolicy or NamespacedMutatingPolicy.
     Mutating(Arc<MutatingPolicy>),
+    /// A GeneratingPolicy or NamespacedGeneratingPolicy.
+    Generating(Arc<GeneratingPolicy>),
+    /// A DeletingPolicy or NamespacedDeletingPolicy.
+    Deleting(Arc<DeletingPolicy>),
+    /// A CleanupPolicy or ClusterCleanupPolicy.
+    Cleanup(Arc<CleanupPolicy>),
+    /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
+    ImageValidating(Arc<ImageValidatingPolicy>),
     /// A ValidatingAdmissionPolicy.
     Native(Arc<ValidatingAdmissionPolicy>),
     /// A MutatingAdmissionPolicy.
     NativeMutating(Arc<MutatingAdmissionPolicy>),
-    /// A policy of a kind that is recognised and not evaluated.
-    Unsupported(Arc<Unsupported>),
+}
+
+/// The same expression for the policy of every kind.
+macro_rules! each {
+    ($any:expr, $policy:ident => $value:expr) => {
+        match $any {
+            Self::Classic($policy) => $value,
+            Self::Validating($policy) => $value,
+            Self::Mutating($policy) => $value,
+            Self::Generating($policy) => $value,
+            Self::Deleting($policy) => $value,
+            Self::Cleanup($policy) => $value,
+            Self::ImageValidating($policy) => $value,
+            Self::Native($policy) => $value,
+            Self::NativeMutating($policy) => $value,
+        }
+    };
 }
 
 impl Policy {
@@ -54,82 +76,37 @@ impl Policy {
 
     /// The policy's identity.
     pub fn id(&self) -> PolicyId {
-        match self {
-            Self::Classic(policy) => policy.id(),
-            Self::Validating(policy) => policy.id(),
-            Self::Mutating(policy) => policy.id(),
-            Self::Native(policy) => policy.id(),
-            Self::NativeMutating(policy) => policy.id(),
-            Self::Unsupported(policy) => policy.id(),
-        }
+        each!(self, policy => policy.id())
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        match self.metadata() {
-            Some(metadata) => &metadata.name.value,
-            None => match self {
-                Self::Unsupported(policy) => &policy.name,
-                _ => "",
-            },
-        }
+        &self.metadata().name.value
     }
 
     /// The namespace as written.
     pub fn namespace(&self) -> Option<&str> {
-        match (self.metadata(), self) {
-            (Some(metadata), _) => metadata.namespace.as_ref().map(|text| text.value.as_str()),
-            (None, Self::Unsupported(policy)) => Some(policy.namespace.as_str()).filter(|text| !text.is_empty()),
-            (None, _) => None,
-        }
+        self.metadata().namespace.as_ref().map(|text| text.value.as_str())
     }
 
     /// The kind as objects write it.
-    pub fn kind(&self) -> &str {
-        match self {
-            Self::Classic(policy) => policy.kind.name(),
-            Self::Validating(policy) => policy.kind(),
-            Self::Mutating(policy) => policy.kind(),
-            Self::Native(_) => "ValidatingAdmissionPolicy",
-            Self::NativeMutating(_) => "MutatingAdmissionPolicy",
-            Self::Unsupported(policy) => policy.kind,
-        }
+    pub fn kind(&self) -> &'static str {
+        self.id().kind
     }
 
     /// The API version as written.
     pub fn api_version(&self) -> &str {
-        match self {
-            Self::Classic(policy) => &policy.api_version,
-            Self::Validating(policy) => &policy.api_version,
-            Self::Mutating(policy) => &policy.api_version,
-            Self::Native(policy) => &policy.api_version,
-            Self::NativeMutating(policy) => &policy.api_version,
-            Self::Unsupported(policy) => &policy.api_version,
-        }
+        each!(self, policy => &policy.api_version)
     }
 
-    /// Name, namespace, labels and annotations, if the kind is evaluated.
-    pub fn metadata(&self) -> Option<&Metadata> {
-        match self {
-            Self::Classic(policy) => Some(&policy.metadata),
-            Self::Validating(policy) => Some(&policy.metadata),
-            Self::Mutating(policy) => Some(&policy.metadata),
-            Self::Native(policy) => Some(&policy.metadata),
-            Self::NativeMutating(policy) => Some(&policy.metadata),
-            Self::Unsupported(_) => None,
-        }
+    /// Name, namespace, labels and annotations.
+    pub fn metadata(&self) -> &Metadata {
+        each!(self, policy => &policy.metadata)
     }
 
     /// The file and document.
     pub fn origin(&self) -> Origin {
-        match self {
-            Self::Classic(policy) => policy.origin,
-            Self::Validating(policy) => policy.origin,
-            Self::Mutating(policy) => policy.origin,
-            Self::Native(policy) => policy.origin,
-            Self::NativeMutating(policy) => policy.origin,
-            Self::Unsupported(policy) => policy.origin,
-        }
+        each!(self, policy => policy.origin)
     }
 
     /// The spec as written, of a Kyverno policy that validates.
@@ -137,7 +114,7 @@ impl Policy {
         match self {
             Self::Classic(policy) => Some(&policy.spec.source),
             Self::Validating(policy) => Some(&policy.spec.source),
-            Self::Mutating(_) | Self::Native(_) | Self::NativeMutating(_) | Self::Unsupported(_) => None,
+            _ => None,
         }
     }
 
@@ -159,7 +136,7 @@ impl Policy {
                 cel.is_some_and(|cel| cel.generate)
             }),
             Self::Validating(policy) => policy.is_marked(),
-            Self::Mutating(_) | Self::Native(_) | Self::NativeMutating(_) | Self::Unsupported(_) => false,
+            _ => false,
         }
     }
 
@@ -193,10 +170,34 @@ impl Policy {
         }
     }
 
-    /// The MutatingAdmissionPolicy, if it is one.
-    pub fn as_native_mutating(&self) -> Option<&Arc<MutatingAdmissionPolicy>> {
+    /// The GeneratingPolicy, if it is one.
+    pub fn as_generating(&self) -> Option<&Arc<GeneratingPolicy>> {
         match self {
-            Self::NativeMutating(policy) => Some(policy),
+            Self::Generating(policy) => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// The DeletingPolicy, if it is one.
+    pub fn as_deleting(&self) -> Option<&Arc<DeletingPolicy>> {
+        match self {
+            Self::Deleting(policy) => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// The cleanup policy, if it is one.
+    pub fn as_cleanup(&self) -> Option<&Arc<CleanupPolicy>> {
+        match self {
+            Self::Cleanup(policy) => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// The ImageValidatingPolicy, if it is one.
+    pub fn as_image_validating(&self) -> Option<&Arc<ImageValidatingPolicy>> {
+        match self {
+            Self::ImageValidating(policy) => Some(policy),
             _ => None,
         }
     }
@@ -205,6 +206,14 @@ impl Policy {
     pub fn as_native(&self) -> Option<&Arc<ValidatingAdmissionPolicy>> {
         match self {
             Self::Native(policy) => Some(policy),
+            _ => None,
+        }
+    }
+
+    /// The MutatingAdmissionPolicy, if it is one.
+    pub fn as_native_mutating(&self) -> Option<&Arc<MutatingAdmissionPolicy>> {
+        match self {
+            Self::NativeMutating(policy) => Some(policy),
             _ => None,
         }
     }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::{
-    CelPolicyException, ClassicPolicy, Policy, PolicyException, PolicyKind, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingPolicy,
+    CelPolicyException, ClassicPolicy, CleanupPolicy, DeletingPolicy, GeneratingPolicy, ImageValidatingPolicy, Policy,
+    PolicyException, PolicyKind, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
     decode::{Decoder, Style, choice},
     located::{Origin, Spanned, Text, place},
     mutating::MutatingPolicy,
@@ -65,6 +65,26 @@ impl Loaded {
         self.policies.iter().filter_map(Policy::as_mutating)
     }
 
+    /// The GeneratingPolicies and NamespacedGeneratingPolicies.
+    pub fn generating(&self) -> impl Iterator<Item = &Arc<GeneratingPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_generating)
+    }
+
+    /// The DeletingPolicies and NamespacedDeletingPolicies.
+    pub fn deleting(&self) -> impl Iterator<Item = &Arc<DeletingPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_deleting)
+    }
+
+    /// The CleanupPolicies and ClusterCleanupPolicies.
+    pub fn cleanup(&self) -> impl Iterator<Item = &Arc<CleanupPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_cleanup)
+    }
+
+    /// The ImageValidatingPolicies and NamespacedImageValidatingPolicies.
+    pub fn image_validating(&self) -> impl Iterator<Item = &Arc<ImageValidatingPolicy>> + Clone {
+        self.policies.iter().filter_map(Policy::as_image_validating)
+    }
+
     /// The MutatingAdmissionPolicies.
     pub fn native_mutating(&self) -> impl Iterator<Item = &Arc<MutatingAdmissionPolicy>> + Clone {
         self.policies.iter().filter_map(Policy::as_native_mutating)
@@ -76,23 +96,6 @@ impl Loaded {
     }
 }
 
-/// A policy of a kind that is recognised and not decided.
-#[derive(Debug, Clone)]
-pub struct Unsupported {
-    /// The API version as written.
-    pub api_version: String,
-    /// The API group.
-    pub group: &'static str,
-    /// The kind.
-    pub kind: &'static str,
-    /// The name; empty where there is none.
-    pub name: String,
-    /// The namespace; empty where there is none.
-    pub namespace: String,
-    /// Where it comes from.
-    pub origin: Origin,
-}
-
 /// A document that is left out because of a mistake.
 #[derive(Debug, Clone)]
 pub struct Dropped {
@@ -102,6 +105,8 @@ pub struct Dropped {
     pub name: String,
     /// Where it comes from.
     pub origin: Origin,
+    /// What `kyverno test` prints about it; empty if that is not known.
+    pub text: String,
 }
 
 /// Why a document ends the run of `kyverno test`.
@@ -139,6 +144,10 @@ enum Known {
     Policy(PolicyKind),
     ValidatingPolicy { namespaced: bool },
     MutatingPolicy { namespaced: bool },
+    GeneratingPolicy { namespaced: bool },
+    DeletingPolicy { namespaced: bool },
+    CleanupPolicy { namespaced: bool },
+    ImageValidatingPolicy { namespaced: bool },
     Exception,
     CelException,
     Vap,
@@ -151,48 +160,32 @@ impl Known {
     fn is_namespaced(self) -> bool {
         match self {
             Self::Policy(kind) => kind == PolicyKind::Policy,
-            Self::ValidatingPolicy { namespaced } | Self::MutatingPolicy { namespaced } => namespaced,
+            Self::ValidatingPolicy { namespaced }
+            | Self::MutatingPolicy { namespaced }
+            | Self::GeneratingPolicy { namespaced }
+            | Self::DeletingPolicy { namespaced }
+            | Self::CleanupPolicy { namespaced }
+            | Self::ImageValidatingPolicy { namespaced } => namespaced,
             Self::Exception | Self::CelException => true,
             Self::Vap | Self::Binding | Self::Map | Self::MapBinding => false,
         }
     }
 }
 
-/// The kinds that are recognised and not decided, with the versions that Kyverno's loader takes.
-const UNSUPPORTED: [(&str, &str, &[&str]); 11] = [
-    (
-        "policies.kyverno.io",
-        "ImageValidatingPolicy",
-        &["v1alpha1", "v1beta1", "v1"],
-    ),
-    (
-        "policies.kyverno.io",
-        "NamespacedImageValidatingPolicy",
-        &["v1beta1", "v1"],
-    ),
-    (
-        "policies.kyverno.io",
-        "GeneratingPolicy",
-        &["v1alpha1", "v1beta1", "v1"],
-    ),
-    ("policies.kyverno.io", "NamespacedGeneratingPolicy", &["v1beta1", "v1"]),
-    ("policies.kyverno.io", "DeletingPolicy", &["v1alpha1", "v1beta1", "v1"]),
-    ("policies.kyverno.io", "NamespacedDeletingPolicy", &["v1beta1", "v1"]),
-    ("kyverno.io", "CleanupPolicy", &["v2beta1", "v2"]),
-    ("kyverno.io", "ClusterCleanupPolicy", &["v2beta1", "v2"]),
-    ("kyverno.io", "GlobalContextEntry", &[]),
-    ("kyverno.io", "UpdateRequest", &[]),
-    ("wgpolicyk8s.io", "PolicyReport", &[]),
-];
-
-/// Kubernetes 1.36 serves v1; the schemas of Kyverno's command line are those of 1.32, which has v1alpha1 only.
+/// The versions of native mutating policies. The schemas that Kyverno's command line carries are those of Kubernetes 1.32, which
+/// has `v1alpha1` only.
 const MUTATING_ADMISSION_VERSIONS: [&str; 3] = ["v1alpha1", "v1beta1", "v1"];
+
+/// Kinds of these groups that are not policies.
+const NOT_POLICIES: [(&str, &str); 3] = [
+    ("kyverno.io", "GlobalContextEntry"),
+    ("kyverno.io", "UpdateRequest"),
+    ("wgpolicyk8s.io", "PolicyReport"),
+];
 
 /// What is to be done with a document of some group, version and kind.
 enum Decision {
     Decode(Known),
-    /// Group and kind of a policy that is not evaluated.
-    Unsupported(&'static str, &'static str),
     /// No version of this kind.
     Version(&'static [&'static str]),
     NotAPolicy,
@@ -226,6 +219,31 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
             versions = &["v1beta1", "v1"];
             Known::MutatingPolicy { namespaced: true }
         }
+        ("policies.kyverno.io", "GeneratingPolicy" | "DeletingPolicy" | "ImageValidatingPolicy") => {
+            versions = &["v1alpha1", "v1beta1", "v1"];
+            match kind {
+                "GeneratingPolicy" => Known::GeneratingPolicy { namespaced: false },
+                "DeletingPolicy" => Known::DeletingPolicy { namespaced: false },
+                _ => Known::ImageValidatingPolicy { namespaced: false },
+            }
+        }
+        (
+            "policies.kyverno.io",
+            "NamespacedGeneratingPolicy" | "NamespacedDeletingPolicy" | "NamespacedImageValidatingPolicy",
+        ) => {
+            versions = &["v1beta1", "v1"];
+            match kind {
+                "NamespacedGeneratingPolicy" => Known::GeneratingPolicy { namespaced: true },
+                "NamespacedDeletingPolicy" => Known::DeletingPolicy { namespaced: true },
+                _ => Known::ImageValidatingPolicy { namespaced: true },
+            }
+        }
+        ("kyverno.io", "CleanupPolicy" | "ClusterCleanupPolicy") => {
+            versions = &["v2beta1", "v2"];
+            Known::CleanupPolicy {
+                namespaced: kind == "CleanupPolicy",
+            }
+        }
         ("kyverno.io", "PolicyException") => {
             versions = &["v2", "v2beta1"];
             Known::Exception
@@ -251,13 +269,11 @@ fn decide(group: &str, version: &str, kind: &str, purpose: Purpose) -> Decision 
             Known::MapBinding
         }
         _ => {
-            let found = UNSUPPORTED.iter().find(|known| known.0 == group && known.1 == kind);
-            return match found {
-                Some((_, _, [])) => Decision::NotAPolicy,
-                Some((group, kind, versions)) if versions.contains(&version) => Decision::Unsupported(group, kind),
-                Some((_, _, versions)) => Decision::Version(versions),
-                None if built_in(group) => Decision::NotAPolicy,
-                None => Decision::Unknown,
+            let known = NOT_POLICIES.contains(&(group, kind));
+            return if known || built_in(group) {
+                Decision::NotAPolicy
+            } else {
+                Decision::Unknown
             };
         }
     };
@@ -325,7 +341,12 @@ fn drop_document(loaded: &mut Loaded, purpose: Purpose, kind: String, name: Stri
     if purpose == Purpose::Exceptions {
         refuse(loaded, Refusal::Exception, origin.span);
     }
-    loaded.dropped.push(Dropped { kind, name, origin });
+    loaded.dropped.push(Dropped {
+        kind,
+        name,
+        origin,
+        text: String::new(),
+    });
 }
 
 /// One document or one item of a list on its way.
@@ -364,23 +385,15 @@ impl<'t> Load<'_, 't> {
         let (group, version) = api_version.value.split_once('/').unwrap_or(("", &api_version.value));
         match decide(group, version, &kind.value, self.purpose) {
             Decision::Decode(known) => self.decode(known, &api_version.value, node, &kind.value),
-            Decision::Unsupported(group, kind) => {
-                let policy = Unsupported {
-                    api_version: api_version.value,
-                    group,
-                    kind,
-                    name: member(node, "name"),
-                    namespace: member(node, "namespace"),
-                    origin: self.origin,
-                };
-                self.loaded.policies.push(Policy::Unsupported(Arc::new(policy)));
-            }
             Decision::Version(versions) => {
                 let message = format!("there is no version `{version}` of `{}` in `{group}`", kind.value);
                 // A version that Kubernetes has and Kyverno does not take ends the run upstream.
                 let fatal = kind.value.starts_with("ValidatingAdmission");
                 let help = format!("write {}", choice(versions));
                 self.wrong_kind(api_version.span, message, help, fatal);
+                if let Some(dropped) = self.loaded.dropped.last_mut() {
+                    dropped.text = version_text(group, version, &kind.value);
+                }
             }
             Decision::NotAPolicy => {
                 let wanted = match self.purpose {
@@ -447,6 +460,18 @@ impl<'t> Load<'_, 't> {
             }
             Known::MutatingPolicy { namespaced } => MutatingPolicy::decode(namespaced, api_version, d, node, origin)
                 .map(|policy| Any::Policy(Policy::Mutating(Arc::new(policy)))),
+            Known::GeneratingPolicy { namespaced } => {
+                GeneratingPolicy::decode(namespaced, api_version, d, node, origin)
+                    .map(|policy| Any::Policy(Policy::Generating(Arc::new(policy))))
+            }
+            Known::DeletingPolicy { namespaced } => DeletingPolicy::decode(namespaced, api_version, d, node, origin)
+                .map(|policy| Any::Policy(Policy::Deleting(Arc::new(policy)))),
+            Known::CleanupPolicy { namespaced } => CleanupPolicy::decode(namespaced, api_version, d, node, origin)
+                .map(|policy| Any::Policy(Policy::Cleanup(Arc::new(policy)))),
+            Known::ImageValidatingPolicy { namespaced } => {
+                ImageValidatingPolicy::decode(namespaced, api_version, d, node, origin)
+                    .map(|policy| Any::Policy(Policy::ImageValidating(Arc::new(policy))))
+            }
             Known::Exception => PolicyException::decode(api_version, d, node, origin).map(Any::Exception),
             Known::CelException => CelPolicyException::decode(api_version, d, node, origin).map(Any::CelException),
             Known::Vap => ValidatingAdmissionPolicy::decode(api_version, d, node, origin)
@@ -488,9 +513,16 @@ impl<'t> Load<'_, 't> {
             }
             refuse(self.loaded, Refusal::UnknownField, first.unwrap_or(origin.span));
         }
+        let has_rules = matches!(known, Known::GeneratingPolicy { .. });
         match decoded.filter(|_| !wrong) {
             Some(any) => any.add(self.loaded),
-            None => drop_document(self.loaded, self.purpose, kind.to_owned(), name, origin),
+            None => {
+                let text = schema_text(findings.schema_problems, (api_version, kind, &name), has_rules);
+                drop_document(self.loaded, self.purpose, kind.to_owned(), name, origin);
+                if let Some(dropped) = self.loaded.dropped.last_mut() {
+                    dropped.text = text;
+                }
+            }
         }
     }
 }
@@ -513,6 +545,54 @@ impl Any {
             Self::MapBinding(binding) => loaded.mutating_bindings.push(Arc::new(binding)),
         }
     }
+}
+
+/// What `kyverno test` prints about a document that its schema does not accept; empty if the problems are not known.
+/// `has_rules`: the schema has rules in CEL, which are not evaluated on an invalid object.
+fn schema_text(mut problems: Vec<String>, (api_version, kind, name): (&str, &str, &str), has_rules: bool) -> String {
+    if problems.is_empty() {
+        return String::new();
+    }
+    if has_rules && problems.iter().any(|problem| blocks_rules(problem)) {
+        problems.retain(|problem| !is_rule(problem));
+        problems.push(
+            "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
+             correct the existing errors to complete validation"
+                .to_owned(),
+        );
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let problems = match problems.as_slice() {
+        [single] => single.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    format!("failed to validate resource ({kind}.{group} {name:?} is invalid: {problems})")
+}
+
+/// Whether a problem keeps the rules of the schema in CEL from being evaluated.
+fn blocks_rules(problem: &str) -> bool {
+    let kinds = [": Unsupported value: ", ": Required value", " in body must be of type "];
+    kinds.iter().any(|kind| problem.contains(kind))
+}
+
+/// Whether a problem comes from a rule of the schema in CEL.
+fn is_rule(problem: &str) -> bool {
+    problem.ends_with("Invalid value: exactly one of expression or template must be set")
+}
+
+/// What `kyverno test` prints about a version that a kind does not have.
+fn version_text(group: &str, version: &str, kind: &str) -> String {
+    let versions: &[&str] = match group {
+        "policies.kyverno.io" => &["v1alpha1", "v1beta1", "v1"],
+        "kyverno.io" => &["v1", "v1beta1", "v2alpha1", "v2beta1", "v2"],
+        _ => return String::new(),
+    };
+    let problem = if versions.contains(&version) {
+        format!("kind {kind} not found in {group}/{version} groupversion")
+    } else {
+        format!("failed to locate OpenAPI spec for GV: {group}/{version}")
+    };
+    format!("failed to parse document (failed to retrieve validator: {problem})")
 }
 
 /// What the API server has against names, labels and annotations, each with its place.

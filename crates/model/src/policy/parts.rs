@@ -8,6 +8,7 @@ use super::{
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
+    text::quote::go_json,
     yaml::Node,
 };
 
@@ -369,6 +370,18 @@ pub(super) fn conditions_of<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, old: 
         fields.finish();
     }
     decoder.subtree(node)
+}
+
+/// The same for a list whose items are found by their names.
+pub(super) fn unique_names<'a>(decoder: &mut Decoder<'_>, list: &str, names: impl Iterator<Item = &'a Text>) {
+    let names: Vec<&Text> = names.collect();
+    for (i, name) in names.iter().enumerate() {
+        if names[..i].iter().any(|other| other.value == name.value) {
+            let name = go_json(&name.value);
+            decoder.schema_problem(format!("{list}[{i}]: Duplicate value: {{\"name\":{name}}}"));
+        }
+    }
+    unique(decoder, list, names.iter().map(|name| (name.value.as_str(), name.span)));
 }
 
 /// `x-kubernetes-list-type: set` and lists with a key: reports what occurs twice.

@@ -220,7 +220,7 @@ impl ValidatingPolicySpec {
 }
 
 impl Evaluation {
-    fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
+    pub(super) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let mode = fields.string("mode");
         let admission = fields.optional("admission", enabled);

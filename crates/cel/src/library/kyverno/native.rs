@@ -46,10 +46,22 @@ pub(super) fn mismatch<'a>(context: &Context<'a>, value: Val<'a>, wanted: &str) 
         Val::Null | Val::Opaque(_) => {
             let name = match value.downcast::<Image>() {
                 Some(_) => "Image",
-                None => value.type_name(),
+                None => go_name(value.type_name()),
             };
             context.error(format_args!("type conversion error from '{name}' to '{wanted}'"))
         }
+    }
+}
+
+/// The name that a type has in the errors of its conversions.
+fn go_name(name: &str) -> &str {
+    match name {
+        "kubernetes.Quantity" => "Quantity",
+        "kubernetes.Semver" => "Semver",
+        "kubernetes.URL" => "URL",
+        "net.IP" => "IP",
+        "net.CIDR" => "CIDR",
+        name => name,
     }
 }
 

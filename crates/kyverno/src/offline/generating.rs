@@ -1,0 +1,73 @@
+//! The stage of the GeneratingPolicies.
+//!
+//! Upstream counterpart: the part of `ApplyPoliciesOnResource` of `cmd/cli/kubectl-kyverno/processor/policy_processor.go`
+//! about generating policies (1.19). All exceptions count for all policies, whatever they refer to.
+
+use super::{
+    observed::{Observed, PolicyResponse, RuleResult, RuleType},
+    resource::{BuiltInScopes, Scopes},
+    run::Stages,
+};
+use crate::{
+    generating_policy::{CompiledGeneratingPolicy, as_given, in_cluster},
+    input::Input,
+    lens::Lens,
+};
+use kyvtest_go_compat::value::{Data, Document};
+use kyvtest_model::kube::parse_api_version;
+
+impl Stages<'_> {
+    /// Evaluates the GeneratingPolicies.
+    ///
+    /// # Errors
+    /// The text with which the run ends.
+    pub(super) fn generating_policies(&self, resource: &Document, observed: &mut Observed) -> Result<(), String> {
+        let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
+        let mut policies = Vec::new();
+        for policy in self.case.policies.generating() {
+            let compiled = CompiledGeneratingPolicy::compile(policy, exceptions.clone());
+            let name = &policy.metadata.name.value;
+            policies.push(compiled.map_err(|error| format!("failed to compile policy {name} ({error})"))?);
+        }
+        if policies.is_empty() || resource.root().is_null() {
+            return Ok(());
+        }
+        let request = self.request(resource);
+        let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
+        let has_cluster = self.case.surroundings.cluster.is_some();
+        for policy in &policies {
+            if !policy.namespace().is_empty() || policy.kind() == "NamespacedGeneratingPolicy" {
+                let text = "`kyverno test` panics: invalid memory address or nil pointer dereference";
+                return Err(text.to_owned());
+            }
+            let placement = |namespace: &str, objects: Vec<Data>| {
+                if has_cluster {
+                    in_cluster(namespace, objects, policy.namespace(), &is_namespaced)
+                } else {
+                    as_given(namespace, objects)
+                }
+            };
+            let Some(generated) = policy.evaluate(&input, &placement, self.cel_host) else {
+                continue;
+            };
+            observed.responses.push(PolicyResponse {
+                resource: self.key.clone(),
+                policy: policy.name().to_owned(),
+                kind: policy.kind(),
+                policy_namespace: policy.namespace().to_owned(),
+                rules: vec![RuleResult {
+                    generated: generated.objects,
+                    ..RuleResult::new(RuleType::Generation, generated.response)
+                }],
+                ..PolicyResponse::default()
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether the command's own tables have a kind in namespaces; unknown kinds are.
+fn is_namespaced(api_version: &str, kind: &str) -> bool {
+    let (group, _) = parse_api_version(api_version);
+    !BuiltInScopes.is_cluster_wide(group, kind)
+}
