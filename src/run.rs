@@ -18,6 +18,8 @@ pub mod fill;
 pub mod filter;
 pub mod found;
 pub mod lens;
+pub mod objects;
+mod offline;
 pub mod places;
 mod question;
 mod requests;
@@ -53,7 +55,7 @@ pub use kyvtest_prove::pair::Note;
 pub use kyvtest_prove::server::Data;
 pub use places::Places;
 pub use question::Asker;
-pub use response::{Key, Response, Responses};
+pub use response::{Key, Response, ResponseObjects, Responses, RuleObjects};
 
 /// How suites are run.
 #[derive(Debug, Clone)]

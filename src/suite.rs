@@ -123,6 +123,8 @@ pub struct Suite {
     pub envoy_payloads: Vec<Payload>,
     /// Entries of the global context, files read.
     pub global_context: Vec<GlobalContextEntry>,
+    /// The files of objects that rows expect, or that their rules clone.
+    pub expected: Vec<ExpectedFile>,
     /// Old states of resources, from the sidecar and the annotations.
     pub old_resources: Vec<Resource>,
     /// What is expected beyond the rows' results, from the annotations and then the sidecar.
@@ -146,6 +148,17 @@ pub struct Cluster {
     pub crds: Vec<Spanned<Document>>,
     /// Objects.
     pub resources: Vec<Spanned<Document>>,
+}
+
+/// A file of objects that rows expect, or that their rules clone.
+#[derive(Debug, Clone)]
+pub struct ExpectedFile {
+    /// The path as rows write it.
+    pub path: String,
+    /// The objects.
+    pub objects: Vec<Resource>,
+    /// Why the file cannot be used.
+    pub problem: Option<String>,
 }
 
 /// A payload of a policy that does not look at admission requests.
@@ -187,6 +200,11 @@ impl Suite {
     pub fn name(&self) -> &str {
         let name = self.test.as_ref().map_or("", Test::name);
         if name.is_empty() { &self.path } else { name }
+    }
+
+    /// The file that a row names.
+    pub fn expected(&self, path: &str) -> Option<&ExpectedFile> {
+        self.expected.iter().find(|file| file.path == path)
     }
 
     /// The rows.

@@ -18,9 +18,9 @@ pub(super) struct SuiteCluster {
     pub(super) cluster: Cluster,
     /// Whether the suite's old states count.
     old_states: bool,
-    user: UserInfo,
-    roles: Option<Vec<String>>,
-    cluster_roles: Option<Vec<String>>,
+    pub(super) user: UserInfo,
+    pub(super) roles: Option<Vec<String>>,
+    pub(super) cluster_roles: Option<Vec<String>>,
     /// Completes objects before policies see them; `None` if they see them as written.
     server: Option<Server>,
 }

@@ -2,15 +2,17 @@
 //!
 //! Upstream counterpart: `commands/test/output.go` (`printTestResult`), `commands/test/command.go` (`checkResult`).
 
-use super::{Answer, Asker, Case, CaseTrace, Key, Outcome, Response, Responses, Settings};
+use super::{Answer, Asker, Case, CaseTrace, Key, Outcome, Response, Responses, Settings, objects};
 use crate::suite::{Resource, ResourceSpec, Row, Suite, Upstream};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Span},
     value::{Document, Value},
 };
+use kyvtest_kyverno::{offline::RuleType, response::RuleResponse};
 use kyvtest_model::{
     kube::{Discovery, Operation},
     policy::{PolicyKind, Spanned, Text},
+    verdict::Status,
 };
 
 /// The reason of a row that passes because no rule answered.
@@ -25,7 +27,15 @@ pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -
         }
         let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value);
         for key in selected(row, responses) {
-            judge_key(number, row, run, key, responses, &mut cases);
+            let judge = Judge {
+                suite,
+                number,
+                row,
+                run,
+                key,
+                responses,
+            };
+            judge.all(&mut cases);
         }
     }
     cases
@@ -151,16 +161,22 @@ pub(super) fn vacuous(suite: &Suite, cases: &[Case]) -> Vec<Diagnostic> {
 fn selected<'k>(row: &Row, responses: &'k Responses) -> Vec<&'k Key> {
     let named = row.resources.iter().flatten().map(|text| text.value.as_str());
     let mut found: Vec<&Key> = Vec::new();
+    // Existing objects count only if a policy changed them.
+    let patched: Vec<&Key> = responses.patched_keys();
     for name in named {
+        found.extend(patched.iter().copied().filter(|key| names(name, key)));
         found.extend(responses.named(name));
     }
-    for spec in &row.resource_specs {
-        found.extend(responses.keys.iter().filter(|key| describes(spec, key)));
+    if row.resources.is_some() {
+        for spec in &row.resource_specs {
+            let all = patched.iter().copied().chain(&responses.keys);
+            found.extend(all.filter(|key| describes(spec, key)));
+        }
     }
     // What is named twice is checked twice.
     found.sort();
     if found.is_empty() {
-        responses.keys.iter().collect()
+        patched.into_iter().chain(&responses.keys).collect()
     } else {
         found
     }
@@ -188,98 +204,252 @@ pub(super) fn describes(spec: &ResourceSpec, key: &Key) -> bool {
     api_version == key.api_version && spec.namespace == key.namespace && spec.name == key.name
 }
 
-fn judge_key(
+/// One row on one resource.
+struct Judge<'s> {
+    suite: &'s Suite,
     number: usize,
-    row: &Row,
+    row: &'s Row,
     run: Option<Operation>,
-    key: &Key,
-    responses: &Responses,
-    cases: &mut Vec<Case>,
-) {
-    let policy = row.policy_name();
-    let answers: Vec<&Response> = responses
-        .about(Asker::Row(number), run, key)
-        .filter(|response| response.policy.name == policy)
-        .collect();
-    let rule = row.rule.as_ref().map(|rule| rule.value.clone());
-    let case = |rule: Option<String>, operation, outcome, reason: &str, kyverno| Case {
-        row: Some(number),
-        name: None,
-        policy: policy.to_owned(),
-        rule,
-        resource: key.clone(),
-        operation,
-        expected: row.result.value.as_str(),
-        outcome,
-        reason: reason.to_owned(),
-        kyverno,
-        vap: None,
-        divergence: None,
-        expected_divergence: None,
-        accepted: None,
-        elapsed: None,
-        trace: CaseTrace {
-            kyverno: answers.iter().flat_map(|response| response.trace.clone()).collect(),
-            vap: Vec::new(),
-        },
-        data: None,
-        place: Some(row.span),
-        findings: Vec::new(),
-    };
-    let operation = run.unwrap_or(Operation::Create);
-    if answers.is_empty() {
-        let (outcome, reason) = if responses.unsupported.iter().any(|(name, _)| name == policy) {
+    key: &'s Key,
+    responses: &'s Responses,
+}
+
+impl<'s> Judge<'s> {
+    fn all(&self, cases: &mut Vec<Case>) {
+        let policy = self.row.policy_name();
+        let answers: Vec<&Response> = self
+            .responses
+            .about(Asker::Row(self.number), self.run, self.key)
+            .filter(|response| response.policy.name == policy)
+            .collect();
+        let trace: Vec<String> = answers.iter().flat_map(|response| response.trace.clone()).collect();
+        let before = cases.len();
+        // A row whose expected object is missing prints nothing.
+        let mut vanished = false;
+        for response in &answers {
+            self.response(response, cases, &mut vanished);
+            // Silence is printed only where nothing of the resource was printed before.
+            if cases.len() == before && !vanished {
+                let rule = self.row.rule.as_ref().map(|rule| rule.value.clone());
+                cases.push(self.case(rule, response.operation, Outcome::Pass, EXCLUDED, None));
+            }
+        }
+        self.targets(cases);
+        if cases.len() == before {
+            cases.push(self.nothing(vanished));
+        }
+        for case in &mut cases[before..] {
+            case.trace.kyverno.clone_from(&trace);
+        }
+    }
+
+    /// The rules of a response that the row is about.
+    fn response(&self, response: &Response, cases: &mut Vec<Case>, vanished: &mut bool) {
+        let rule = self.row.rule.as_ref().map(|rule| rule.value.as_str());
+        for (number, answer) in response.rules.iter().enumerate() {
+            if !answers_for(rule, response, &answer.rule) {
+                continue;
+            }
+            let objects = response.objects.as_deref();
+            let made = objects.and_then(|objects| objects.rules.get(number));
+            let rule_type = made.map_or(RuleType::Validation, |made| made.rule_type);
+            let generated = made.map_or(&[][..], |made| &made.generated);
+            let mut add = |key: &Key, object: Option<&Document>| {
+                let checked = self.check(response, answer, object);
+                if checked.is_missing && !self.row.fail_on_missing_resources && rule_type != RuleType::Generation {
+                    *vanished = true;
+                    return;
+                }
+                let mut case = self.checked(response, answer, checked);
+                case.resource = key.clone();
+                cases.push(case);
+            };
+            match rule_type {
+                RuleType::Generation if generated.is_empty() => add(self.key, None),
+                RuleType::Generation => {
+                    for object in generated {
+                        let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
+                        let key = Key {
+                            name: name.unwrap_or_default().to_owned(),
+                            ..Key::default()
+                        };
+                        add(&key, Some(object));
+                    }
+                }
+                RuleType::Mutation => add(self.key, objects.and_then(|objects| objects.patched.as_ref())),
+                RuleType::Validation | RuleType::Deletion | RuleType::ImageVerify => {
+                    add(self.key, objects.map(|objects| &objects.resource));
+                }
+            }
+        }
+    }
+
+    /// The responses that changed the object as an existing one; policy and rule of the row do not matter.
+    fn targets(&self, cases: &mut Vec<Case>) {
+        for (response, number) in self.responses.patched(self.key) {
+            let made = response
+                .objects
+                .as_deref()
+                .and_then(|objects| objects.rules.get(number));
+            let object = made.and_then(|made| made.target.as_ref());
+            if let Some(answer) = response.rules.get(number) {
+                let checked = self.check(response, answer, object);
+                cases.push(self.checked(response, answer, checked));
+            }
+        }
+    }
+
+    /// Compares what came of a rule with what the row expects: first the object, if there is one, then the status.
+    fn check(&self, response: &Response, answer: &RuleResponse, object: Option<&Document>) -> Checked {
+        if let Some(object) = object {
+            let patched = self.row.patched_resources.iter().map(|path| path.value.as_str());
+            for path in patched {
+                if let Some(problem) = self.differs(path, object, "PatchedResources") {
+                    return problem;
+                }
+            }
+            let several = self.row.generated_resources.as_deref().unwrap_or_default();
+            if !several.is_empty() {
+                let problems: Option<Vec<Checked>> = several
+                    .iter()
+                    .map(|path| self.differs(&path.value, object, "GeneratedResources"))
+                    .collect();
+                // A difference tells more than a file that cannot be used; of several, the last counts.
+                if let Some(mut problems) = problems {
+                    let at = problems.iter().rposition(|problem| problem.reason == DIFF);
+                    let at = at.unwrap_or(problems.len() - 1);
+                    return problems.swap_remove(at);
+                }
+            } else if let Some(path) = &self.row.generated_resource
+                && let Some(problem) = self.differs(&path.value, object, "GeneratedResource")
+            {
+                return problem;
+            }
+        }
+        let status = answer.verdict(response.scored).status;
+        let expected = self.row.result.value.as_str();
+        let (outcome, reason) = match status.as_str() {
+            _ if status == Status::Unsupported => (Outcome::Unsupported, "Unsupported".to_owned()),
+            got if got == expected => (Outcome::Pass, "Ok".to_owned()),
+            got => (Outcome::Fail, format!("Want {expected}, got {got}")),
+        };
+        Checked {
+            outcome,
+            reason,
+            message: None,
+            is_missing: false,
+        }
+    }
+
+    /// Why an object is not the one of a file.
+    fn differs(&self, path: &str, object: &Document, what: &str) -> Option<Checked> {
+        let fail = |reason: &str, message: String, is_missing| Checked {
+            outcome: Outcome::Fail,
+            reason: reason.to_owned(),
+            message: Some(message),
+            is_missing,
+        };
+        let failed = |why: &str, is_missing| {
+            let message = format!("error: failed to load {what} resource ({why})");
+            Some(fail("Resource error", message, is_missing))
+        };
+        let Some(file) = self.suite.expected(path) else {
+            return failed("the file was not read", false);
+        };
+        if let Some(problem) = &file.problem {
+            return failed(problem, false);
+        }
+        let Some(expected) = objects::expected_for(object, &file.objects) else {
+            let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
+            let name = name.unwrap_or_default();
+            return failed(&format!("resource with name {name} not found in manifest"), true);
+        };
+        let differences = objects::differences(&expected.object, object);
+        (!differences.is_empty()).then(|| {
+            let about = match what {
+                "PatchedResources" => "Patched resource didn't match the patched resource in the test result",
+                "GeneratedResource" => "Patched resource didn't match the generated resource in the test result",
+                _ => "Generated resource didn't match any of the expected generated resources in the test result",
+            };
+            fail(DIFF, format!("{about}{}", objects::describe(&differences)), false)
+        })
+    }
+
+    fn checked(&self, response: &Response, answer: &RuleResponse, checked: Checked) -> Case {
+        let verdict = answer.verdict(response.scored);
+        let answered = Answer {
+            status: verdict.status,
+            effect: verdict.effect,
+            message: checked.message.unwrap_or(verdict.message),
+        };
+        self.case(
+            Some(answer.rule.clone()),
+            response.operation,
+            checked.outcome,
+            &checked.reason,
+            Some(answered),
+        )
+    }
+
+    /// The case of a resource about which nothing is printed, or that no policy answers for.
+    fn nothing(&self, vanished: bool) -> Case {
+        let policy = self.row.policy_name();
+        let (outcome, reason) = if vanished {
+            (Outcome::Silent, "the expected object is missing from its file")
+        } else if self.responses.unsupported.iter().any(|(name, _)| name == policy) {
             (Outcome::Unsupported, "Unsupported")
-        } else if responses.refused.iter().any(|(name, _)| name == policy) {
+        } else if self.responses.refused.iter().any(|(name, _)| name == policy) {
             (Outcome::Skip, "Invalid Policy")
         } else {
             (Outcome::Fail, "Not found")
         };
-        cases.push(case(rule, operation, outcome, reason, None));
-        return;
+        let rule = self.row.rule.as_ref().map(|rule| rule.value.clone());
+        self.case(rule, self.run.unwrap_or(Operation::Create), outcome, reason, None)
     }
-    // Silence is printed only where nothing of the resource was printed before.
-    let before = cases.len();
-    for response in &answers {
-        let mut selected = response
-            .rules
-            .iter()
-            .filter(|answer| {
-                answers_for(
-                    row.rule.as_ref().map(|rule| rule.value.as_str()),
-                    response,
-                    &answer.rule,
-                )
-            })
-            .peekable();
-        if selected.peek().is_none() && cases.len() == before {
-            cases.push(case(rule.clone(), response.operation, Outcome::Pass, EXCLUDED, None));
-        }
-        for answer in selected {
-            let verdict = answer.verdict(response.scored);
-            let expected = row.result.value.as_str();
-            let got = verdict.status.as_str();
-            let (outcome, reason) = if verdict.status == kyvtest_model::verdict::Status::Unsupported {
-                (Outcome::Unsupported, "Unsupported".to_owned())
-            } else if got == expected {
-                (Outcome::Pass, "Ok".to_owned())
-            } else {
-                (Outcome::Fail, format!("Want {expected}, got {got}"))
-            };
-            let answered = Answer {
-                status: verdict.status,
-                effect: verdict.effect,
-                message: verdict.message,
-            };
-            cases.push(case(
-                Some(answer.rule.clone()),
-                response.operation,
-                outcome,
-                &reason,
-                Some(answered),
-            ));
+
+    fn case(
+        &self,
+        rule: Option<String>,
+        operation: Operation,
+        outcome: Outcome,
+        reason: &str,
+        kyverno: Option<Answer>,
+    ) -> Case {
+        Case {
+            row: Some(self.number),
+            name: None,
+            policy: self.row.policy.value.clone(),
+            rule,
+            resource: self.key.clone(),
+            operation,
+            expected: self.row.result.value.as_str(),
+            outcome,
+            reason: reason.to_owned(),
+            kyverno,
+            vap: None,
+            divergence: None,
+            expected_divergence: None,
+            accepted: None,
+            elapsed: None,
+            trace: CaseTrace::default(),
+            data: None,
+            place: Some(self.row.span),
+            findings: Vec::new(),
         }
     }
+}
+
+/// The reason of a row whose expected object differs.
+const DIFF: &str = "Resource diff";
+
+/// What came of comparing a rule's result with a row.
+struct Checked {
+    outcome: Outcome,
+    reason: String,
+    /// The message in place of the rule's.
+    message: Option<String>,
+    /// Whether the expected object is not in its file.
+    is_missing: bool,
 }
 
 /// Whether a rule's answer is one that is asked for: all of them where no rule is named, else the rule or what autogen made

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Engine, Settings, cluster::SuiteCluster, counterpart::Counterparts, edit::edited, response::Responses,
-    values::SuiteValues,
+    Engine, Settings, cluster::SuiteCluster, counterpart::Counterparts, edit::edited, offline::Offline,
+    response::Responses, values::SuiteValues,
 };
 use crate::suite::{Resource, Suite};
 use kyvtest_apiserver::{self as apiserver, CompiledPolicy, Server};
@@ -46,6 +46,8 @@ pub(super) struct Engines<'s> {
     pub(super) server: Server,
     /// The policies with what Kyverno would generate from them.
     pub(super) counterparts: Counterparts,
+    /// The stages of `kyverno test` beside validation, if the suite has policies for them.
+    pub(super) offline: Option<Offline>,
 }
 
 /// One response to a request.
@@ -69,7 +71,7 @@ impl<'s> Engines<'s> {
     /// Compiles the policies of a suite. What is wrong with them goes to the responses.
     pub(super) fn new(suite: &'s Suite, settings: &'s Settings, responses: &mut Responses) -> Self {
         let cluster = SuiteCluster::new(suite, settings);
-        let validating = evaluated(suite, responses);
+        let validating = evaluated(suite, settings, responses);
         let server = server(suite, settings, &cluster, responses);
         let mut policies = accepted(suite, settings, &cluster, responses);
         policies.extend(validating);
@@ -109,9 +111,11 @@ impl<'s> Engines<'s> {
         } else {
             Counterparts::new(suite, settings, discovery)
         };
+        let offline = settings.compat.then(|| Offline::new(suite, &cluster)).flatten();
         Self {
             suite,
             settings,
+            offline,
             cluster,
             controller,
             server,
@@ -242,7 +246,7 @@ fn lens(settings: &Settings) -> Lens {
 }
 
 /// The CEL policies of the modes that are evaluated.
-fn evaluated(suite: &Suite, responses: &mut Responses) -> Vec<Policy> {
+fn evaluated(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Vec<Policy> {
     let loaded = &suite.policies;
     let mut evaluated = Vec::new();
     for policy in loaded.validating() {
@@ -257,8 +261,14 @@ fn evaluated(suite: &Suite, responses: &mut Responses) -> Vec<Policy> {
         let what = format!("{} with the evaluation mode {mode}", policy.kind());
         responses.unsupported.push((policy.metadata.name.value.clone(), what));
     }
-    let evaluated_here = |policy: &&Policy| policy.validates() || policy.as_native().is_some();
-    let kinds = loaded.policies.iter().filter(|policy| !evaluated_here(policy));
+    let is_evaluated = |policy: &&Policy| match policy {
+        Policy::Classic(_) | Policy::Validating(_) | Policy::Native(_) => true,
+        Policy::Mutating(_) | Policy::Generating(_) | Policy::Deleting(_) => settings.compat,
+        // The schemas of Kyverno's command line have one version of these; others are not loaded.
+        Policy::NativeMutating(policy) => settings.compat && !policy.api_version.ends_with("v1alpha1"),
+        Policy::Cleanup(_) | Policy::ImageValidating(_) => false,
+    };
+    let kinds = loaded.policies.iter().filter(|policy| !is_evaluated(policy));
     let kinds = kinds.map(|policy| (policy.name().to_owned(), policy.kind().to_owned()));
     responses.unsupported.extend(kinds);
     evaluated

@@ -1,22 +1,30 @@
 //! Evaluates every policy of a suite on every resource.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     Settings, coverage,
     engines::{Engines, PolicyResponse},
     found,
     lens::{self, LensNote},
-    requests::{default_operation, keys, requests},
-    response::{Key, Response, Responses},
+    offline,
+    requests::{SuiteRequest, default_operation, keys, requests},
+    response::{Key, Response, ResponseObjects, Responses},
 };
-use crate::suite::Suite;
+use crate::suite::{Resource, Suite};
 use kyvtest_cel::{
     host::{Host, Wrapped},
     observe::Observer,
 };
-use kyvtest_kyverno::lowered::Lowered;
-use kyvtest_model::{kube::Operation, policy::PolicyId};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span},
+    value::Document,
+};
+use kyvtest_kyverno::{autogen, classic_policy::CompiledPolicy, lowered::Lowered, offline::Stage};
+use kyvtest_model::{
+    kube::{Operation, Request},
+    policy::{ClassicPolicy, PolicyId},
+};
 
 /// Evaluates all policies on all resources: once with the suite's own operation, and once with each operation that rows
 /// name.
@@ -30,6 +38,7 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
     let engines = Engines::new(suite, settings, &mut responses);
     responses.notes = engines.counterparts.notes();
     responses.keys = keys(suite);
+    responses.targets = suite.targets.iter().map(Key::of).collect();
     let observer = Observer::with_story();
     let observed = Wrapped::observed(&engines.cluster.cluster.mocks, &observer);
     let host: &dyn Host = if settings.trace {
@@ -57,7 +66,6 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
 /// Evaluates the policies on the resources; answers whether the run was not cancelled.
 fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, responses: &mut Responses) -> bool {
     let Engines { suite, settings, .. } = *engines;
-    let watch = Watch(settings.watch);
     let rows = lens::Rows::of(suite);
     for mut asked in requests(suite, settings, operations) {
         if settings.is_stopped() {
@@ -77,41 +85,21 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
             }
         }
         let before = responses.list.len();
-        let mut add = |policy: &PolicyId, lowered: Option<&Lowered>, response: PolicyResponse, elapsed| {
-            responses.list.push(Response {
-                run: asked.run,
-                asker: asked.asker,
-                operation,
-                key: key.clone(),
-                policy: policy.clone(),
-                scored: lowered.is_none_or(Lowered::is_scored),
-                has_rules: lowered.is_some_and(|policy| !policy.is_cel()),
-                rules: response.rules,
-                counterpart: None,
-                elapsed,
-                trace: response.trace,
-                lens: LensNote::default(),
-            });
+        let question = Subject {
+            engines,
+            asked: &asked,
+            operation,
+            key: &key,
+            host,
         };
-        for policy in engines.controller.policies() {
-            let begin = watch.time();
-            let evaluated = engines.kyverno(policy, request, resource, host);
-            // Of several responses of a policy, the first has the time.
-            let mut elapsed = watch.since(begin);
-            for response in evaluated {
-                add(policy.id(), Some(policy), response, elapsed);
-                elapsed = elapsed.map(|_| Duration::ZERO);
-            }
-        }
-        for policy in engines.server.policies() {
-            let begin = watch.time();
-            let response = engines.native(policy, request, resource, host);
-            add(
-                &super::engines::native_id(policy.name()),
-                None,
-                response,
-                watch.since(begin),
-            );
+        if let Err(error) = question.evaluate(request, &mut responses.list) {
+            let message = format!("failed to apply policies on resource {} ({error})", resource.name);
+            let start = Span::point(resource.origin.file, resource.origin.span.start);
+            responses
+                .diagnostics
+                .push(Diagnostic::at(Code::UpstreamCrash, start, message));
+            responses.aborts = true;
+            return true;
         }
         let environment = engines.environment(host);
         engines
@@ -120,6 +108,155 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
         lens::note_differences(engines, &rows, &seen, resource, &mut responses.list[before..]);
     }
     true
+}
+
+/// A resource in a run.
+struct Subject<'s, 'e> {
+    engines: &'s Engines<'e>,
+    asked: &'s SuiteRequest<'e>,
+    operation: Operation,
+    key: &'s Key,
+    host: &'s dyn Host,
+}
+
+impl Subject<'_, '_> {
+    /// Evaluates all policies.
+    ///
+    /// # Errors
+    /// The text with which `kyverno test` ends.
+    fn evaluate(&self, request: &Request, list: &mut Vec<Response>) -> Result<(), String> {
+        let Some(offline) = &self.engines.offline else {
+            self.validate(Stage::Classic, request, list);
+            self.validate(Stage::Cel, request, list);
+            return Ok(());
+        };
+        let Engines { suite, controller, .. } = self.engines;
+        let resource = self.asked.resource;
+        let classic = controller.policies().iter().filter_map(Lowered::as_classic);
+        let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledPolicy::policy).collect();
+        let mut validated: Vec<(usize, Vec<Response>)> = Vec::new();
+        let mut validate = |stage: Stage, object: &mut Document, before: usize| {
+            let current = Resource {
+                object: Arc::new(object.clone()),
+                ..resource.clone()
+            };
+            let request = self.engines.cluster.written(suite, &current, self.operation, None);
+            let mut own = Vec::new();
+            self.validate(stage, &request, &mut own);
+            let objects = Arc::new(ResponseObjects {
+                resource: object.clone(),
+                patched: None,
+                rules: Vec::new(),
+            });
+            for response in &mut own {
+                response.objects = Some(Arc::clone(&objects));
+            }
+            validated.push((before, own));
+        };
+        let made = offline.pass(resource, self.asked.run, &accepted, self.host, &mut validate)?;
+        let mut validated = validated.into_iter().peekable();
+        for (number, mut response) in made.into_iter().enumerate() {
+            while let Some((_, own)) = validated.next_if(|(before, _)| *before <= number) {
+                list.extend(own);
+            }
+            let objects = offline::objects(&mut response, &resource.object);
+            list.push(self.made(response, objects));
+        }
+        list.extend(validated.flat_map(|(_, own)| own));
+        Ok(())
+    }
+
+    /// Evaluates the policies of a stage of validation.
+    fn validate(&self, stage: Stage, request: &Request, list: &mut Vec<Response>) {
+        let Engines { controller, server, .. } = self.engines;
+        let watch = Watch(self.engines.settings.watch);
+        let resource = self.asked.resource;
+        let of_stage = |policy: &&Lowered| match stage {
+            Stage::Classic => !policy.is_cel(),
+            Stage::Cel => policy.is_cel(),
+            Stage::NativeMutation => false,
+        };
+        for policy in controller.policies().iter().filter(of_stage) {
+            let begin = watch.time();
+            let evaluated = self.engines.kyverno(policy, request, resource, self.host);
+            // Of several responses of a policy, the first has the time.
+            let mut elapsed = watch.since(begin);
+            for response in evaluated {
+                let mut response = self.response(policy.id(), Some(policy), response, elapsed);
+                if self.engines.offline.is_some() && !policy.is_cel() && !validates(policy, &mut response) {
+                    continue;
+                }
+                list.push(response);
+                elapsed = elapsed.map(|_| Duration::ZERO);
+            }
+        }
+        for policy in server.policies().iter().filter(|_| stage == Stage::Cel) {
+            let begin = watch.time();
+            let response = self.engines.native(policy, request, resource, self.host);
+            let id = super::engines::native_id(policy.name());
+            list.push(self.response(&id, None, response, watch.since(begin)));
+        }
+    }
+
+    fn response(
+        &self,
+        policy: &PolicyId,
+        lowered: Option<&Lowered>,
+        response: PolicyResponse,
+        elapsed: Option<Duration>,
+    ) -> Response {
+        Response {
+            run: self.asked.run,
+            asker: self.asked.asker,
+            operation: self.operation,
+            key: self.key.clone(),
+            policy: policy.clone(),
+            scored: lowered.is_none_or(Lowered::is_scored),
+            has_rules: lowered.is_some_and(|policy| !policy.is_cel()),
+            rules: response.rules,
+            counterpart: None,
+            elapsed,
+            trace: response.trace,
+            lens: LensNote::default(),
+            objects: None,
+        }
+    }
+
+    /// The response of a stage that does not validate.
+    fn made(&self, made: offline::Made, objects: ResponseObjects) -> Response {
+        let is_classic = matches!(made.kind, "ClusterPolicy" | "Policy");
+        let group = if is_classic {
+            "kyverno.io"
+        } else {
+            "policies.kyverno.io"
+        };
+        let id = PolicyId {
+            group,
+            kind: made.kind,
+            namespace: made.policy_namespace,
+            name: made.policy,
+        };
+        let response = PolicyResponse {
+            rules: made.rules.into_iter().map(|rule| rule.response).collect(),
+            trace: Vec::new(),
+        };
+        let mut response = self.response(&id, None, response, None);
+        response.has_rules = is_classic;
+        response.objects = Some(Arc::new(objects));
+        response
+    }
+}
+
+/// Whether a classic policy takes part in validation: it has a rule that validates. Results of other rules are taken out.
+fn validates(policy: &Lowered, response: &mut Response) -> bool {
+    let Some(policy) = policy.as_classic() else { return true };
+    let rules = autogen::all_rules(policy.policy());
+    let validating = |name: &str| {
+        let mut own = rules.iter().filter(|rule| rule.name.value == name);
+        own.any(|rule| rule.validate.is_some())
+    };
+    response.rules.retain(|rule| validating(&rule.rule));
+    rules.iter().any(|rule| rule.validate.is_some())
 }
 
 /// Evaluates the policies for JSON payloads on the payloads.
@@ -147,6 +284,7 @@ fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
                     elapsed: watch.since(begin),
                     trace: response.trace,
                     lens: LensNote::default(),
+                    objects: None,
                 });
             }
         }

@@ -13,8 +13,11 @@ use super::{
     question::Asker,
 };
 use crate::suite::Resource;
-use kyvtest_go_compat::diagnostic::Diagnostic;
-use kyvtest_kyverno::response::RuleResponse;
+use kyvtest_go_compat::{
+    diagnostic::Diagnostic,
+    value::{Document, Value},
+};
+use kyvtest_kyverno::{offline::RuleType, response::RuleResponse};
 use kyvtest_model::{kube::Operation, policy::PolicyId};
 use kyvtest_prove::{behaviour::Behaviours, server::Refused};
 
@@ -94,6 +97,30 @@ pub struct Response {
     pub trace: Vec<String>,
     /// How the data lens matters.
     pub lens: LensNote,
+    /// The objects that came of it, if rows may expect any.
+    pub objects: Option<Arc<ResponseObjects>>,
+}
+
+/// The objects that came of a policy.
+#[derive(Debug, Clone)]
+pub struct ResponseObjects {
+    /// The object that the policy received.
+    pub resource: Document,
+    /// The object after the policy, null if an error lost it; `None` if the policy changes no objects.
+    pub patched: Option<Document>,
+    /// What came of each rule, in the order of [`Response::rules`].
+    pub rules: Vec<RuleObjects>,
+}
+
+/// The objects that came of a rule.
+#[derive(Debug, Clone)]
+pub struct RuleObjects {
+    /// What the rule does.
+    pub rule_type: RuleType,
+    /// The existing object after a mutation.
+    pub target: Option<Document>,
+    /// The objects that it created.
+    pub generated: Vec<Document>,
 }
 
 /// All answers of a suite.
@@ -119,6 +146,8 @@ pub struct Responses {
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
+    /// The existing objects that mutations may change.
+    pub targets: Vec<Key>,
     /// Resources that the API server refuses; policies were evaluated on them as written.
     pub refusals: Vec<(Key, Refused)>,
     /// Notes on the comparison with native counterparts, by name of the policy.
@@ -152,6 +181,38 @@ impl Responses {
     pub(super) fn named(&self, reference: &str) -> impl Iterator<Item = &Key> {
         let indexes = self.references.get(reference).into_iter().flatten();
         indexes.filter_map(|index| self.keys.get(*index))
+    }
+
+    /// The existing objects that some response changed, each once.
+    pub(super) fn patched_keys(&self) -> Vec<&Key> {
+        let mut keys: Vec<&Key> = self
+            .targets
+            .iter()
+            .filter(|key| !self.patched(key).is_empty())
+            .collect();
+        keys.dedup();
+        keys
+    }
+
+    /// The responses that changed an object as an existing one, each with the number of the first rule that did.
+    pub(super) fn patched(&self, key: &Key) -> Vec<(&Response, usize)> {
+        if !self.targets.contains(key) {
+            return Vec::new();
+        }
+        let is_about = |object: &Document| {
+            let root = object.root();
+            let text = |path: &[&str]| root.at(path).and_then(Value::as_str).unwrap_or_default();
+            text(&["apiVersion"]) == key.api_version
+                && text(&["kind"]) == key.kind
+                && text(&["metadata", "name"]) == key.name
+                && (key.namespace.is_empty() || text(&["metadata", "namespace"]) == key.namespace)
+        };
+        let first = |response: &'_ Response| {
+            let rules = &response.objects.as_deref()?.rules;
+            rules.iter().position(|rule| rule.target.as_ref().is_some_and(is_about))
+        };
+        let list = self.list.iter();
+        list.filter_map(|response| Some((response, first(response)?))).collect()
     }
 
     /// Makes lookups by resource possible once all answers are there.

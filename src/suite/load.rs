@@ -1,5 +1,6 @@
 //! Reads a suite and what it names, in the order of `runTest` (`commands/test/test.go`, 1.19).
 
+mod expected;
 mod extensions;
 mod payloads;
 mod resources;
@@ -122,6 +123,7 @@ fn empty(path: &str, document: usize) -> Suite {
         http_payloads: Vec::new(),
         envoy_payloads: Vec::new(),
         global_context: Vec::new(),
+        expected: Vec::new(),
         old_resources: Vec::new(),
         expectations: Vec::new(),
         old_objects: Vec::new(),
@@ -392,6 +394,7 @@ impl Loader<'_> {
             self.stop(Upstream::Aborts);
         }
         self.global_context(test);
+        self.expected(test);
     }
 
     fn values(&mut self, test: &Test) {

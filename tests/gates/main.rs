@@ -31,6 +31,7 @@ mod regex;
 mod run_binary;
 mod suite;
 mod support;
+mod test_suites;
 mod text;
 mod textproto;
 mod yaml;

@@ -219,13 +219,6 @@ fn check(base: &Path, probe: &Probe) -> Result<(), String> {
         })
         .collect();
     let mut theirs = probe.lines.clone();
-    // The row's text is printed, the namespace of its policy included.
-    for line in &mut theirs {
-        if let Some((_, name)) = line[0].rsplit_once('/') {
-            let name = name.to_owned();
-            line[0] = name;
-        }
-    }
     for lines in [&mut ours, &mut theirs] {
         // `Excluded` beside another line of the same policy and resource depends on Go's map order.
         let all = lines.clone();

@@ -20,8 +20,8 @@ mod run;
 mod surroundings;
 mod values;
 
-pub use case::Case;
+pub use case::{Case, CloneSource};
 pub use observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType};
-pub use run::run;
+pub use run::{Stage, pass, run};
 pub use surroundings::{Given, Surroundings};
 pub use values::GivenValues;

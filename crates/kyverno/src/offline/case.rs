@@ -14,7 +14,7 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{
     kube::UserInfo,
-    policy::{Loaded, Origin, Purpose, load, place},
+    policy::{Loaded, Origin, PolicyId, Purpose, load, place},
 };
 
 /// Policies, exceptions and objects of a test.
@@ -34,8 +34,8 @@ pub struct Case {
     pub payload: Option<Document>,
     /// `targetResources`.
     pub targets: Vec<Resource>,
-    /// The objects of `cloneSourceResource`; `None` if no row names a file.
-    pub clone_sources: Option<Vec<Resource>>,
+    /// The objects that generate rules clone.
+    pub clone_sources: Vec<CloneSource>,
     /// What the suite says of the world outside.
     pub surroundings: Surroundings,
     /// The `values` block.
@@ -48,6 +48,15 @@ pub struct Case {
     pub roles: Option<Vec<String>>,
     /// `clusterRoles` of the user info file.
     pub cluster_roles: Option<Vec<String>>,
+}
+
+/// The objects of a file that `cloneSourceResource` names.
+#[derive(Debug)]
+pub struct CloneSource {
+    /// The policy and the rule that clone from it; `None` stands for every rule.
+    pub rule: Option<(PolicyId, String)>,
+    /// The objects.
+    pub objects: Vec<Resource>,
 }
 
 impl Case {
@@ -98,7 +107,12 @@ impl Case {
             resources,
             payload,
             targets: listed(part("targets")).filter_map(read_resource).collect(),
-            clone_sources: (!sources.is_null()).then(|| listed(sources).filter_map(read_resource).collect()),
+            clone_sources: given(sources)
+                .map(|sources| CloneSource {
+                    rule: None,
+                    objects: listed(sources).filter_map(read_resource).collect(),
+                })
+                .collect(),
             values: GivenValues::new(part("values"), surroundings.given()),
             surroundings,
             operation: part("operation").as_str().map(str::to_owned),

@@ -7,6 +7,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use super::{
+    case::CloneSource,
     client::FakeClient,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     run::{Stages, identity},
@@ -92,15 +93,19 @@ impl Stages<'_> {
         let panics = |text: String| format!("`kyverno test` panics: {text}");
         let trigger = generation.trigger();
         let rules = checked.iter().filter_map(|(index, _)| compiled.rules().get(*index));
-        let cloning = rules
-            .filter(|rule| rule.clones() || rule.clone_list().is_some())
-            .count();
-        let sources = self.case.clone_sources.iter().flatten();
-        let sources: Vec<&Document> = sources.map(|source| &*source.object).collect();
+        let cloning = rules.filter(|rule| rule.clones() || rule.clone_list().is_some());
+        let id = compiled.policy().id();
         // Every rule that clones adds the objects of its file.
-        let copies = std::iter::repeat_n(&sources, cloning)
-            .flatten()
-            .map(|source| source.root());
+        let copies = cloning.flat_map(|rule| {
+            let own = |source: &&CloneSource| {
+                let named = source.rule.as_ref();
+                named.is_none_or(|(policy, name)| *policy == id && *name == rule.name)
+            };
+            let sources = self.case.clone_sources.iter().filter(own);
+            sources.flat_map(|source| &source.objects)
+        });
+        let copies: Vec<&Document> = copies.map(|source| &*source.object).collect();
+        let copies = copies.into_iter().map(Document::root);
         let kinds = compiled.rules().iter().filter_map(GenerateRule::clone_list);
         let kinds: Vec<String> = kinds.flat_map(|list| list.kinds).collect();
         let client = FakeClient::new(std::iter::once(trigger.root()).chain(copies), &kinds).map_err(panics)?;

@@ -86,6 +86,17 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
     observed
 }
 
+/// The stages of a pass that a caller may have of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// ClusterPolicies and Policies, after mutate rules.
+    Classic,
+    /// MutatingAdmissionPolicies, before MutatingPolicies: they change the object.
+    NativeMutation,
+    /// Native policies and ValidatingPolicies, after MutatingPolicies.
+    Cel,
+}
+
 /// One pass over a resource.
 fn evaluate(
     case: &Case,
@@ -94,14 +105,56 @@ fn evaluate(
     accepted: &[&Arc<ClassicPolicy>],
     host: &dyn Host,
 ) -> Result<Vec<PolicyResponse>, String> {
+    let mut validate = |stages: &Stages<'_>, stage, object: &mut Document, observed: &mut Observed| match stage {
+        Stage::NativeMutation => Ok(()),
+        Stage::Classic => {
+            stages.validate(accepted, object, observed);
+            Ok(())
+        }
+        Stage::Cel => stages.validating_policies(object, observed),
+    };
+    evaluate_with(case, resource, operation, accepted, host, &mut validate)
+}
+
+/// One pass over a resource for a caller with a validation of its own, which gets the stage, the object as the stages before
+/// left it, and the number of responses before it. Native mutation is the caller's as well.
+///
+/// # Errors
+/// The text with which the run ends.
+pub fn pass(
+    case: &Case,
+    resource: &Resource,
+    operation: Option<Operation>,
+    accepted: &[&Arc<ClassicPolicy>],
+    host: &dyn Host,
+    validate: &mut dyn FnMut(Stage, &mut Document, usize),
+) -> Result<Vec<PolicyResponse>, String> {
+    let mut validate = |_: &Stages<'_>, stage, object: &mut Document, observed: &mut Observed| {
+        validate(stage, object, observed.responses.len());
+        Ok(())
+    };
+    evaluate_with(case, resource, operation, accepted, host, &mut validate)
+}
+
+type Validate<'v> = dyn FnMut(&Stages<'_>, Stage, &mut Document, &mut Observed) -> Result<(), String> + 'v;
+
+fn evaluate_with(
+    case: &Case,
+    resource: &Resource,
+    operation: Option<Operation>,
+    accepted: &[&Arc<ClassicPolicy>],
+    host: &dyn Host,
+    validate: &mut Validate<'_>,
+) -> Result<Vec<PolicyResponse>, String> {
     let hosts = [Asker::Classic, Asker::Admission, Asker::Unmocked].map(|asker| CaseHost::new(case, host, asker));
     let stages = Stages::new(case, resource, operation, &hosts)?;
     let mut observed = Observed::default();
     let mut object = (*resource.object).clone();
     stages.mutate(accepted, &mut object, &mut observed);
-    stages.validate(accepted, &object, &mut observed);
+    validate(&stages, Stage::Classic, &mut object, &mut observed)?;
+    validate(&stages, Stage::NativeMutation, &mut object, &mut observed)?;
     stages.mutating_policies(&mut object, &mut observed)?;
-    stages.validating_policies(&object, &mut observed)?;
+    validate(&stages, Stage::Cel, &mut object, &mut observed)?;
     stages.generating_policies(&object, &mut observed)?;
     stages.generate(accepted, &object, &mut observed)?;
     // Deleting policies are not about requests: they take part in the default pass only.

@@ -55,7 +55,8 @@ impl Surroundings {
         }
     }
 
-    pub(super) fn given(&self) -> Given {
+    /// Which parts it describes.
+    pub fn given(&self) -> Given {
         Given {
             cluster: self.cluster.is_some(),
             api_calls: !self.api_calls.is_empty(),

@@ -48,7 +48,7 @@ fn bare(policy: &str) -> &str {
 
 impl GivenValues {
     /// Takes the block, or null.
-    pub(super) fn new(block: Value<'_>, given: Given) -> Self {
+    pub fn new(block: Value<'_>, given: Given) -> Self {
         Self {
             block: block.to_document(),
             given,
