@@ -12,6 +12,7 @@ mod deleting;
 mod generate;
 mod generating;
 mod host;
+mod image_validating;
 mod mutating;
 mod objects;
 mod observed;

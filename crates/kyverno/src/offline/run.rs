@@ -9,6 +9,7 @@ use super::{
     case::Case,
     deleting::{cleanup, deleting_policies},
     host::{Asker, CaseHost},
+    image_validating::payload_policies,
     objects::Objects,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     resource::Resource,
@@ -104,6 +105,8 @@ fn evaluate(
     stages.validating_policies(&object, &mut observed)?;
     stages.generating_policies(&object, &mut observed)?;
     stages.generate(accepted, &object, &mut observed)?;
+    let mut images = stages.image_policies(&resource.object)?;
+    observed.responses.append(&mut images);
     // Deleting policies are not about requests: they take part in the default pass only.
     if operation.is_none() {
         let mut deleting = deleting_policies(case, &stages.key, &resource.object, stages.unmocked_host)?;
@@ -113,7 +116,7 @@ fn evaluate(
 }
 
 /// The name of the only payload.
-const PAYLOAD: &str = "payload.json";
+pub(super) const PAYLOAD: &str = "payload.json";
 
 /// The pass over a payload.
 fn evaluate_payload(case: &Case, payload: &Document, host: &dyn Host) -> Result<Vec<PolicyResponse>, String> {
@@ -127,8 +130,14 @@ fn evaluate_payload(case: &Case, payload: &Document, host: &dyn Host) -> Result<
         })?;
     }
     let host = CaseHost::new(case, host, Asker::Unmocked);
-    deleting_policies(case, PAYLOAD, payload, &host)
-        .map_err(|error| format!("failed to apply policies on JSON payload {PAYLOAD} ({error})"))
+    let mut responses = payload_policies(case, payload, &host).map_err(|error| {
+        let error = format!("failed to apply image validating policies on JSON payload: {error}");
+        format!("failed to apply validating policies on JSON payload {PAYLOAD} ({error})")
+    })?;
+    let mut deleting = deleting_policies(case, PAYLOAD, payload, &host)
+        .map_err(|error| format!("failed to apply policies on JSON payload {PAYLOAD} ({error})"))?;
+    responses.append(&mut deleting);
+    Ok(responses)
 }
 
 /// The operation of the test rows.
@@ -204,6 +213,8 @@ pub(super) struct Stages<'c> {
     /// `apiVersion,kind,namespace,name` of the resource.
     pub(super) key: String,
     values: GivenValues,
+    /// The operation of the test row; `None` in the default pass.
+    row_operation: Option<Operation>,
     served: Arc<Served>,
     objects: Objects,
     pub(super) exceptions: Vec<CompiledException>,
@@ -245,6 +256,7 @@ impl<'c> Stages<'c> {
             discovery,
             key: resource.key(),
             values: case.values.for_resource(&resource.name, operation),
+            row_operation: operation,
             served,
             objects: Objects::new(case.resources.iter().chain(&case.targets)),
             exceptions: exceptions.map(|exception| CompiledException::new(exception)).collect(),
@@ -263,7 +275,10 @@ impl<'c> Stages<'c> {
 
     /// The request about an object, null if it is lost.
     pub(super) fn request(&self, object: &Document) -> Request {
-        let operation = self.values.operation;
+        self.request_for(self.values.operation, object)
+    }
+
+    fn request_for(&self, operation: Operation, object: &Document) -> Request {
         let mut request = Request::about(operation, Arc::clone(&self.served), object.clone());
         if operation == Operation::Update {
             request.old_object = object.clone();
@@ -272,6 +287,12 @@ impl<'c> Stages<'c> {
         request.roles.clone_from(&self.case.roles);
         request.cluster_roles.clone_from(&self.case.cluster_roles);
         request
+    }
+
+    /// The request about an object for policies that read the operation of the test row, not that of the values.
+    pub(super) fn request_of_row(&self, object: &Document) -> Request {
+        let operation = self.row_operation.unwrap_or(Operation::Create);
+        self.request_for(operation, object)
     }
 
     /// The values for an object, found by its name.

@@ -150,3 +150,10 @@ fn deleting_policies() {
         gate("generate-dpol", &path);
     }
 }
+
+#[test]
+fn images() {
+    if let Some(path) = shared("golden/generate/image.jsonl") {
+        gate("generate-image", &path);
+    }
+}
