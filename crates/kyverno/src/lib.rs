@@ -1,5 +1,6 @@
 //! What Kyverno 1.19 decides.
 
+pub mod attestor;
 pub mod autogen;
 pub mod cel_rule;
 pub mod classic;
@@ -26,4 +27,5 @@ mod params;
 pub mod refusal;
 pub mod response;
 pub mod validating_policy;
+pub mod verify_images;
 pub mod webhook;

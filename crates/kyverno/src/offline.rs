@@ -20,6 +20,7 @@ pub mod resource;
 mod run;
 mod surroundings;
 mod values;
+mod verify_images;
 
 pub use case::Case;
 pub use observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType};

@@ -14,9 +14,11 @@ use super::{
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     resource::Resource,
     values::GivenValues,
+    verify_images::rule_result,
 };
 use crate::{
     autogen::{all_rules, variants},
+    classic::rule::outside,
     classic_policy::CompiledPolicy,
     exception::CompiledException,
     generating_policy::CompiledGeneratingPolicy,
@@ -24,6 +26,7 @@ use crate::{
     lens::Lens,
     mutate::CompiledMutation,
     validating_policy::{Answer, CompiledValidatingPolicy},
+    verify_images::CompiledImageRules,
 };
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
@@ -100,7 +103,8 @@ fn evaluate(
     let mut observed = Observed::default();
     let mut object = (*resource.object).clone();
     stages.mutate(accepted, &mut object, &mut observed);
-    stages.validate(accepted, &object, &mut observed);
+    stages.verify_images(accepted, &mut object, &mut observed)?;
+    stages.validate(accepted, &object, &mut observed)?;
     stages.mutating_policies(&mut object, &mut observed)?;
     stages.validating_policies(&object, &mut observed)?;
     stages.generating_policies(&object, &mut observed)?;
@@ -325,10 +329,11 @@ impl<'c> Stages<'c> {
         }
     }
 
-    fn validate(&self, policies: &[&Arc<Policy>], resource: &Document, observed: &mut Observed) {
+    fn validate(&self, policies: &[&Arc<Policy>], resource: &Document, observed: &mut Observed) -> Result<(), String> {
         for policy in policies {
             let rules = all_rules(policy);
-            if rules.iter().all(|rule| rule.validate.is_none()) {
+            let images = CompiledImageRules::new(policy).filter(CompiledImageRules::has_checks);
+            if images.is_none() && rules.iter().all(|rule| rule.validate.is_none()) {
                 continue;
             }
             let compiled = CompiledPolicy::new(Arc::clone(policy));
@@ -340,9 +345,20 @@ impl<'c> Stages<'c> {
                 rules.any(|rule| rule.name.value == name)
             };
             let results = decided.rules.into_iter().filter(|response| validates(&response.rule));
-            let results: Vec<RuleResult> = results
+            let mut results: Vec<RuleResult> = results
                 .map(|response| RuleResult::new(RuleType::Validation, response))
                 .collect();
+            if let Some(images) = &images {
+                let namespace = identity(policy).1;
+                let outside = outside(&input, &policy.key(), "", &namespace, self.host);
+                let checked = images.check(&input, &self.exceptions, &*outside);
+                let checked = checked.map_err(|text| format!("`kyverno test` panics: {text}"))?;
+                let checked = checked.into_iter().flat_map(|(_, results)| results);
+                results.extend(checked.map(rule_result));
+                // The results of both kinds of rules are in the order of the rules.
+                let place = |name: &str| rules.iter().position(|rule| rule.name.value == name);
+                results.sort_by_key(|result| place(&result.response.rule));
+            }
             let mutates = rules.iter().any(|rule| rule.mutate.is_some());
             let (name, namespace) = identity(policy);
             observed.responses.push(PolicyResponse {
@@ -355,6 +371,7 @@ impl<'c> Stages<'c> {
                 rules: results,
             });
         }
+        Ok(())
     }
 
     fn validating_policies(&self, resource: &Document, observed: &mut Observed) -> Result<(), String> {
