@@ -18,6 +18,7 @@ pub mod image_policy;
 pub mod input;
 pub mod lens;
 pub mod lowered;
+pub mod manifests;
 pub mod matching;
 pub mod mutate;
 pub mod mutating_policy;

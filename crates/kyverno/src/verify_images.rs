@@ -33,7 +33,7 @@ use crate::{
 use extract::{Extractors, FoundImage};
 use kyvtest_go_compat::value::{Data, Value};
 use kyvtest_model::{
-    policy::{MatchResources, Policy, Rule},
+    policy::{MatchResources, Policy, PolicyKind, Rule},
     verdict::{Part, Status, Trace},
 };
 
@@ -168,9 +168,14 @@ impl CompiledImageRules {
         self.rules.iter().any(ImageRule::has_checks)
     }
 
+    /// The policy's namespace; a Policy without one is in `default`.
     fn namespace(&self) -> &str {
-        let namespace = self.policy.metadata.namespace.as_ref();
-        namespace.map_or("", |namespace| namespace.value.as_str())
+        let own = self.policy.metadata.namespace.as_ref();
+        match (own, self.policy.kind) {
+            (Some(namespace), _) => &namespace.value,
+            (None, PolicyKind::Policy) => "default",
+            (None, PolicyKind::ClusterPolicy) => "",
+        }
     }
 
     /// Verifies the images of a request, and notes what became of them.

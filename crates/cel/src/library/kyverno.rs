@@ -78,6 +78,7 @@ pub fn declare_or_value(library: &mut Library) {
 }
 
 pub use exception::{EXCEPTION, Exception};
+pub use gzip::read as gunzip;
 
 /// A value as protobuf's JSON, as Go's `AsInterface` shows it.
 ///

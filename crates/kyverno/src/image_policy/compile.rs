@@ -111,7 +111,14 @@ impl CompiledImagePolicy {
         };
         let match_conditions = conditions_at("spec.matchConditions", &spec.match_conditions, &env).map_err(texts)?;
         let extractors = extractors(spec, resource, &env)?;
-        let composite = variables(&spec.variables, &mut env).map_err(texts)?;
+        let composite = if slots.request.is_some() {
+            variables(&spec.variables, &mut env).map_err(texts)?
+        } else {
+            // Variables are compiled in every mode; only policies on requests see them.
+            let mut other = Env::new(env.profile());
+            declare(&mut other, &spec.evaluation.mode);
+            variables(&spec.variables, &mut other).map_err(texts)?
+        };
         let attestors = attestors(spec, &env)?;
         let validations = validations(spec, &env)?;
         let list = spec.audit_annotations.iter().enumerate();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::generate::object::set;
-use kyvtest_go_compat::value::Data;
+use kyvtest_go_compat::value::{Data, go_json};
 use kyvtest_model::verdict::Status;
 use serde_json::{Value as Json, json};
 
@@ -73,9 +73,9 @@ pub(super) fn status(
     (namespace, policy, rule): (&str, &str, &str),
     image: &str,
 ) -> Result<String, String> {
-    let parsed: Json = serde_json::from_str(annotation).map_err(|_| syntax_error(annotation))?;
+    let parsed = go_json::read(annotation)?.root().to_serde();
     let policies = parsed.get("policies").and_then(Json::as_object);
-    let scoped = policies.filter(|_| parsed.get("version").and_then(Json::as_i64) == Some(1));
+    let scoped = policies.filter(|_| parsed.get("version").and_then(Json::as_f64) == Some(1.0));
     let is_scoped = scoped.is_some_and(|policies| {
         policies.values().all(|rules| {
             let rules = rules.as_object().map(serde_json::Map::values);
@@ -120,33 +120,5 @@ fn json_type(value: &Json) -> &'static str {
         Json::String(_) => "string",
         Json::Array(_) => "array",
         Json::Object(_) => "object",
-    }
-}
-
-/// Go's text about JSON that is not well formed, for the first mistake in a literal or at the start; upstream's other texts
-/// are replaced by a plain one.
-fn syntax_error(text: &str) -> String {
-    let trimmed = text.trim_start();
-    let Some(first) = trimmed.chars().next() else {
-        return "unexpected end of JSON input".to_owned();
-    };
-    for literal in ["null", "true", "false"] {
-        if !literal.starts_with(first) {
-            continue;
-        }
-        let mut rest = trimmed.chars().skip(1);
-        for expected in literal.chars().skip(1) {
-            match rest.next() {
-                None => return "unexpected end of JSON input".to_owned(),
-                Some(c) if c != expected => {
-                    return format!("invalid character '{c}' in literal {literal} (expecting '{expected}')");
-                }
-                Some(_) => {}
-            }
-        }
-    }
-    match first {
-        '{' | '[' | '"' | '-' | '0'..='9' => "unexpected end of JSON input".to_owned(),
-        c => format!("invalid character '{c}' looking for beginning of value"),
     }
 }
