@@ -263,10 +263,12 @@ fn evaluated(suite: &Suite, settings: &Settings, responses: &mut Responses) -> V
     }
     let is_evaluated = |policy: &&Policy| match policy {
         Policy::Classic(_) | Policy::Validating(_) | Policy::Native(_) => true,
-        Policy::Mutating(_) | Policy::Generating(_) | Policy::Deleting(_) => settings.compat,
+        Policy::Mutating(_) | Policy::Generating(_) | Policy::Deleting(_) | Policy::ImageValidating(_) => {
+            settings.compat
+        }
         // The schemas of Kyverno's command line have one version of these; others are not loaded.
         Policy::NativeMutating(policy) => settings.compat && !policy.api_version.ends_with("v1alpha1"),
-        Policy::Cleanup(_) | Policy::ImageValidating(_) => false,
+        Policy::Cleanup(_) => settings.compat,
     };
     let kinds = loaded.policies.iter().filter(|policy| !is_evaluated(policy));
     let kinds = kinds.map(|policy| (policy.name().to_owned(), policy.kind().to_owned()));

@@ -20,7 +20,12 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     value::Document,
 };
-use kyvtest_kyverno::{autogen, classic_policy::CompiledPolicy, lowered::Lowered, offline::Stage};
+use kyvtest_kyverno::{
+    autogen,
+    classic_policy::CompiledPolicy,
+    lowered::Lowered,
+    offline::{Stage, checks_images},
+};
 use kyvtest_model::{
     kube::{Operation, Request},
     policy::{ClassicPolicy, PolicyId},
@@ -247,9 +252,13 @@ impl Subject<'_, '_> {
     }
 }
 
-/// Whether a classic policy takes part in validation: it has a rule that validates. Results of other rules are taken out.
+/// Whether the response of a classic policy is one of this stage: the policy has a rule that validates, and none that checks images.
+/// Results of other rules are taken out.
 fn validates(policy: &Lowered, response: &mut Response) -> bool {
     let Some(policy) = policy.as_classic() else { return true };
+    if checks_images(policy.policy()) {
+        return false;
+    }
     let rules = autogen::all_rules(policy.policy());
     let validating = |name: &str| {
         let mut own = rules.iter().filter(|rule| rule.name.value == name);

@@ -122,6 +122,34 @@ pub trait Host {
         Err("this policy does not generate objects".to_owned())
     }
 
+    /// Fetches what a registry knows of an image.
+    fn fetch_image(&self, reference: &str) -> Answer {
+        Err(format!("no registry to ask for the image `{reference}`"))
+    }
+
+    /// Counts the attestors that vouch for an image, or for an attestation of it.
+    ///
+    /// # Errors
+    /// If nothing can be verified.
+    fn verify_image(
+        &self,
+        reference: &str,
+        _attestation: Option<&str>,
+        _attestors: &[Document],
+    ) -> Result<i64, String> {
+        Err(format!("no registry to ask for the image `{reference}`"))
+    }
+
+    /// The payload of a verified attestation.
+    fn image_payload(&self, reference: &str, _attestation: &str) -> Answer {
+        Err(format!("no registry to ask for the image `{reference}`"))
+    }
+
+    /// Which images the policy that is evaluated is about; `None` for policies that do not verify images.
+    fn image_scope(&self) -> Option<&dyn ImageScope> {
+        None
+    }
+
     /// The namespace of the policy that is evaluated; empty for a cluster-wide one. Calls of a namespaced policy are
     /// about objects of this namespace.
     #[expect(
@@ -174,6 +202,21 @@ pub trait Host {
     }
 }
 
+/// Which images a policy is about, and what became of them.
+pub trait ImageScope {
+    /// Whether the policy is about an image.
+    ///
+    /// # Errors
+    /// If that cannot be evaluated.
+    fn selects(&self, reference: &str) -> Result<bool, String>;
+
+    /// Whether the policy names an attestation.
+    fn has_attestation(&self, name: &str) -> bool;
+
+    /// Notes whether an image was verified.
+    fn record(&self, reference: &str, verified: bool);
+}
+
 /// Takes the objects that `generator.Apply` hands over.
 pub type Generator<'h> = dyn Fn(&str, &[Document]) -> Result<(), String> + 'h;
 
@@ -184,6 +227,7 @@ pub struct Wrapped<'h> {
     namespace: Option<&'h str>,
     observer: Option<&'h Observer>,
     generator: Option<&'h Generator<'h>>,
+    images: Option<&'h dyn ImageScope>,
 }
 
 impl<'h> Wrapped<'h> {
@@ -194,6 +238,7 @@ impl<'h> Wrapped<'h> {
             namespace: Some(namespace),
             observer: None,
             generator: None,
+            images: None,
         }
     }
 
@@ -204,6 +249,18 @@ impl<'h> Wrapped<'h> {
             namespace: None,
             observer: None,
             generator: Some(generator),
+            images: None,
+        }
+    }
+
+    /// A host for a policy that verifies images.
+    pub fn verifying(host: &'h dyn Host, images: &'h dyn ImageScope) -> Self {
+        Self {
+            host,
+            namespace: None,
+            observer: None,
+            generator: None,
+            images: Some(images),
         }
     }
 
@@ -214,6 +271,7 @@ impl<'h> Wrapped<'h> {
             namespace: None,
             observer: Some(observer),
             generator: None,
+            images: None,
         }
     }
 }
@@ -237,6 +295,22 @@ impl Host for Wrapped<'_> {
 
     fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
         self.host.resource_post(api_version, resource, namespace, body)
+    }
+
+    fn fetch_image(&self, reference: &str) -> Answer {
+        self.host.fetch_image(reference)
+    }
+
+    fn verify_image(&self, reference: &str, attestation: Option<&str>, attestors: &[Document]) -> Result<i64, String> {
+        self.host.verify_image(reference, attestation, attestors)
+    }
+
+    fn image_payload(&self, reference: &str, attestation: &str) -> Answer {
+        self.host.image_payload(reference, attestation)
+    }
+
+    fn image_scope(&self) -> Option<&dyn ImageScope> {
+        self.images.or_else(|| self.host.image_scope())
     }
 
     fn generate(&self, namespace: &str, objects: &[Document]) -> Result<(), String> {

@@ -26,7 +26,7 @@ use super::{
     decl::Library,
     env::Env,
     host::Attributes,
-    profile::{Behaviour, Libraries},
+    profile::{Behaviour, Libraries, PolicyLibraries},
     query::{Authorizer, Query},
     types::Type,
     val::Val,
@@ -122,7 +122,8 @@ pub fn declare_variables(env: &mut Env, authorizer: bool) {
     for constant in library.constants() {
         env.declare_constant(constant.name, constant.declared.clone(), constant.value);
     }
-    if kyverno {
+    let policy = env.profile().libraries.policy;
+    if kyverno && matches!(policy, PolicyLibraries::Admission | PolicyLibraries::Generating) {
         env.declare("exceptions", Type::structure(kyverno::EXCEPTION));
     }
     if authorizer {

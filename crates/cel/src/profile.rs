@@ -117,6 +117,8 @@ pub enum PolicyLibraries {
     Deleting,
     /// Those of ImageValidatingPolicies: without `x509` and `exceptions`, with the verification of images.
     Image,
+    /// Those of the references that ImageValidatingPolicies match: image names alone.
+    ImageReference,
 }
 
 /// Which libraries an environment has, and at which version; `None` or `false` is absent.
@@ -377,6 +379,17 @@ profile!(KYVERNO_1_19_IMAGE_NAMESPACED, "kyverno-1.19-image-namespaced", Librari
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
+profile!(KYVERNO_1_19_IMAGE_REFERENCE, "kyverno-1.19-image-reference", Libraries {
+    or_value_compat: false, policy: PolicyLibraries::ImageReference, ..KYVERNO_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
 // `validate.cel` of classic rules: Kubernetes' own environment, linked with a newer cel-go, and Kyverno's `orValue`
 // (Kyverno `pkg/admissionpolicy/compiler.go`).
 profile!(KYVERNO_1_19_CLASSIC, "kyverno-1.19-classic", Libraries {
@@ -483,6 +496,11 @@ impl Profile {
             PolicyScope::Cluster => &KYVERNO_1_19_IMAGE,
             PolicyScope::Namespace => &KYVERNO_1_19_IMAGE_NAMESPACED,
         }
+    }
+
+    /// What Kyverno 1.19 does with the image references of its ImageValidatingPolicies.
+    pub fn kyverno_image_reference() -> &'static Profile {
+        &KYVERNO_1_19_IMAGE_REFERENCE
     }
 
     /// What Kyverno 1.19 does with `validate.cel` of its classic policies.

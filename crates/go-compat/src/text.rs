@@ -6,6 +6,7 @@ pub mod case;
 pub mod decimal;
 pub mod duration;
 pub mod float;
+pub mod glob;
 pub mod image;
 pub mod image_info;
 pub mod ip;

@@ -9,6 +9,7 @@
 //! (`reportProperties`, `matchLabels`) keeps the old keys beside the new ones there; a carriage return before
 //! `equest.object` counts as the letter `r` there.
 
+mod image;
 mod message;
 mod mutating;
 mod rewrite;
@@ -19,6 +20,7 @@ use std::borrow::Cow;
 
 use kyvtest_model::policy::{ClassicPolicy, Rule};
 
+pub use image::image_variants;
 pub use kyvtest_model::policy::autogen::{
     ANNOTATION, CONTROLLERS, Eligibility, controllers, eligibility, is_generated,
 };

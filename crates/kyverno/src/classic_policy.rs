@@ -381,10 +381,7 @@ fn unsupported(rule: &Rule) -> Option<Unsupported> {
             rule.verify_images.is_some().then_some(Unsupported::VerifyImages)
         };
     };
-    if validate.manifests.is_some() {
-        return Some(Unsupported::Manifests);
-    }
-    let other = validate.pod_security.is_some() || validate.cel.is_some();
+    let other = validate.pod_security.is_some() || validate.cel.is_some() || validate.manifests.is_some();
     let classic = [
         &validate.deny,
         &validate.pattern,

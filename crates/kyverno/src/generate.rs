@@ -33,7 +33,7 @@ use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::{
     kube::{Concrete, Namespace, Request},
-    policy::{ApplyRules, ClassicPolicy},
+    policy::{ApplyRules, ClassicPolicy, PolicyKind},
     verdict::{Part, Status, Trace},
 };
 
@@ -133,9 +133,14 @@ impl CompiledGeneration {
         &self.rules
     }
 
+    /// The policy's namespace; a Policy without one is in `default`.
     fn namespace(&self) -> &str {
-        let namespace = self.policy.metadata.namespace.as_ref();
-        namespace.map_or("", |namespace| namespace.value.as_str())
+        let own = self.policy.metadata.namespace.as_ref();
+        match (own, self.policy.kind) {
+            (Some(namespace), _) => &namespace.value,
+            (None, PolicyKind::Policy) => "default",
+            (None, PolicyKind::ClusterPolicy) => "",
+        }
     }
 
     /// The answers for the context entries of each rule, from the values of the request or from others.

@@ -1,5 +1,6 @@
 //! What Kyverno 1.19 decides.
 
+pub mod attestor;
 pub mod autogen;
 pub mod cel_rule;
 pub mod classic;
@@ -13,9 +14,11 @@ pub mod exception;
 pub mod failure_action;
 pub mod generate;
 pub mod generating_policy;
+pub mod image_policy;
 pub mod input;
 pub mod lens;
 pub mod lowered;
+pub mod manifests;
 pub mod matching;
 pub mod mutate;
 pub mod mutating_policy;
@@ -25,4 +28,5 @@ mod params;
 pub mod refusal;
 pub mod response;
 pub mod validating_policy;
+pub mod verify_images;
 pub mod webhook;

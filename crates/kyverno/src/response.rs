@@ -72,8 +72,6 @@ impl RuleResponse {
 /// What is recognised and not decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unsupported {
-    /// `validate.manifests`
-    Manifests,
     /// `validate.assert`
     Assert,
     /// `validate` with nothing in it that decides.
@@ -90,7 +88,6 @@ impl Unsupported {
     /// The code.
     pub const fn code(self) -> &'static str {
         match self {
-            Self::Manifests => "unsupported-manifests",
             Self::Assert => "unsupported-assert",
             Self::Empty => "unsupported-empty",
             Self::Mutate => "unsupported-mutate",
@@ -102,9 +99,7 @@ impl Unsupported {
     const fn explanation(self) -> &'static str {
         match self {
             Self::Empty => "the rule has nothing that is evaluated",
-            Self::Manifests | Self::Assert | Self::Mutate | Self::Generate | Self::VerifyImages => {
-                "rules of this type are not evaluated"
-            }
+            Self::Assert | Self::Mutate | Self::Generate | Self::VerifyImages => "rules of this type are not evaluated",
         }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod generator;
 mod gzip;
 mod hash;
 mod image;
+mod image_verify;
 mod inflate;
 mod json;
 mod math;
@@ -42,6 +43,13 @@ use kyvtest_go_compat::value::Document;
 /// Adds the libraries of a policy. One of a namespace has other functions under the names of `resource`: they lack the
 /// namespace parameter.
 pub fn declare(library: &mut Library, scope: PolicyScope, policy: PolicyLibraries) {
+    if policy == PolicyLibraries::ImageReference {
+        image::declare(library);
+        return;
+    }
+    if policy == PolicyLibraries::Image {
+        image_verify::declare(library);
+    }
     if policy == PolicyLibraries::Generating {
         generator::declare(library, scope);
     }
@@ -70,6 +78,7 @@ pub fn declare_or_value(library: &mut Library) {
 }
 
 pub use exception::{EXCEPTION, Exception};
+pub use gzip::read as gunzip;
 
 /// A value as protobuf's JSON, as Go's `AsInterface` shows it.
 ///
@@ -81,6 +90,24 @@ pub fn to_json<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, St
         Err(Val::Error(error)) => Err(error.to_owned()),
         Err(_) => Err("not convertible".to_owned()),
     }
+}
+
+/// A value as a list of texts.
+///
+/// # Errors
+/// If the value, or an item of it, is of another type.
+pub fn to_texts<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Vec<String>, String> {
+    let text = |error: Val<'_>| match error {
+        Val::Error(error) => error.to_owned(),
+        _ => "not convertible".to_owned(),
+    };
+    if !value.is_list() {
+        return Err(text(native::mismatch(context, value, "[]string")));
+    }
+    let items = value.list_iter();
+    items
+        .map(|item| native::string(context, item).map(str::to_owned).map_err(text))
+        .collect()
 }
 
 /// A value that is nothing but the receiver of a library's methods.

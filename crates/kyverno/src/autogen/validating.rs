@@ -29,7 +29,7 @@ impl Config {
         self.template().path().join(".")
     }
 
-    const fn template(self) -> Template {
+    pub(super) const fn template(self) -> Template {
         match self {
             Self::Cronjobs => Template::CronJob,
             Self::Defaults => Template::Pod,

@@ -10,7 +10,7 @@ use kyvtest_go_compat::{text::image_info::ImageInfo, value::Data};
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Where the Pod of a kind is.
-fn pod_path(kind: &str) -> Option<&'static [&'static str]> {
+pub(crate) fn pod_path(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "Pod" => &["spec"],
         "DaemonSet" | "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" | "Job" => {

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     exception::CompiledException,
     input::Input,
+    manifests::Manifests,
     matching::{Selection, applies, exempts},
 };
 use kyvtest_cel::host::Host;
@@ -71,15 +72,17 @@ pub(crate) struct ClassicRule {
 enum Kind {
     Resource(Validation),
     PodSecurity(PodSecurity),
+    Manifests(Box<Manifests>),
 }
 
 impl ClassicRule {
     /// Reads the check of a rule; `None` if it has no `validate`.
     pub(crate) fn new(policy: &ClassicPolicy, rule: &Rule) -> Option<Self> {
         let validate = rule.validate.as_ref()?;
-        let check = match &validate.pod_security {
-            Some(security) => Kind::PodSecurity(PodSecurity::read(security.document().root())),
-            None => Kind::Resource(Validation::of_rule(
+        let check = match (&validate.manifests, &validate.pod_security) {
+            (Some(manifests), _) => Kind::Manifests(Box::new(Manifests::read(&manifests.document()))),
+            (None, Some(security)) => Kind::PodSecurity(PodSecurity::read(security.document().root())),
+            (None, None) => Kind::Resource(Validation::of_rule(
                 validate,
                 conditions_of(rule.preconditions.as_ref()),
             )),
@@ -249,6 +252,23 @@ impl<'d> Driver<'d> {
                     return Some(lifted_by(&lifted));
                 }
                 self.resource(rule, validation)
+            }
+            Kind::Manifests(manifests) => {
+                if self.operation == Operation::Delete {
+                    return None;
+                }
+                let lifted = self.exceptions();
+                if !lifted.is_empty() {
+                    return Some(lifted_by(&lifted));
+                }
+                Some(match manifests.verify(&self.new) {
+                    Ok((true, message)) => (Status::Pass, message).into(),
+                    Ok((false, message)) => (Status::Fail, message).into(),
+                    Err(error) => {
+                        let message = format!("error occurred during manifest verification: {error}");
+                        (Status::Error, message).into()
+                    }
+                })
             }
             Kind::PodSecurity(security) => {
                 if self.operation == Operation::Delete {

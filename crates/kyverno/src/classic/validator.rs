@@ -19,7 +19,7 @@ use kyvtest_model::{kube::Operation, verdict::Status};
 const ELEMENTS: usize = 100_000;
 
 /// The answer of a check: status and text.
-pub(super) type Answer = (Status, String);
+pub(crate) type Answer = (Status, String);
 
 /// A rule's checks at work.
 pub(super) struct Validator<'v, 'o> {
@@ -339,7 +339,7 @@ pub(crate) fn evaluate(conditions: &Conditions, context: &mut Context<'_>) -> Re
 }
 
 /// What preconditions say that do not hold, or cannot be evaluated.
-pub(super) fn unmet(conditions: Option<&Conditions>, context: &mut Context<'_>) -> Option<Answer> {
+pub(crate) fn unmet(conditions: Option<&Conditions>, context: &mut Context<'_>) -> Option<Answer> {
     match evaluate(conditions?, context) {
         Ok((true, _)) => None,
         Ok((false, message)) => {

@@ -15,7 +15,10 @@ use kyvtest_cel::{
     observe::Observer,
     time::Timestamp,
 };
-use kyvtest_go_compat::value::{Builder, Data, Document, Map, Value};
+use kyvtest_go_compat::{
+    text::image::Reference,
+    value::{Builder, Data, Document, Map, Value},
+};
 use kyvtest_model::kube::{Discovery, GroupVersionKind, guess_plural};
 
 /// Who asks the world outside.
@@ -155,6 +158,18 @@ impl Host for CaseHost<'_> {
         self.mocks.image_metadata(reference)
     }
 
+    fn fetch_image(&self, reference: &str) -> Answer {
+        Err(unreachable_registry(reference))
+    }
+
+    fn verify_image(&self, reference: &str, _: Option<&str>, _: &[Document]) -> Result<i64, String> {
+        Err(unreachable_registry(reference))
+    }
+
+    fn image_payload(&self, reference: &str, _: &str) -> Answer {
+        Err(unreachable_registry(reference))
+    }
+
     fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
         self.base.authorize(attributes)
     }
@@ -170,6 +185,15 @@ impl Host for CaseHost<'_> {
     fn observer(&self) -> Option<&Observer> {
         self.base.observer()
     }
+}
+
+/// What upstream says of an image if its registry cannot be reached. No registry is asked here.
+pub(super) fn unreachable_registry(image: &str) -> String {
+    let registry = match Reference::parse(image) {
+        Some(reference) => reference.registry().to_owned(),
+        None => return format!("could not parse reference: {image}"),
+    };
+    format!("Get \"https://{registry}/v2/\": dial tcp: needs registry")
 }
 
 /// A method as Go's HTTP client names it in errors: `Get`.

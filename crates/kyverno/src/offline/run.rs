@@ -9,13 +9,16 @@ use super::{
     case::Case,
     deleting::{cleanup, deleting_policies},
     host::{Asker, CaseHost},
+    image_validating::payload_policies,
     objects::Objects,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     resource::Resource,
     values::GivenValues,
+    verify_images::rule_result,
 };
 use crate::{
     autogen::{all_rules, variants},
+    classic::rule::outside,
     classic_policy::CompiledPolicy,
     exception::CompiledException,
     generating_policy::CompiledGeneratingPolicy,
@@ -23,6 +26,7 @@ use crate::{
     lens::Lens,
     mutate::CompiledMutation,
     validating_policy::{Answer, CompiledValidatingPolicy},
+    verify_images::CompiledImageRules,
 };
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Data, Document, Value};
@@ -107,17 +111,15 @@ fn evaluate(
 ) -> Result<Vec<PolicyResponse>, String> {
     let mut validate = |stages: &Stages<'_>, stage, object: &mut Document, observed: &mut Observed| match stage {
         Stage::NativeMutation => Ok(()),
-        Stage::Classic => {
-            stages.validate(accepted, object, observed);
-            Ok(())
-        }
+        Stage::Classic => stages.validate(accepted, object, observed),
         Stage::Cel => stages.validating_policies(object, observed),
     };
     evaluate_with(case, resource, operation, accepted, host, &mut validate)
 }
 
 /// One pass over a resource for a caller with a validation of its own, which gets the stage, the object as the stages before
-/// left it, and the number of responses before it. Native mutation is the caller's as well.
+/// left it, and the number of responses before it. Native mutation is the caller's as well; policies that check
+/// images ([`checks_images`]) are not.
 ///
 /// # Errors
 /// The text with which the run ends.
@@ -129,11 +131,24 @@ pub fn pass(
     host: &dyn Host,
     validate: &mut dyn FnMut(Stage, &mut Document, usize),
 ) -> Result<Vec<PolicyResponse>, String> {
-    let mut validate = |_: &Stages<'_>, stage, object: &mut Document, observed: &mut Observed| {
+    let with_images: Vec<&Arc<ClassicPolicy>> = accepted
+        .iter()
+        .copied()
+        .filter(|policy| checks_images(policy))
+        .collect();
+    let mut validate = |stages: &Stages<'_>, stage, object: &mut Document, observed: &mut Observed| {
         validate(stage, object, observed.responses.len());
-        Ok(())
+        match stage {
+            Stage::Classic => stages.validate(&with_images, object, observed),
+            Stage::NativeMutation | Stage::Cel => Ok(()),
+        }
     };
     evaluate_with(case, resource, operation, accepted, host, &mut validate)
+}
+
+/// Whether a policy has rules that check images in the stage of validation.
+pub fn checks_images(policy: &Arc<ClassicPolicy>) -> bool {
+    CompiledImageRules::new(policy).is_some_and(|rules| rules.has_checks())
 }
 
 type Validate<'v> = dyn FnMut(&Stages<'_>, Stage, &mut Document, &mut Observed) -> Result<(), String> + 'v;
@@ -151,12 +166,15 @@ fn evaluate_with(
     let mut observed = Observed::default();
     let mut object = (*resource.object).clone();
     stages.mutate(accepted, &mut object, &mut observed);
+    stages.verify_images(accepted, &mut object, &mut observed)?;
     validate(&stages, Stage::Classic, &mut object, &mut observed)?;
     validate(&stages, Stage::NativeMutation, &mut object, &mut observed)?;
     stages.mutating_policies(&mut object, &mut observed)?;
     validate(&stages, Stage::Cel, &mut object, &mut observed)?;
     stages.generating_policies(&object, &mut observed)?;
     stages.generate(accepted, &object, &mut observed)?;
+    let mut images = stages.image_policies(&resource.object)?;
+    observed.responses.append(&mut images);
     // Deleting policies are not about requests: they take part in the default pass only.
     if operation.is_none() {
         let mut deleting = deleting_policies(case, &stages.key, &resource.object, stages.unmocked_host)?;
@@ -166,7 +184,7 @@ fn evaluate_with(
 }
 
 /// The name of the only payload.
-const PAYLOAD: &str = "payload.json";
+pub(super) const PAYLOAD: &str = "payload.json";
 
 /// The pass over a payload.
 fn evaluate_payload(case: &Case, payload: &Document, host: &dyn Host) -> Result<Vec<PolicyResponse>, String> {
@@ -180,8 +198,14 @@ fn evaluate_payload(case: &Case, payload: &Document, host: &dyn Host) -> Result<
         })?;
     }
     let host = CaseHost::new(case, host, Asker::Unmocked);
-    deleting_policies(case, PAYLOAD, payload, &host)
-        .map_err(|error| format!("failed to apply policies on JSON payload {PAYLOAD} ({error})"))
+    let mut responses = payload_policies(case, payload, &host).map_err(|error| {
+        let error = format!("failed to apply image validating policies on JSON payload: {error}");
+        format!("failed to apply validating policies on JSON payload {PAYLOAD} ({error})")
+    })?;
+    let mut deleting = deleting_policies(case, PAYLOAD, payload, &host)
+        .map_err(|error| format!("failed to apply policies on JSON payload {PAYLOAD} ({error})"))?;
+    responses.append(&mut deleting);
+    Ok(responses)
 }
 
 /// The operation of the test rows.
@@ -257,6 +281,8 @@ pub(super) struct Stages<'c> {
     /// `apiVersion,kind,namespace,name` of the resource.
     pub(super) key: String,
     values: GivenValues,
+    /// The operation of the test row; `None` in the default pass.
+    row_operation: Option<Operation>,
     served: Arc<Served>,
     objects: Objects,
     pub(super) exceptions: Vec<CompiledException>,
@@ -298,6 +324,7 @@ impl<'c> Stages<'c> {
             discovery,
             key: resource.key(),
             values: case.values.for_resource(&resource.name, operation),
+            row_operation: operation,
             served,
             objects: Objects::new(case.resources.iter().chain(&case.targets)),
             exceptions: exceptions.map(|exception| CompiledException::new(exception)).collect(),
@@ -316,7 +343,10 @@ impl<'c> Stages<'c> {
 
     /// The request about an object, null if it is lost.
     pub(super) fn request(&self, object: &Document) -> Request {
-        let operation = self.values.operation;
+        self.request_for(self.values.operation, object)
+    }
+
+    fn request_for(&self, operation: Operation, object: &Document) -> Request {
         let mut request = Request::about(operation, Arc::clone(&self.served), object.clone());
         if operation == Operation::Update {
             request.old_object = object.clone();
@@ -325,6 +355,12 @@ impl<'c> Stages<'c> {
         request.roles.clone_from(&self.case.roles);
         request.cluster_roles.clone_from(&self.case.cluster_roles);
         request
+    }
+
+    /// The request about an object for policies that read the operation of the test row, not that of the values.
+    pub(super) fn request_of_row(&self, object: &Document) -> Request {
+        let operation = self.row_operation.unwrap_or(Operation::Create);
+        self.request_for(operation, object)
     }
 
     /// The values for an object, found by its name.
@@ -357,10 +393,16 @@ impl<'c> Stages<'c> {
         }
     }
 
-    fn validate(&self, policies: &[&Arc<ClassicPolicy>], resource: &Document, observed: &mut Observed) {
+    fn validate(
+        &self,
+        policies: &[&Arc<ClassicPolicy>],
+        resource: &Document,
+        observed: &mut Observed,
+    ) -> Result<(), String> {
         for policy in policies {
             let rules = all_rules(policy);
-            if rules.iter().all(|rule| rule.validate.is_none()) {
+            let images = CompiledImageRules::new(policy).filter(CompiledImageRules::has_checks);
+            if images.is_none() && rules.iter().all(|rule| rule.validate.is_none()) {
                 continue;
             }
             let compiled = CompiledPolicy::new(Arc::clone(policy));
@@ -372,9 +414,20 @@ impl<'c> Stages<'c> {
                 rules.any(|rule| rule.name.value == name)
             };
             let results = decided.rules.into_iter().filter(|response| validates(&response.rule));
-            let results: Vec<RuleResult> = results
+            let mut results: Vec<RuleResult> = results
                 .map(|response| RuleResult::new(RuleType::Validation, response))
                 .collect();
+            if let Some(images) = &images {
+                let namespace = identity(policy).1;
+                let outside = outside(&input, &policy.key(), "", &namespace, self.host);
+                let checked = images.check(&input, &self.exceptions, &*outside);
+                let checked = checked.map_err(|text| format!("`kyverno test` panics: {text}"))?;
+                let checked = checked.into_iter().flat_map(|(_, results)| results);
+                results.extend(checked.map(rule_result));
+                // The results of both kinds of rules are in the order of the rules.
+                let place = |name: &str| rules.iter().position(|rule| rule.name.value == name);
+                results.sort_by_key(|result| place(&result.response.rule));
+            }
             let mutates = rules.iter().any(|rule| rule.mutate.is_some());
             let (name, namespace) = identity(policy);
             observed.responses.push(PolicyResponse {
@@ -387,6 +440,7 @@ impl<'c> Stages<'c> {
                 rules: results,
             });
         }
+        Ok(())
     }
 
     fn validating_policies(&self, resource: &Document, observed: &mut Observed) -> Result<(), String> {

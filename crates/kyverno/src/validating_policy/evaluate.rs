@@ -245,7 +245,10 @@ impl<'a> Run<'a> {
     }
 
     /// The annotations that have a value; or the place of the first that fails.
-    fn annotations(&self, annotations: &'a [(String, Program)]) -> Result<Vec<(String, String)>, (usize, String)> {
+    pub(crate) fn annotations(
+        &self,
+        annotations: &'a [(String, Program)],
+    ) -> Result<Vec<(String, String)>, (usize, String)> {
         let mut properties = Vec::new();
         for (index, (key, program)) in annotations.iter().enumerate() {
             match self.value(program) {

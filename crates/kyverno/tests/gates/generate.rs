@@ -8,7 +8,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::offline::{Case, run};
 use serde_json::{Map, Value, json};
 
-use crate::support::{jsonl, judge, shared};
+use crate::support::{fixture, jsonl, judge, shared};
 
 const NOW: &str = "2026-11-16T12:00:00Z";
 
@@ -148,5 +148,22 @@ fn generating_policies() {
 fn deleting_policies() {
     if let Some(path) = shared("golden/generate/dpol.jsonl") {
         gate("generate-dpol", &path);
+    }
+}
+
+#[test]
+fn images() {
+    if let Some(path) = shared("golden/generate/image.jsonl") {
+        gate("generate-image", &path);
+    }
+}
+
+#[test]
+fn own_rows() {
+    for name in ["rule", "gpol", "dpol", "image"] {
+        gate(
+            &format!("generate-{name}-own"),
+            &fixture(&format!("generate/{name}.jsonl")),
+        );
     }
 }

@@ -170,8 +170,14 @@ fn attestors<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     let mut fields = decoder.fields(node)?;
     fields.optional("count", |decoder, node| {
         let count = decoder.int(node)?;
-        if matches!(node.number(), Some(Number::Int(number)) if number < 1) {
-            let message = format!("`{}` must be at least 1", decoder.path());
+        if let Some(Number::Int(number)) = node.number()
+            && number < 1
+        {
+            let path = decoder.path();
+            decoder.schema_problem(format!(
+                "{path}: Invalid value: {number}: {path} in body should be greater than or equal to 1"
+            ));
+            let message = format!("`{path}` must be at least 1");
             decoder.bad_value(count.span, message);
         }
         Some(())

@@ -55,7 +55,11 @@ fn decompress<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 const HEADER: &str = "gzip: invalid header";
 const END: &str = "unexpected EOF";
 
-fn read(input: &[u8]) -> Result<Vec<u8>, String> {
+/// Decompresses what `gzip` compressed.
+///
+/// # Errors
+/// Go's text, if the input is not well formed or larger than the limit.
+pub fn read(input: &[u8]) -> Result<Vec<u8>, String> {
     if input.is_empty() {
         return Err("EOF".to_owned());
     }

@@ -1,0 +1,48 @@
+//! ImageValidatingPolicies for pod controllers.
+//!
+//! Upstream counterpart: `pkg/cel/policies/ivpol/autogen` (Kyverno 1.19). All texts of the spec are rewritten, as for
+//! ValidatingPolicies.
+
+use super::{
+    rewrite,
+    validating::{Config, Target, match_constraints, targets},
+};
+use kyvtest_go_compat::yaml::{Edited, Graft};
+use kyvtest_model::policy::{ImageValidatingPolicy, ImageValidatingPolicySpec, MatchConstraints};
+
+/// The policies that are generated from a policy: that for CronJobs, then that for the others. Upstream's order is random.
+pub fn image_variants(policy: &ImageValidatingPolicy) -> Vec<ImageValidatingPolicy> {
+    let constraints = policy.spec.match_constraints.as_ref();
+    if !constraints.is_some_and(MatchConstraints::is_pods_only) {
+        return Vec::new();
+    }
+    let wanted = policy.spec.pod_controllers.as_deref();
+    [Config::Cronjobs, Config::Defaults]
+        .into_iter()
+        .filter_map(|config| {
+            let targets = targets(config, wanted);
+            if targets.is_empty() {
+                return None;
+            }
+            let spec = spec(&policy.spec, config, &targets)?;
+            Some(ImageValidatingPolicy { spec, ..policy.clone() })
+        })
+        .collect()
+}
+
+fn spec(spec: &ImageValidatingPolicySpec, config: Config, targets: &[Target]) -> Option<ImageValidatingPolicySpec> {
+    let edit = |text: &mut Edited| rewrite::validating(config.template(), text);
+    let source = spec.source.node();
+    let mut graft = Graft::new(source.tree(), &edit);
+    let mut made = Vec::new();
+    for entry in source.as_map()?.iter() {
+        let value = if entry.key == "matchConstraints" {
+            match_constraints(&mut graft, entry.value, targets)
+        } else {
+            graft.copy(entry.value)
+        };
+        made.push((entry.key, entry.key_span, value));
+    }
+    let root = graft.map(source.span(), &made);
+    ImageValidatingPolicySpec::read(graft.finish(root), spec.source.file())
+}

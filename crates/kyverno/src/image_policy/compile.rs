@@ -1,0 +1,252 @@
+//! From a policy and its exceptions to programs, or the errors for which Kyverno refuses the policy.
+
+use super::{Attestor, CompiledImagePolicy, RequestSlots, Slots, Validation, reference::References};
+use crate::validating_policy::{
+    Exception,
+    compile::{Output, compile, compile_all, conditions_at, variables},
+};
+use kyvtest_cel::{
+    admission::aggregate,
+    compile::analyse,
+    composite::Composition,
+    env::Env,
+    library,
+    plan::plan,
+    profile::{PolicyScope, Profile},
+    program::Program,
+    types::Type,
+};
+use kyvtest_go_compat::{text::quote::quote, value::Document};
+use kyvtest_model::{
+    kube::GroupVersionResource,
+    policy::{self, CelPolicyException, FailurePolicy, ImageValidatingPolicy, ImageValidatingPolicySpec, Mode},
+};
+
+/// What is wrong with a policy, at least one text, each with its field.
+pub(super) type Errors = Vec<String>;
+
+/// The expressions that find images in well-known kinds, below the pod's spec.
+fn built_in(resource: &GroupVersionResource) -> Vec<(String, String)> {
+    let GroupVersionResource {
+        group,
+        version,
+        resource,
+    } = resource;
+    let pod = match (group.as_str(), version.as_str(), resource.as_str()) {
+        ("", "v1", "pods") => "spec",
+        ("batch", "v1", "jobs") | ("apps", "v1", "deployments" | "statefulsets" | "daemonsets" | "replicasets") => {
+            "spec.template.spec"
+        }
+        ("batch", "v1", "cronjobs") => "spec.jobTemplate.spec.template.spec",
+        _ => return Vec::new(),
+    };
+    let lists = ["containers", "initContainers", "ephemeralContainers"];
+    let expression = |list| format!("(object != null ? object : oldObject).{pod}.?{list}.orValue([]).map(e, e.image)");
+    lists.map(|list| (list.to_owned(), expression(list))).into()
+}
+
+fn declare(env: &mut Env, mode: &Mode) -> Slots {
+    let images = Type::map(Type::String, Type::list(Type::String));
+    let (images, attestors, attestations) = (
+        env.declare("images", images),
+        env.declare("attestors", Type::map(Type::String, Type::Dyn)),
+        env.declare("attestations", Type::map(Type::String, Type::String)),
+    );
+    let object = env.declare("object", Type::Dyn);
+    let structs = |name| Type::structure(name);
+    let request = (*mode == Mode::Kubernetes).then(|| RequestSlots {
+        request: env.declare("request", structs(library::kubernetes::structs::ADMISSION_REQUEST)),
+        namespace: env.declare("namespaceObject", structs(library::kubernetes::structs::NAMESPACE)),
+        old_object: env.declare("oldObject", Type::Dyn),
+        variables: env.declare("variables", Type::Dyn),
+    });
+    library::declare_variables(env, false);
+    if request.is_some() {
+        Composition::Kyverno.declare(env);
+    }
+    Slots {
+        object,
+        request,
+        images,
+        attestors,
+        attestations,
+    }
+}
+
+impl CompiledImagePolicy {
+    /// Compiles a policy for objects of a resource; `None` for payloads, whose images only the policy's own extractors find.
+    ///
+    /// # Errors
+    /// Kyverno's text, if an expression cannot be compiled.
+    pub fn compile<'e>(
+        policy: &ImageValidatingPolicy,
+        resource: Option<&GroupVersionResource>,
+        exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
+    ) -> Result<Self, String> {
+        Self::compile_parts(policy, resource, exceptions).map_err(|errors| match resource {
+            Some(_) => aggregate(errors),
+            None => format!("[{}]", errors.join(" ")),
+        })
+    }
+
+    fn compile_parts<'e>(
+        policy: &ImageValidatingPolicy,
+        resource: Option<&GroupVersionResource>,
+        exceptions: impl IntoIterator<Item = &'e CelPolicyException>,
+    ) -> Result<Self, Errors> {
+        let spec = &policy.spec;
+        let references =
+            References::compile("spec.MatchImageReferences", &spec.match_image_references).map_err(|errors| {
+                let errors = aggregate(errors);
+                vec![format!("<nil>: Internal error: failed to compile matches: {errors}")]
+            })?;
+        let mut env = Env::new(Profile::kyverno_image(if policy.namespaced {
+            PolicyScope::Namespace
+        } else {
+            PolicyScope::Cluster
+        }));
+        let slots = declare(&mut env, &spec.evaluation.mode);
+        let texts = |errors: Vec<crate::validating_policy::FieldError>| -> Errors {
+            errors.iter().map(ToString::to_string).collect()
+        };
+        let match_conditions = conditions_at("spec.matchConditions", &spec.match_conditions, &env).map_err(texts)?;
+        let extractors = extractors(spec, resource, &env)?;
+        let composite = if slots.request.is_some() {
+            variables(&spec.variables, &mut env).map_err(texts)?
+        } else {
+            // Variables are compiled in every mode; only policies on requests see them.
+            let mut other = Env::new(env.profile());
+            declare(&mut other, &spec.evaluation.mode);
+            variables(&spec.variables, &mut other).map_err(texts)?
+        };
+        let attestors = attestors(spec, &env)?;
+        let validations = validations(spec, &env)?;
+        let list = spec.audit_annotations.iter().enumerate();
+        let list = list.map(|(i, entry)| {
+            let path = format!("spec.auditAnnotations[{i}].valueExpression");
+            (path, &entry.value_expression)
+        });
+        let programs = compile_all(list, &env, Output::StringOrNull).map_err(texts)?;
+        let keys = spec.audit_annotations.iter().map(|entry| entry.key.value.clone());
+        let audit_annotations = keys.zip(programs).collect();
+        let exceptions = exceptions
+            .into_iter()
+            .map(|exception| Exception::compile(exception, &env))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(texts)?;
+        let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+        let failure = spec.failure_policy.as_ref();
+        Ok(Self {
+            namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+            ignores_errors: failure.is_some_and(|word| word.value == FailurePolicy::Ignore),
+            configuration: spec.configuration,
+            env,
+            slots,
+            match_conditions,
+            references,
+            extractors,
+            composite,
+            attestors,
+            attestations: spec.attestations.iter().map(|name| name.value.clone()).collect(),
+            validations,
+            audit_annotations,
+            exceptions,
+        })
+    }
+}
+
+/// The built-in extractors, then those of the policy.
+fn extractors(
+    spec: &ImageValidatingPolicySpec,
+    resource: Option<&GroupVersionResource>,
+    env: &Env,
+) -> Result<Vec<(String, Program)>, Errors> {
+    let own = spec.images.iter();
+    let own = own.map(|image| (image.name.value.clone(), image.expression.text().to_owned()));
+    let all = resource.map(built_in).unwrap_or_default().into_iter().chain(own);
+    let mut compiled: Vec<(String, Program)> = Vec::new();
+    for (i, (name, expression)) in all.enumerate() {
+        let failed = |error: &dyn std::fmt::Display| {
+            let expression = quote(&expression);
+            vec![format!(
+                "spec.images[{i}].expression: Invalid value: {expression}: {error}"
+            )]
+        };
+        let checked = analyse(&expression, env).map_err(|error| failed(&error))?;
+        let fits = match checked.result_type() {
+            Type::List(item) => **item == Type::String || item.is_dyn(),
+            other => other.is_dyn(),
+        };
+        if !fits {
+            return Err(failed(&"output is expected to be of type list"));
+        }
+        let program = plan(&checked, env).map_err(|error| failed(&error))?;
+        match compiled.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, other)) => *other = program,
+            None => compiled.push((name, program)),
+        }
+    }
+    Ok(compiled)
+}
+
+fn attestors(spec: &ImageValidatingPolicySpec, env: &Env) -> Result<Vec<Attestor>, Errors> {
+    let mut compiled = Vec::new();
+    for (i, attestor) in spec.attestors.iter().enumerate() {
+        let mut expressions = Vec::new();
+        let body = attestor.body.document();
+        for (path, expression) in &attestor.expressions {
+            // Identities are compiled when they are used.
+            if *path == "cosign.keyless.identities" || expression.text().is_empty() {
+                continue;
+            }
+            let program = analyse(expression.text(), env)
+                .map_err(|error| error.to_string())
+                .and_then(|checked| plan(&checked, env).map_err(|error| error.to_string()));
+            let program = program.map_err(|error| {
+                let value = written_part(&body, path);
+                vec![format!("spec.attestors[{i}]: Invalid value: {value}: {error}")]
+            })?;
+            expressions.push((*path, program));
+        }
+        compiled.push(Attestor {
+            name: attestor.name.value.clone(),
+            body,
+            expressions,
+        });
+    }
+    Ok(compiled)
+}
+
+/// The part of an attestor that upstream prints with an error in one of its expressions.
+fn written_part(body: &Document, path: &str) -> String {
+    let keys: Vec<&str> = match path {
+        "cosign.certificate.cert" | "cosign.certificate.certChain" => vec!["cosign", "certificate"],
+        "notary.certs" | "notary.tsaCerts" => vec!["notary"],
+        path => path.split('.').collect(),
+    };
+    let part = body.root().at(&keys);
+    part.map_or_else(|| "null".to_owned(), kyvtest_go_compat::value::Value::to_json)
+}
+
+fn validations(spec: &ImageValidatingPolicySpec, env: &Env) -> Result<Vec<Validation>, Errors> {
+    let one = |error: crate::validating_policy::FieldError| vec![error.to_string()];
+    let validations = spec.validations.iter().enumerate();
+    validations
+        .map(|(i, validation)| {
+            let path = |field: &str| format!("spec.validations[{i}].{field}");
+            let message = validation.message_expression.as_ref();
+            let message = message.filter(|text: &&policy::Expression| !text.text().is_empty());
+            Ok(Validation {
+                program: compile(path("expression"), &validation.expression, env, Output::Bool).map_err(one)?,
+                message: validation
+                    .message
+                    .as_ref()
+                    .map(|text| text.value.clone())
+                    .unwrap_or_default(),
+                message_expression: message
+                    .map(|text| compile(path("messageExpression"), text, env, Output::String).map_err(one))
+                    .transpose()?,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,198 @@
+//! The stage of the ImageValidatingPolicies.
+//!
+//! Upstream counterpart: `applyImageValidatingPolicies` of `cmd/cli/kubectl-kyverno/commands/test/test.go`, `HandleValidating`
+//! of `pkg/cel/policies/ivpol/engine/engine.go` and `Evaluate` of `pkg/image/verification/evaluator/eval.go` (1.19). Of several
+//! responses for one policy name the last one stays.
+//!
+//! Known deviation: upstream's order of several policies is random; here they are in load order.
+
+use super::{
+    host::CaseHost,
+    observed::{PolicyResponse, RuleResult, RuleType},
+    run::{PAYLOAD, Stages},
+};
+use crate::{
+    autogen::image_variants,
+    image_policy::{CompiledImagePolicy, ImageInput, ImageOutcome, Verifications, selects},
+    input::Input,
+    lens::Lens,
+    offline::Case,
+    response::RuleResponse,
+};
+use kyvtest_go_compat::value::{Builder, Document};
+use kyvtest_model::{
+    policy::{CelPolicyException, ImageValidatingPolicy, Mode},
+    verdict::{Part, Status, Trace},
+};
+
+fn rule(name: &str, status: Status, message: String, part: Part) -> RuleResponse {
+    let trace = if status == Status::Error {
+        Trace::error(part)
+    } else {
+        Trace::of(part)
+    };
+    RuleResponse::new(name, status, message, trace)
+}
+
+/// The response of a policy, with its type.
+fn response(key: &str, policy: &ImageValidatingPolicy, rule_type: RuleType, rule: RuleResponse) -> PolicyResponse {
+    let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+    PolicyResponse {
+        resource: key.to_owned(),
+        policy: policy.metadata.name.value.clone(),
+        kind: policy.kind(),
+        policy_namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+        rules: vec![RuleResult::new(rule_type, rule)],
+        ..PolicyResponse::default()
+    }
+}
+
+/// Keeps a response in place of an earlier one of the same policy name.
+fn keep(responses: &mut Vec<PolicyResponse>, response: PolicyResponse) {
+    match responses.iter_mut().find(|other| other.policy == response.policy) {
+        Some(other) => *other = response,
+        None => responses.push(response),
+    }
+}
+
+impl Stages<'_> {
+    /// Evaluates the ImageValidatingPolicies on the resource as it was before all other policies.
+    ///
+    /// # Errors
+    /// The text with which the run ends.
+    pub(super) fn image_policies(&self, resource: &Document) -> Result<Vec<PolicyResponse>, String> {
+        let policies: Vec<_> = self.case.policies.image_validating().collect();
+        if policies.is_empty() {
+            return Ok(Vec::new());
+        }
+        let request = self.request_of_row(resource);
+        if request.resource.guessed {
+            let kind = &request.resource.object_kind;
+            let (group, version, name) = (&kind.group, &kind.version, &kind.kind);
+            return Err(format!(
+                "failed to map gvk to gvr {group}/{version}, Kind={name} (no matches for kind {name:?} in version {:?})\n",
+                kind.api_version()
+            ));
+        }
+        let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
+        let verifications = Verifications::default();
+        let mut responses = Vec::new();
+        let mut passed: Vec<(String, CompiledImagePolicy, Vec<String>)> = Vec::new();
+        for policy in policies {
+            // Generated policies have no exceptions.
+            let generated = image_variants(policy);
+            let generated = generated.iter().map(|generated| (generated, false));
+            for (variant, has_exceptions) in std::iter::once((&**policy, true)).chain(generated) {
+                let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
+                let named = exceptions.filter(|exception| has_exceptions && names(exception, policy));
+                let Some(found) = self.image_policy(variant, named, &input, &verifications, &mut passed) else {
+                    continue;
+                };
+                keep(&mut responses, found);
+            }
+        }
+        for (name, policy, images) in passed {
+            if let Some(problem) = policy.unverified(&images, &verifications)
+                && let Some(kept) = responses.iter_mut().find(|response| response.policy == name)
+            {
+                let failed = rule(&name, Status::Fail, problem, Part::All);
+                kept.rules = vec![RuleResult::new(RuleType::ImageVerify, failed)];
+            }
+        }
+        Ok(responses)
+    }
+
+    fn image_policy<'e>(
+        &self,
+        policy: &ImageValidatingPolicy,
+        exceptions: impl Iterator<Item = &'e CelPolicyException>,
+        input: &Input<'_>,
+        verifications: &Verifications,
+        passed: &mut Vec<(String, CompiledImagePolicy, Vec<String>)>,
+    ) -> Option<PolicyResponse> {
+        let respond = |rule_type, rule| Some(response(&self.key, policy, rule_type, rule));
+        let failed = |name: &str, text: String, part: Part| {
+            respond(RuleType::ImageVerify, rule(name, Status::Error, text, part))
+        };
+        match selects(policy.spec.match_constraints.as_ref(), input) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => return failed("match", format!("failed to execute matching: {error}"), Part::Match),
+        }
+        let gvr = input.request.resource.gvr();
+        let compiled = match CompiledImagePolicy::compile(policy, Some(&gvr), exceptions) {
+            Ok(compiled) => compiled,
+            Err(error) => return failed("evaluation", format!("failed to compile policy: {error}"), Part::All),
+        };
+        let name = &policy.metadata.name.value;
+        match compiled.evaluate(ImageInput::of_request(input), verifications, self.unmocked_host) {
+            ImageOutcome::NoMatch => None,
+            ImageOutcome::Error(error) => {
+                failed("evaluation", format!("failed to evaluate policy: {error}"), Part::All)
+            }
+            ImageOutcome::Exempt(keys) => {
+                let message = format!("rule is skipped due to policy exception: {}", keys.join(", "));
+                let mut skipped = rule("exception", Status::Skip, message, Part::Exception);
+                skipped.exceptions = keys;
+                respond(RuleType::Validation, skipped)
+            }
+            ImageOutcome::Fail { message, properties } => {
+                let mut failed = rule(name, Status::Fail, message, Part::All);
+                failed.properties = properties;
+                respond(RuleType::ImageVerify, failed)
+            }
+            ImageOutcome::Pass { properties, images } => {
+                let mut pass = rule(name, Status::Pass, "success".to_owned(), Part::All);
+                pass.properties = properties;
+                passed.push((name.clone(), compiled, images));
+                respond(RuleType::ImageVerify, pass)
+            }
+        }
+    }
+}
+
+fn names(exception: &CelPolicyException, policy: &ImageValidatingPolicy) -> bool {
+    let mut references = exception.policy_refs.iter();
+    references.any(|to| to.name.value == policy.metadata.name.value && to.kind.value == policy.kind())
+}
+
+/// Evaluates the policies for payloads on one.
+///
+/// # Errors
+/// The text with which the run ends.
+pub(super) fn payload_policies(
+    case: &Case,
+    payload: &Document,
+    host: &CaseHost<'_>,
+) -> Result<Vec<PolicyResponse>, String> {
+    let mut builder = Builder::new();
+    builder.value_with_doubles(payload.root());
+    let payload = builder.finish();
+    let verifications = Verifications::default();
+    let mut responses = Vec::new();
+    for policy in case.policies.image_validating() {
+        if policy.spec.evaluation.mode != Mode::Json {
+            continue;
+        }
+        let name = &policy.metadata.name.value;
+        let compiled = CompiledImagePolicy::compile(policy, None, [])
+            .map_err(|error| format!("failed to compile policy {error}"))?;
+        let input = ImageInput {
+            object: payload.root(),
+            request: None,
+        };
+        let found = match compiled.evaluate(input, &verifications, host) {
+            ImageOutcome::NoMatch | ImageOutcome::Exempt(_) => {
+                return Err("`kyverno test` panics: invalid memory address or nil pointer dereference".to_owned());
+            }
+            ImageOutcome::Error(error) => return Err(error),
+            ImageOutcome::Fail { message, .. } => rule(name, Status::Fail, message, Part::All),
+            ImageOutcome::Pass { images, .. } => match compiled.unverified(&images, &verifications) {
+                Some(problem) => rule(name, Status::Fail, problem, Part::All),
+                None => rule(name, Status::Pass, "success".to_owned(), Part::All),
+            },
+        };
+        keep(&mut responses, response(PAYLOAD, policy, RuleType::ImageVerify, found));
+    }
+    Ok(responses)
+}

@@ -1,0 +1,343 @@
+//! `verifyImages` rules: the verification of signatures and attestations, and the checks of digests and verified images.
+//!
+//! Upstream counterpart: `pkg/engine/{image_verify,validation}.go`, `pkg/engine/handlers/mutation/mutate_image.go`,
+//! `pkg/engine/handlers/validation/validate_image.go`, `pkg/engine/internal/imageverifier.go` and `pkg/engine/utils/image.go`
+//! (1.19). Whatever a registry knows comes from an [`ImageRegistry`].
+//!
+//! Known deviations: images are looked at in the order of their lists and names, upstream's order is random; conditions of
+//! attestations and `validate` of an entry are not evaluated, because no attestation is ever fetched without a registry.
+
+mod check;
+mod extract;
+mod metadata;
+mod verify;
+
+pub use metadata::Metadata;
+
+use std::sync::Arc;
+
+use crate::{
+    autogen::all_rules,
+    classic::{
+        condition::Conditions,
+        context::{Context, Entry, Outside},
+        rule::{Asked, granted, start},
+        validation::{conditions_of, entries_of},
+        validator::unmet,
+    },
+    exception::CompiledException,
+    input::Input,
+    matching::{Selection, applies},
+    response::RuleResponse,
+};
+use extract::{Extractors, FoundImage};
+use kyvtest_go_compat::value::{Data, Value};
+use kyvtest_model::{
+    policy::{ClassicPolicy, MatchResources, PolicyKind, Rule},
+    verdict::{Part, Status, Trace},
+};
+
+/// Why a registry does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegistryError {
+    /// The network fails: the rule has an error.
+    Network(String),
+    /// The answer is no: the rule fails.
+    Refused(String),
+}
+
+/// What registries know of images.
+pub trait ImageRegistry {
+    /// The digest of an image.
+    ///
+    /// # Errors
+    /// If the registry does not say.
+    fn digest(&self, image: &str) -> Result<String, RegistryError>;
+
+    /// Verifies the signature of an attestor and returns the digest. `bundle`: the signature is a Sigstore bundle.
+    ///
+    /// # Errors
+    /// If there is no valid signature.
+    fn verify(&self, image: &str, attestor: &Data, bundle: bool) -> Result<String, RegistryError>;
+}
+
+/// The type of a result, which upstream does not choose uniformly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageRuleType {
+    Mutation,
+    Validation,
+    ImageVerify,
+}
+
+/// The result of a rule.
+pub type ImageResult = (ImageRuleType, RuleResponse);
+
+/// A policy with `verifyImages` rules, ready for evaluation.
+#[derive(Debug)]
+pub struct CompiledImageRules {
+    policy: Arc<ClassicPolicy>,
+    key: String,
+    rules: Vec<ImageRule>,
+}
+
+/// A `verifyImages` rule.
+#[derive(Debug)]
+struct ImageRule {
+    name: String,
+    matches: MatchResources,
+    exclude: Option<MatchResources>,
+    entries: Vec<Entry>,
+    preconditions: Option<Conditions>,
+    properties: Vec<(String, String)>,
+    extractors: Option<Extractors>,
+    /// The entries of `verifyImages`.
+    verify: Vec<Data>,
+}
+
+fn flag(entry: &Data, name: &str) -> bool {
+    !matches!(entry.get(name), Some(Data::Bool(false)))
+}
+
+fn texts(entry: &Data, name: &str) -> Vec<String> {
+    let list = entry.get(name).and_then(Data::as_list).unwrap_or_default();
+    list.iter()
+        .filter_map(|text| text.as_str().map(str::to_owned))
+        .collect()
+}
+
+/// The references of an entry, the older form included.
+fn references(entry: &Data) -> Vec<String> {
+    let mut references = texts(entry, "imageReferences");
+    let old = entry
+        .get("image")
+        .and_then(Data::as_str)
+        .filter(|image| !image.is_empty());
+    references.extend(old.map(str::to_owned));
+    references
+}
+
+impl ImageRule {
+    fn new(rule: &Rule) -> Option<Self> {
+        let block = rule.verify_images.as_ref()?.document();
+        let verify = Data::from(block.root());
+        let verify = verify.as_list().filter(|list| !list.is_empty())?.to_vec();
+        let properties = rule.report_properties.iter();
+        let extractors = rule.image_extractors.as_ref();
+        Some(Self {
+            name: rule.name.value.clone(),
+            matches: rule.matches.clone(),
+            exclude: rule.exclude.clone(),
+            entries: entries_of(rule.context.as_ref()),
+            preconditions: conditions_of(rule.preconditions.as_ref()),
+            properties: properties
+                .map(|(key, value)| (key.value.clone(), value.value.clone()))
+                .collect(),
+            extractors: extractors.map(|part| Extractors::read(&Data::from(part.document().root()))),
+            verify,
+        })
+    }
+
+    /// Whether the rule checks digests or verified images after the verification.
+    fn has_checks(&self) -> bool {
+        let mut entries = self.verify.iter();
+        entries.any(|entry| flag(entry, "verifyDigest") || flag(entry, "required"))
+    }
+}
+
+impl CompiledImageRules {
+    /// Prepares a policy and the rules generated from it; `None` if no rule verifies images.
+    pub fn new(policy: &Arc<ClassicPolicy>) -> Option<Self> {
+        let rules: Vec<ImageRule> = all_rules(policy)
+            .iter()
+            .filter_map(|rule| ImageRule::new(rule))
+            .collect();
+        (!rules.is_empty()).then(|| Self {
+            policy: Arc::clone(policy),
+            key: policy.key(),
+            rules,
+        })
+    }
+
+    /// The policy as it was read.
+    pub fn policy(&self) -> &Arc<ClassicPolicy> {
+        &self.policy
+    }
+
+    /// Whether a rule checks digests or verified images.
+    pub fn has_checks(&self) -> bool {
+        self.rules.iter().any(ImageRule::has_checks)
+    }
+
+    /// The policy's namespace; a Policy without one is in `default`.
+    fn namespace(&self) -> &str {
+        let own = self.policy.metadata.namespace.as_ref();
+        match (own, self.policy.kind) {
+            (Some(namespace), _) => &namespace.value,
+            (None, PolicyKind::Policy) => "default",
+            (None, PolicyKind::ClusterPolicy) => "",
+        }
+    }
+
+    /// Verifies the images of a request, and notes what became of them.
+    ///
+    /// # Errors
+    /// What upstream panics about.
+    pub fn verify(
+        &self,
+        input: &Input<'_>,
+        exceptions: &[CompiledException],
+        outside: &dyn Outside,
+        registry: &dyn ImageRegistry,
+    ) -> Result<(Vec<ImageResult>, Metadata), String> {
+        let mut metadata = Metadata::default();
+        let mut results = Vec::new();
+        for rule in &self.rules {
+            let evaluation = Evaluation {
+                policy: self,
+                rule,
+                input,
+                exceptions,
+                default_type: ImageRuleType::ImageVerify,
+                exception_type: ImageRuleType::Mutation,
+            };
+            let found = evaluation.run(outside, |context, images, _| {
+                evaluation.verify(context, images, registry, &mut metadata)
+            })?;
+            results.extend(found);
+        }
+        Ok((results, metadata))
+    }
+
+    /// Checks the images of a request after the verification: their digests, and whether they were verified. One list of
+    /// results for each rule with checks, by the rule's name.
+    ///
+    /// # Errors
+    /// What upstream panics about.
+    pub fn check(
+        &self,
+        input: &Input<'_>,
+        exceptions: &[CompiledException],
+        outside: &dyn Outside,
+    ) -> Result<Vec<(String, Vec<ImageResult>)>, String> {
+        let mut results = Vec::new();
+        for rule in self.rules.iter().filter(|rule| rule.has_checks()) {
+            let evaluation = Evaluation {
+                policy: self,
+                rule,
+                input,
+                exceptions,
+                default_type: ImageRuleType::Validation,
+                exception_type: ImageRuleType::Validation,
+            };
+            let found = evaluation.run(outside, |_, _, all| vec![evaluation.check(all)])?;
+            results.push((rule.name.clone(), found));
+        }
+        Ok(results)
+    }
+}
+
+/// One rule on one request.
+struct Evaluation<'e> {
+    policy: &'e CompiledImageRules,
+    rule: &'e ImageRule,
+    input: &'e Input<'e>,
+    exceptions: &'e [CompiledException],
+    /// The type of results that come before the images are looked at.
+    default_type: ImageRuleType,
+    exception_type: ImageRuleType,
+}
+
+impl Evaluation<'_> {
+    fn respond(&self, status: Status, message: impl Into<String>) -> RuleResponse {
+        let trace = if status == Status::Error {
+            Trace::error(Part::All)
+        } else {
+            Trace::of(Part::All)
+        };
+        let mut response = RuleResponse::new(&self.rule.name, status, message, trace);
+        response.properties.clone_from(&self.rule.properties);
+        response
+    }
+
+    /// Does what comes before the images are looked at: matching, extraction, context, preconditions, exceptions. `process`
+    /// gets the images that the rule is about, and all images.
+    fn run(
+        &self,
+        outside: &dyn Outside,
+        process: impl FnOnce(&mut Context<'_>, &[FoundImage], &[FoundImage]) -> Vec<ImageResult>,
+    ) -> Result<Vec<ImageResult>, String> {
+        let rule = self.rule;
+        let selection = Selection {
+            matches: &rule.matches,
+            exclude: rule.exclude.as_ref(),
+            policy_namespace: self.policy.namespace(),
+        };
+        let (mut context, new, _) = start(self.input, &self.policy.key, outside);
+        let cell = self.input.request.cell();
+        if new.is_null() || !applies(selection, &cell, &mut self.input.facts()) {
+            return Ok(Vec::new());
+        }
+        let failed = |text: String| vec![(self.default_type, self.respond(Status::Error, text))];
+        let all = match extract::images(&new, rule.extractors.as_ref())? {
+            Ok(all) => all,
+            Err(error) if rule.extractors.is_some() => {
+                return Ok(failed(format!(
+                    "failed to instantiate handler: failed to extract images: {error}"
+                )));
+            }
+            // Images that cannot be read are not in the context.
+            Err(_) => Vec::new(),
+        };
+        let images = self.matching(&all);
+        if images.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Err(error) = context.load_entries(&rule.entries) {
+            return Ok(failed(format!("failed to load context: {error}")));
+        }
+        if let Some((status, message)) = unmet(rule.preconditions.as_ref(), &mut context) {
+            return Ok(vec![(self.default_type, self.respond(status, message))]);
+        }
+        let asked = Asked {
+            policy: &self.policy.key,
+            rule: &rule.name,
+            selection,
+            exceptions: self.exceptions,
+        };
+        let exempt = granted(&mut context, &cell, &mut self.input.facts(), asked);
+        if !exempt.is_empty() {
+            let keys: Vec<String> = exempt.iter().map(|exception| exception.key().to_owned()).collect();
+            // Upstream puts nothing between the two.
+            let message = format!("rule is skipped due to policy exceptions{}", keys.join(", "));
+            let mut response = self.respond(Status::Skip, message);
+            response.exceptions = keys;
+            return Ok(vec![(self.exception_type, response)]);
+        }
+        Ok(process(&mut context, &images, &all))
+    }
+
+    /// The images that an entry of the rule refers to, once for each such entry.
+    fn matching(&self, all: &[FoundImage]) -> Vec<FoundImage> {
+        let mut images = Vec::new();
+        for image in all {
+            let entries = self.rule.verify.iter();
+            let count = entries
+                .filter(|entry| refers(&references(entry), &image.reference))
+                .count();
+            images.extend(std::iter::repeat_n(image.clone(), count));
+        }
+        images
+    }
+
+    /// The annotations of an object of the request.
+    fn annotation(object: Value<'_>, key: &str) -> Option<String> {
+        let annotations = object.at(&["metadata", "annotations"])?;
+        annotations.get(key).and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+/// Whether one of the patterns fits an image.
+fn refers(patterns: &[String], image: &str) -> bool {
+    let mut patterns = patterns.iter();
+    patterns.any(|pattern| kyvtest_go_compat::text::wildcard::matches(pattern, image))
+}
