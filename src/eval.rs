@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kyvtest_apiserver as vap;
 use kyvtest_cel::time::Timestamp;
-use kyvtest_convert::{Exceptions, Generated};
+use kyvtest_convert::{Conversion, Exceptions, Generated, GeneratedMutation, Options, Outcome, Source, convert};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Severity, Sources, nearest},
     value::{Document, Value},
@@ -23,6 +23,7 @@ use kyvtest_kyverno::{
     config::Config,
     controller::{Controller, Installed, Review},
     lens::Lens,
+    mutating_controller::MutatingController,
 };
 use kyvtest_model::{
     compare::{Divergence, compare},
@@ -45,7 +46,10 @@ pub struct Evaluator {
     /// What is stored and does nothing.
     problems: Vec<Diagnostic>,
     controller: Option<Controller>,
+    mutating: MutatingController,
     pairs: Vec<Pair>,
+    /// What Kyverno would generate from each MutatingPolicy.
+    mutating_conversions: Vec<Conversion>,
     native: Option<Native>,
 }
 
@@ -187,7 +191,9 @@ impl Evaluator {
             invalid,
             problems: Vec::new(),
             controller: None,
+            mutating: MutatingController::default(),
             pairs: Vec::new(),
+            mutating_conversions: Vec::new(),
             native: None,
         };
         evaluator.problems = evaluator.idle();
@@ -208,8 +214,10 @@ impl Evaluator {
         }
         let classic = loaded.policies.iter().map(|policy| policy.metadata.name.value.as_str());
         let validating = loaded.validating_policies.iter();
+        let mutating = loaded.mutating_policies.iter();
         let names: Vec<&str> = classic
             .chain(validating.map(|policy| policy.metadata.name.value.as_str()))
+            .chain(mutating.map(|policy| policy.metadata.name.value.as_str()))
             .collect();
         let mut dangling = |exception: &str, wanted: &str| {
             let plain = wanted.rsplit('/').next().unwrap_or(wanted);
@@ -295,14 +303,40 @@ impl Evaluator {
             self.invalid.push(refuse(label, policy.errors.to_string()));
         }
         self.controller = (accepted > 0).then_some(controller);
+        let (mutating, refused) = MutatingController::new(&loaded.mutating_policies, &loaded.cel_exceptions);
+        self.mutating = mutating;
+        for (policy, errors) in refused {
+            let label = format!("{}/{}", policy.kind(), policy.metadata.name.value);
+            self.invalid.push(refuse(label, errors.to_string()));
+        }
+        let options = Options {
+            force: true,
+            now: settings.now,
+        };
+        let policies = loaded.mutating_policies.iter();
+        self.mutating_conversions = policies
+            .map(|policy| {
+                convert(
+                    Source::MutatingPolicy(policy),
+                    exceptions,
+                    &self.cluster.discovery,
+                    options,
+                )
+            })
+            .collect();
         let generated: Vec<&Generated> = self.pairs.iter().filter_map(Pair::generated).collect();
         let loaded = &self.loaded;
-        self.native = if loaded.vaps.is_empty() && loaded.maps.is_empty() && !generated.is_empty() {
+        let mutating: Vec<&GeneratedMutation> = self.mutating_conversions.iter().filter_map(installable).collect();
+        let has_generated = !generated.is_empty() || !mutating.is_empty();
+        self.native = if loaded.vaps.is_empty() && loaded.maps.is_empty() && has_generated {
             let policies = generated.iter().map(|one| &*one.vap.model);
             let bindings = generated.iter().flat_map(|one| &one.bindings);
             let bindings = bindings.map(|binding| &*binding.model);
             Some(Native {
-                server: vap::Server::new(policies, bindings, vap::Lens::ApiServer),
+                server: vap::Server::new(policies, bindings, vap::Lens::ApiServer).with_mutation(
+                    mutating.iter().map(|one| &*one.map.model),
+                    mutating.iter().map(|one| &*one.binding.model),
+                ),
                 generated: true,
             })
         } else if loaded.vaps.is_empty()
@@ -427,6 +461,14 @@ impl Evaluator {
         });
         // That a policy has no twin says least about the request.
         divergences.min_by_key(|divergence| (divergence.class == DivergenceClass::NotConvertible, divergence.class))
+    }
+}
+
+/// What was generated from a MutatingPolicy, if the API server takes it.
+fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
+    match &conversion.outcome {
+        Outcome::Mutating(generated) => Some(&**generated).filter(|generated| generated.is_installable()),
+        Outcome::Generated(_) | Outcome::Refused(_) => None,
     }
 }
 

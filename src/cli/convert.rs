@@ -1,4 +1,4 @@
-//! `kyvtest convert`: the ValidatingAdmissionPolicies that Kyverno would generate, or why it would not.
+//! `kyvtest convert`: the native policies that Kyverno would generate, or why it would not.
 
 pub(super) mod repair;
 mod show;
@@ -18,14 +18,14 @@ use kyvtest_go_compat::{
 use kyvtest_kyverno::webhook;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
+    policy::{self, Loaded, MutatingPolicy, Origin, Policy, Purpose, ValidatingPolicy},
 };
 use kyvtest_prove::pair::Original;
 
-/// Convert policies to ValidatingAdmissionPolicies
+/// Convert policies to ValidatingAdmissionPolicies and MutatingAdmissionPolicies
 ///
-/// Prints what Kyverno 1.19 would generate from ClusterPolicies and ValidatingPolicies, as YAML for `kubectl apply`. A
-/// policy that Kyverno would not convert is rejected with Kyverno's own message and a code. The YAML has no owner
+/// Prints what Kyverno 1.19 would generate from ClusterPolicies, ValidatingPolicies and MutatingPolicies, as YAML for
+/// `kubectl apply`. A policy that Kyverno would not convert is rejected with Kyverno's own message and a code. The YAML has no owner
 /// references: they need the `uid` of the policy in the cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -105,6 +105,7 @@ struct Head {
 enum Readable {
     Classic(Arc<Policy>),
     Validating(Arc<ValidatingPolicy>),
+    Mutating(Arc<MutatingPolicy>),
 }
 
 impl Args {
@@ -220,7 +221,7 @@ impl Args {
 }
 
 fn nothing() -> Diagnostic {
-    let help = "ClusterPolicies and ValidatingPolicies can be converted";
+    let help = "ClusterPolicies, ValidatingPolicies and MutatingPolicies can be converted";
     Diagnostic::new(Code::NothingToConvert, "no policy to convert").with_help(help)
 }
 
@@ -256,7 +257,8 @@ fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let classic = loaded.policies.iter().cloned().map(Readable::Classic);
     let validating = loaded.validating_policies.iter().cloned().map(Readable::Validating);
-    for policy in classic.chain(validating) {
+    let mutating = loaded.mutating_policies.iter().cloned().map(Readable::Mutating);
+    for policy in classic.chain(validating).chain(mutating) {
         let (metadata, api_version, kind, origin, source) = match &policy {
             Readable::Classic(policy) => {
                 let source = Source::Policy(policy);
@@ -264,6 +266,16 @@ fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
                     &policy.metadata,
                     &policy.api_version,
                     policy.kind.name(),
+                    policy.origin,
+                    source,
+                )
+            }
+            Readable::Mutating(policy) => {
+                let source = Source::MutatingPolicy(policy);
+                (
+                    &policy.metadata,
+                    &policy.api_version,
+                    policy.kind(),
                     policy.origin,
                     source,
                 )
@@ -303,7 +315,8 @@ fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
             outcome: Outcome::Refused(refusal),
         },
     };
-    for policy in &loaded.unsupported {
+    let converted = |origin: &Origin| loaded.mutating_policies.iter().any(|policy| policy.origin == *origin);
+    for policy in loaded.unsupported.iter().filter(|policy| !converted(&policy.origin)) {
         let refusal = Refusal::unsupported(policy.origin.span);
         rows.push(refused(
             &policy.api_version,
@@ -341,12 +354,9 @@ fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
 fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<(), Failure> {
     let mut emitter = Emitter::new();
     for row in rows {
-        if let Outcome::Generated(generated) = &row.conversion.outcome {
-            let bindings = generated.bindings.iter().map(|binding| &binding.document);
-            for document in std::iter::once(&generated.vap.document).chain(bindings) {
-                emitter.document();
-                without_owners(document).root().emit(&mut emitter);
-            }
+        for document in documents(&row.conversion.outcome) {
+            emitter.document();
+            without_owners(document).root().emit(&mut emitter);
         }
     }
     output.artefact().write_all(emitter.finish().as_bytes())?;
@@ -357,7 +367,7 @@ fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<()
                     output.diagnostic(&diagnostic, sources);
                 }
             }
-            Outcome::Generated(_) => {
+            Outcome::Generated(_) | Outcome::Mutating(_) => {
                 if let Some(diagnostic) = show::summary(row) {
                     output.diagnostic(&diagnostic, sources);
                 }
@@ -365,6 +375,18 @@ fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The generated objects, the policy first.
+fn documents(outcome: &Outcome) -> Vec<&Document> {
+    match outcome {
+        Outcome::Generated(generated) => {
+            let bindings = generated.bindings.iter().map(|binding| &binding.document);
+            std::iter::once(&generated.vap.document).chain(bindings).collect()
+        }
+        Outcome::Mutating(generated) => vec![&generated.map.document, &generated.binding.document],
+        Outcome::Refused(_) => Vec::new(),
+    }
 }
 
 /// The object without its owner, whose `uid` only a cluster knows.

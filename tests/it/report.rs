@@ -102,6 +102,7 @@ fn every_class_of_divergence_is_there() {
         .collect();
     let classes = [
         "action",
+        "changed",
         "error",
         "message",
         "not-convertible",

@@ -236,7 +236,9 @@ fn foreign(object: Value<'_>, request: &Request, cluster: &Cluster) -> Foreign {
     });
     if !is_custom {
         let (from, to) = (patch::go_type(&found), patch::go_type(wanted));
-        return Foreign::Inconvertible(format!("failed to convert object: converting ({from}) to ({to}): unknown conversion"));
+        return Foreign::Inconvertible(format!(
+            "failed to convert object: converting ({from}) to ({to}): unknown conversion"
+        ));
     }
     if found.group != wanted.group {
         return Foreign::Inconvertible(format!(
@@ -246,7 +248,10 @@ fn foreign(object: Value<'_>, request: &Request, cluster: &Cluster) -> Foreign {
         ));
     }
     if found.kind != wanted.kind {
-        let name = object.at(&["metadata", "name"]).and_then(Value::as_str).unwrap_or_default();
+        let name = object
+            .at(&["metadata", "name"])
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         return Foreign::Invalid(format!(
             "{}.{} \"{name}\" is invalid: kind: Invalid value: \"{}\": must be {}",
             found.kind, found.group, found.kind, wanted.kind

@@ -188,9 +188,14 @@ pub(super) fn object<T>(
     for error in &checked.errors {
         let known = report.iter().filter_map(|item| item.hazard);
         let known = known.rev().find(|hazard| hazard.direction == Direction::NotInstallable);
+        let (code, general) = if kind.starts_with("Mutating") {
+            ("map-invalid", None)
+        } else {
+            ("vap-invalid", hazard::find("H58"))
+        };
         report.push(Item {
-            code: "vap-invalid",
-            hazard: known.or_else(|| hazard::find("H58")),
+            code,
+            hazard: known.or(general),
             action: Action::Dropped,
             path: format!("{kind}: {}", error.field),
             span: Some(place(origin.file, span(&tree, &error.field))),

@@ -14,6 +14,7 @@ pub mod lens;
 pub mod lowered;
 pub mod matching;
 pub mod mutate;
+pub mod mutating_controller;
 pub mod mutating_policy;
 pub mod observe;
 pub mod offline;

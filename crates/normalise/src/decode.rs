@@ -138,10 +138,14 @@ impl Decoder {
             (Shape::Int32 | Shape::Int64, View::Number(number)) if self.mode == Mode::Converted => {
                 converted_integer(shape, number)
             }
-            (Shape::IntOrString, View::Number(number)) if self.mode == Mode::Converted => {
-                self.integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32")
-                    .map_err(|_| format!("json: cannot unmarshal number {} into Go value of type int32", spell(number)))
-            }
+            (Shape::IntOrString, View::Number(number)) if self.mode == Mode::Converted => self
+                .integer(number, i64::from(i32::MIN), i64::from(i32::MAX), "int32")
+                .map_err(|_| {
+                    format!(
+                        "json: cannot unmarshal number {} into Go value of type int32",
+                        spell(number)
+                    )
+                }),
             (Shape::IntOrString, View::Bool(_)) if self.mode == Mode::Converted => {
                 Err("json: cannot unmarshal bool into Go value of type int32".to_owned())
             }

@@ -35,5 +35,6 @@ pub use input::Text;
 pub use mutated::{Mutation, mutated, plugins_again};
 pub use refuse::{Cause, Reason, Refused, Stage};
 pub use step::{
-    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, list_type, locate, normalise, plugins, stored_object,
+    Decoded, Kind, Normalised, Raw, decode, finish, is_known, kind_named, list_type, locate, normalise, plugins,
+    stored_object,
 };

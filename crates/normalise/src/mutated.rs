@@ -29,6 +29,8 @@ pub enum Mutation {
     Merged,
     /// A JSON patch was applied: the result is JSON text that is decoded strictly.
     Patched,
+    /// The patch of a webhook was applied: unknown fields are dropped.
+    PatchedByWebhook,
 }
 
 /// Reads the result of a mutation of an object of `kind` and applies the defaults of its version.
@@ -41,7 +43,8 @@ pub fn mutated(kind: Kind<'_>, object: Value<'_>, how: Mutation, cluster: &Clust
     if let Some(served) = TABLE.kind(kind.api_version, kind.name) {
         return match how {
             Mutation::Merged => converted(served, object),
-            Mutation::Patched => decoded_strictly(kind, object),
+            Mutation::Patched => decoded(kind, object, Mode::Strict),
+            Mutation::PatchedByWebhook => decoded(kind, object, Mode::Body),
         };
     }
     match custom::find(&cluster.definitions, kind) {
@@ -56,7 +59,7 @@ fn converted(served: Served, object: Value<'_>) -> Result<Document, String> {
 }
 
 /// Decodes into the type that the document names, or that of the object before if it names none.
-fn decoded_strictly(kind: Kind<'_>, object: Value<'_>) -> Result<Document, String> {
+fn decoded(kind: Kind<'_>, object: Value<'_>, mode: Mode) -> Result<Document, String> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let api_version = text("apiVersion").unwrap_or(kind.api_version);
     let name = text("kind").unwrap_or(kind.name);
@@ -65,7 +68,7 @@ fn decoded_strictly(kind: Kind<'_>, object: Value<'_>) -> Result<Document, Strin
             "no kind \"{name}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
         ));
     };
-    let mut decoder = Decoder::with_mode(Mode::Strict);
+    let mut decoder = Decoder::with_mode(mode);
     let node = decoder.object(served.type_id, object, None)?;
     let unknown = decoder.into_unknown();
     if unknown.is_empty() {

@@ -1,9 +1,6 @@
 //! One pass of the mutating phase: selection, then all invocations on one object.
 
-use super::{
-    Foreign, Mutated, MutationError, MutationRefusal, RefusedBy, Reinvocation, foreign,
-    patch::Patcher,
-};
+use super::{Foreign, Mutated, MutationError, MutationRefusal, RefusedBy, Reinvocation, foreign, patch::Patcher};
 use crate::{
     answer::PolicyVerdict,
     decide::authorize,
@@ -118,7 +115,10 @@ impl<'s> Pass<'s> {
         let bindings = by_name(self.bindings, Binding::name);
         let mut invocations = Vec::new();
         for policy in by_name(self.policies, CompiledMutatingPolicy::name) {
-            let mut own = bindings.iter().filter(|binding| binding.policy == policy.name).peekable();
+            let mut own = bindings
+                .iter()
+                .filter(|binding| binding.policy == policy.name)
+                .peekable();
             if own.peek().is_none() {
                 run.silent(policy, None, Status::NoMatch, Part::Binding);
                 continue;
@@ -308,7 +308,11 @@ impl<'s> Pass<'s> {
             Foreign::No => Ok(object),
             Foreign::Version => {
                 let mut given = own.clone();
-                let version = object.root().get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+                let version = object
+                    .root()
+                    .get("apiVersion")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
                 given.object_kind = GroupVersionKind::from_api_version(version, &own.object_kind.kind);
                 Ok(convert(object.root(), &given, own))
             }
@@ -436,7 +440,10 @@ impl Run<'_> {
     ) -> Effect {
         let name = &policy.name;
         let message = match binding {
-            Some(binding) => format!("policy '{name}' with binding '{}' denied request: {error}", binding.name),
+            Some(binding) => format!(
+                "policy '{name}' with binding '{}' denied request: {error}",
+                binding.name
+            ),
             None => format!("policy \"{name}\" denied request: {error}"),
         };
         let ignored = policy.failure_policy == Failure::Ignore;

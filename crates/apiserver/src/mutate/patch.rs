@@ -78,9 +78,12 @@ impl<'c> Patcher<'c> {
         mutated(before, patched.root(), how, self.cluster).map_err(|error| match how {
             Mutation::Merged => {
                 let kind = GroupVersionKind::from_api_version(before.api_version, before.name);
-                MutationError::Evaluation(format!("unable to convert unstructured object to {}: {error}", go(&kind)))
+                MutationError::Evaluation(format!(
+                    "unable to convert unstructured object to {}: {error}",
+                    go(&kind)
+                ))
             }
-            Mutation::Patched => MutationError::Server(error),
+            Mutation::Patched | Mutation::PatchedByWebhook => MutationError::Server(error),
         })
     }
 
@@ -130,11 +133,7 @@ impl<'c> Patcher<'c> {
     }
 }
 
-fn json_patch<'a>(
-    value: Val<'a>,
-    object: Value<'_>,
-    context: &Context<'a>,
-) -> Result<Option<Document>, MutationError> {
+fn json_patch<'a>(value: Val<'a>, object: Value<'_>, context: &Context<'a>) -> Result<Option<Document>, MutationError> {
     expression::json_patch(value, object, context).map_err(|error| match error {
         JsonPatchError::Invalid(error) => MutationError::Evaluation(error),
         JsonPatchError::Panic => MutationError::Panic,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Policy, ValidatingAdmissionPolicy, ValidatingPolicy};
+use super::{MutatingPolicy, Policy, ValidatingAdmissionPolicy, ValidatingPolicy};
 
 /// Group, kind, namespace and name: two policies are the same only if all of them are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +54,19 @@ impl Policy {
 }
 
 impl ValidatingPolicy {
+    /// The policy's identity.
+    pub fn id(&self) -> PolicyId {
+        let namespace = self.metadata.namespace.as_ref().filter(|_| self.namespaced);
+        PolicyId {
+            group: "policies.kyverno.io",
+            kind: self.kind(),
+            namespace: namespace.map(|namespace| namespace.value.clone()).unwrap_or_default(),
+            name: self.metadata.name.value.clone(),
+        }
+    }
+}
+
+impl MutatingPolicy {
     /// The policy's identity.
     pub fn id(&self) -> PolicyId {
         let namespace = self.metadata.namespace.as_ref().filter(|_| self.namespaced);

@@ -46,7 +46,10 @@ pub(super) fn mismatch<'a>(context: &Context<'a>, value: Val<'a>, wanted: &str) 
         Val::Null | Val::Opaque(_) => {
             let name = match value.downcast::<Image>() {
                 Some(_) => "Image",
-                None => value.type_name(),
+                None => match value.type_name() {
+                    "kubernetes.NamedFormat" => "Format",
+                    name => name.rsplit('.').next().unwrap_or(name),
+                },
             };
             context.error(format_args!("type conversion error from '{name}' to '{wanted}'"))
         }
