@@ -208,6 +208,9 @@ impl Evaluator {
         let vaps: Vec<_> = loaded.vaps.iter().map(|vap| &**vap).collect();
         let bindings: Vec<_> = loaded.bindings.iter().map(|binding| &**binding).collect();
         let mut problems = vap::check(&vaps, &bindings, &self.cluster.discovery);
+        let maps: Vec<_> = loaded.maps.iter().map(|map| &**map).collect();
+        let bindings: Vec<_> = loaded.map_bindings.iter().map(|binding| &**binding).collect();
+        problems.extend(vap::check_mutating(&maps, &bindings, &self.cluster.discovery));
         for problem in &mut problems {
             // The objects came as values: there is no text to point at.
             problem.primary = None;

@@ -143,7 +143,7 @@ impl Evaluator {
         };
         let mut returned = after.object.clone();
         if review.refusal.is_none() {
-            match self.complete_kyverno(server, request, &mut after, (changed, completes)) {
+            match complete_kyverno(server, request, &mut after, (changed, completes)) {
                 Ok(object) => returned = object,
                 Err(refused) => {
                     review.refusal = Some(Refusal {
@@ -166,24 +166,6 @@ impl Evaluator {
             answer: review,
             changed,
         })
-    }
-
-    /// What the API server does with the object between Kyverno's webhooks. Returns the object of the response.
-    fn complete_kyverno(
-        &self,
-        server: &Server,
-        request: &Request,
-        after: &mut Request,
-        (changed, completes): (bool, bool),
-    ) -> Result<Document, Refused> {
-        if changed {
-            after.object = server.reinvoke(request, &after.object)?;
-        }
-        if completes {
-            server.complete(after)
-        } else {
-            Ok(after.object.clone())
-        }
     }
 
     fn mutation_divergence(
@@ -263,6 +245,23 @@ impl Evaluator {
             code: Some(code.to_owned()),
             cause,
         })
+    }
+}
+
+/// What the API server does with the object between Kyverno's webhooks. Returns the object of the response.
+fn complete_kyverno(
+    server: &Server,
+    request: &Request,
+    after: &mut Request,
+    (changed, completes): (bool, bool),
+) -> Result<Document, Refused> {
+    if changed {
+        after.object = server.reinvoke(request, &after.object)?;
+    }
+    if completes {
+        server.complete(after)
+    } else {
+        Ok(after.object.clone())
     }
 }
 

@@ -102,7 +102,6 @@ fn every_class_of_divergence_is_there() {
         .collect();
     let classes = [
         "action",
-        "changed",
         "error",
         "message",
         "not-convertible",

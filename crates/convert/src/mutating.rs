@@ -53,7 +53,7 @@ pub(super) fn convert(
         return Err(Refusal::new(RefusalCode::MutatingAutogen, text, &at));
     }
     if policy.spec.match_constraints.is_none() {
-        return Err(Refusal::silent(RefusalCode::NoMatchConstraints, &at));
+        return Err(Refusal::silent(RefusalCode::MutationWithoutConstraints, &at));
     }
     let name = &policy.metadata.name.value;
     let current = exceptions

@@ -189,7 +189,9 @@ pub(super) fn object<T>(
         let known = report.iter().filter_map(|item| item.hazard);
         let known = known.rev().find(|hazard| hazard.direction == Direction::NotInstallable);
         let (code, general) = if kind.starts_with("Mutating") {
-            ("map-invalid", None)
+            // Kyverno accepted the expression.
+            let is_expression = error.field.ends_with(".expression");
+            ("map-invalid", hazard::find("M20").filter(|_| is_expression))
         } else {
             ("vap-invalid", hazard::find("H58"))
         };

@@ -52,7 +52,9 @@ pub enum RefusalCode {
     NamespacedMutation,
     /// The MutatingPolicy replaces atomic fields.
     ServerSideApply,
-    /// A CEL policy without `matchConstraints`, on which the generator crashes.
+    /// A MutatingPolicy without `matchConstraints`, on which the generator crashes.
+    MutationWithoutConstraints,
+    /// A ValidatingPolicy without `matchConstraints`, on which the generator crashes.
     NoMatchConstraints,
     /// No kind of the cluster fits.
     UnknownKind,
@@ -66,7 +68,7 @@ pub enum RefusalCode {
 
 impl RefusalCode {
     /// Every code.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::NamespacedPolicy,
         Self::NoValidateRule,
         Self::MultipleRules,
@@ -88,6 +90,7 @@ impl RefusalCode {
         Self::MutatingAutogen,
         Self::NamespacedMutation,
         Self::ServerSideApply,
+        Self::MutationWithoutConstraints,
         Self::NoMatchConstraints,
         Self::UnknownKind,
         Self::AmbiguousKind,
@@ -119,6 +122,7 @@ impl RefusalCode {
             Self::MutatingAutogen => "mpol-autogen",
             Self::NamespacedMutation => "namespaced-mutation",
             Self::ServerSideApply => "server-side-apply",
+            Self::MutationWithoutConstraints => "mutation-without-constraints",
             Self::NoMatchConstraints => "no-match-constraints",
             Self::UnknownKind => "unknown-kind",
             Self::AmbiguousKind => "ambiguous-kind",
@@ -163,6 +167,9 @@ impl RefusalCode {
             Self::NamespacedMutation => {
                 "Kyverno converts cluster-wide policies only; write a MutatingPolicy that selects the namespace by its \
                  label `kubernetes.io/metadata.name`"
+            }
+            Self::MutationWithoutConstraints => {
+                "write `spec.matchConstraints`; Kyverno does not store the policy without it"
             }
             Self::ServerSideApply => {
                 "write atomic lists, maps and structs with JSONPatch and remove `evaluation.useServerSideApply`"

@@ -18,7 +18,7 @@ use super::{
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
-    kube::{Environment, Request},
+    kube::{Environment, Request, convert},
     policy::{CelPolicyException, MutatingPolicy, PolicyId},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
@@ -164,7 +164,13 @@ impl Installed {
             Call::NotMade(_) => return Called::Unchanged,
             Call::Refused(error) => return Called::Refused(error),
         }
-        self.evaluate(&input, &delivered.object, host, answers)
+        match self.evaluate(&input, &delivered.object, host, answers) {
+            // The patch is for the version that the webhook lists.
+            Called::Patched(object) if delivered.resource != request.resource => {
+                Called::Patched(convert(object.root(), &delivered.resource, &request.resource))
+            }
+            called => called,
+        }
     }
 
     fn evaluate(&self, input: &Input<'_>, object: &Document, host: &dyn Host, answers: &mut Vec<Answered>) -> Called {

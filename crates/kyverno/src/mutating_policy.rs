@@ -155,7 +155,12 @@ impl CompiledMutatingPolicy {
             object: if object.root().is_null() { &empty } else { object },
             old_object: old_object.root(),
             request: described.root(),
-            namespace: if namespace.is_null() { empty.root() } else { namespace },
+            // In a cluster the namespace of what is in none is null.
+            namespace: if namespace.is_null() && input.lens.route != Route::Webhooks {
+                empty.root()
+            } else {
+                namespace
+            },
             api_version: input.request.resource.object_kind.api_version(),
             custom: custom_schema(input),
         };

@@ -150,7 +150,7 @@ impl Server {
         let object = decoded.object();
         if resource.namespaced && request.namespace.is_empty() {
             let namespace = object.root().at(&["metadata", "namespace"]).and_then(Value::as_str);
-            request.namespace = namespace.unwrap_or_default().to_owned();
+            namespace.unwrap_or_default().clone_into(&mut request.namespace);
         }
         request.object = object;
         if let Some(old_object) = old_object {
@@ -236,7 +236,7 @@ impl Server {
         let object = seen.object;
         if request.operation == Operation::Create && request.name.is_empty() {
             let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
-            request.name = name.unwrap_or_default().to_owned();
+            name.unwrap_or_default().clone_into(&mut request.name);
         }
         request.object = object;
         Ok(seen.stored.unwrap_or_else(|| request.object.clone()))
