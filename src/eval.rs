@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kyvtest_apiserver as vap;
 use kyvtest_cel::time::Timestamp;
-use kyvtest_convert::{Exceptions, Generated};
+use kyvtest_convert::{Conversion, Exceptions, Generated, GeneratedMutation, Options, Outcome, convert};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Severity, Sources, nearest},
     value::{Document, Value},
@@ -23,11 +23,14 @@ use kyvtest_kyverno::{
     config::Config,
     controller::{Controller, Installed, Review},
     lens::Lens,
+    mutating_controller::MutatingController,
 };
 use kyvtest_model::{
     compare::{Divergence, compare},
     kube::{Cluster, Discovery, GroupVersionKind, Request, World},
-    policy::{self, Loaded, Policy, Purpose, validate_admission, validate_exception, validate_in_cluster},
+    policy::{
+        self, Loaded, MutatingPolicy, Policy, Purpose, validate_admission, validate_exception, validate_in_cluster,
+    },
     verdict::{DivergenceClass, Effect, Status, Verdict},
 };
 use kyvtest_prove::{
@@ -45,7 +48,10 @@ pub struct Evaluator {
     /// What is stored and does nothing.
     problems: Vec<Diagnostic>,
     controller: Option<Controller>,
+    mutating: MutatingController,
     pairs: Vec<Pair>,
+    /// What Kyverno would generate from each MutatingPolicy.
+    mutating_conversions: Vec<Conversion>,
     native: Option<Native>,
 }
 
@@ -187,7 +193,9 @@ impl Evaluator {
             invalid,
             problems: Vec::new(),
             controller: None,
+            mutating: MutatingController::default(),
             pairs: Vec::new(),
+            mutating_conversions: Vec::new(),
             native: None,
         };
         evaluator.problems = evaluator.idle();
@@ -202,6 +210,9 @@ impl Evaluator {
         let vaps: Vec<_> = loaded.native().map(|vap| &**vap).collect();
         let bindings: Vec<_> = loaded.bindings.iter().map(|binding| &**binding).collect();
         let mut problems = vap::check(&vaps, &bindings, &self.cluster.discovery);
+        let maps: Vec<_> = loaded.native_mutating().map(|map| &**map).collect();
+        let bindings: Vec<_> = loaded.mutating_bindings.iter().map(|binding| &**binding).collect();
+        problems.extend(vap::check_mutating(&maps, &bindings, &self.cluster.discovery));
         for problem in &mut problems {
             // The objects came as values: there is no text to point at.
             problem.primary = None;
@@ -289,15 +300,35 @@ impl Evaluator {
             self.invalid.push(refuse(label, policy.errors.to_string()));
         }
         self.controller = (accepted > 0).then_some(controller);
+        let mutating: Vec<Arc<MutatingPolicy>> = loaded.mutating().cloned().collect();
+        let (mutating, refused) = MutatingController::new(&mutating, &loaded.cel_exceptions);
+        self.mutating = mutating;
+        for (policy, errors) in refused {
+            let label = format!("{}/{}", policy.kind(), policy.metadata.name.value);
+            self.invalid.push(refuse(label, errors.to_string()));
+        }
+        let options = Options {
+            force: true,
+            now: settings.now,
+        };
+        let policies = loaded.policies.iter().filter(|policy| policy.as_mutating().is_some());
+        self.mutating_conversions = policies
+            .map(|policy| convert(policy, exceptions, &self.cluster.discovery, options))
+            .collect();
         let generated: Vec<&Generated> = self.pairs.iter().filter_map(Pair::generated).collect();
         let loaded = &self.loaded;
+        let mutating: Vec<&GeneratedMutation> = self.mutating_conversions.iter().filter_map(installable).collect();
+        let has_generated = !generated.is_empty() || !mutating.is_empty();
         let has_native = loaded.policies.iter().any(Policy::is_native);
-        self.native = if !has_native && !generated.is_empty() {
+        self.native = if !has_native && has_generated {
             let policies = generated.iter().map(|one| &*one.vap.model);
             let bindings = generated.iter().flat_map(|one| &one.bindings);
             let bindings = bindings.map(|binding| &*binding.model);
             Some(Native {
-                server: vap::Server::new(policies, bindings, vap::Lens::ApiServer),
+                server: vap::Server::new(policies, bindings, vap::Lens::ApiServer).with_mutation(
+                    mutating.iter().map(|one| &*one.map.model),
+                    mutating.iter().map(|one| &*one.binding.model),
+                ),
                 generated: true,
             })
         } else if !has_native && loaded.bindings.is_empty() && loaded.mutating_bindings.is_empty() {
@@ -418,6 +449,14 @@ impl Evaluator {
         });
         // That a policy has no twin says least about the request.
         divergences.min_by_key(|divergence| (divergence.class == DivergenceClass::NotConvertible, divergence.class))
+    }
+}
+
+/// What was generated from a MutatingPolicy, if the API server takes it.
+fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
+    match &conversion.outcome {
+        Outcome::Mutating(generated) => Some(&**generated).filter(|generated| generated.is_installable()),
+        Outcome::Generated(_) | Outcome::Refused(_) => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `kyvtest convert`: the ValidatingAdmissionPolicies that Kyverno would generate, or why it would not.
+//! `kyvtest convert`: the native policies that Kyverno would generate, or why it would not.
 
 pub(super) mod repair;
 mod show;
@@ -21,10 +21,10 @@ use kyvtest_model::{
     policy::{self, ClassicPolicy, Loaded, Origin, Policy, Purpose, ValidatingPolicy},
 };
 
-/// Convert policies to ValidatingAdmissionPolicies
+/// Convert policies to ValidatingAdmissionPolicies and MutatingAdmissionPolicies
 ///
-/// Prints what Kyverno 1.19 would generate from ClusterPolicies and ValidatingPolicies, as YAML for `kubectl apply`. A
-/// policy that Kyverno would not convert is rejected with Kyverno's own message and a code. The YAML has no owner
+/// Prints what Kyverno 1.19 would generate from ClusterPolicies, ValidatingPolicies and MutatingPolicies, as YAML for
+/// `kubectl apply`. A policy that Kyverno would not convert is rejected with Kyverno's own message and a code. The YAML has no owner
 /// references: they need the `uid` of the policy in the cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -214,7 +214,7 @@ impl Args {
 }
 
 fn nothing() -> Diagnostic {
-    let help = "ClusterPolicies and ValidatingPolicies can be converted";
+    let help = "ClusterPolicies, ValidatingPolicies and MutatingPolicies can be converted";
     Diagnostic::new(Code::NothingToConvert, "no policy to convert").with_help(help)
 }
 
@@ -273,12 +273,9 @@ fn rows(loaded: &Loaded, discovery: &Discovery, options: Options) -> Vec<Row> {
 fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<(), Failure> {
     let mut emitter = Emitter::new();
     for row in rows {
-        if let Outcome::Generated(generated) = &row.conversion.outcome {
-            let bindings = generated.bindings.iter().map(|binding| &binding.document);
-            for document in std::iter::once(&generated.vap.document).chain(bindings) {
-                emitter.document();
-                without_owners(document).root().emit(&mut emitter);
-            }
+        for document in documents(&row.conversion.outcome) {
+            emitter.document();
+            without_owners(document).root().emit(&mut emitter);
         }
     }
     output.artefact().write_all(emitter.finish().as_bytes())?;
@@ -289,7 +286,7 @@ fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<()
                     output.diagnostic(&diagnostic, sources);
                 }
             }
-            Outcome::Generated(_) => {
+            Outcome::Generated(_) | Outcome::Mutating(_) => {
                 if let Some(diagnostic) = show::summary(row) {
                     output.diagnostic(&diagnostic, sources);
                 }
@@ -297,6 +294,18 @@ fn print_yaml(rows: &[Row], sources: &Sources, output: &mut Output) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The generated objects, the policy first.
+fn documents(outcome: &Outcome) -> Vec<&Document> {
+    match outcome {
+        Outcome::Generated(generated) => {
+            let bindings = generated.bindings.iter().map(|binding| &binding.document);
+            std::iter::once(&generated.vap.document).chain(bindings).collect()
+        }
+        Outcome::Mutating(generated) => vec![&generated.map.document, &generated.binding.document],
+        Outcome::Refused(_) => Vec::new(),
+    }
 }
 
 /// The object without its owner, whose `uid` only a cluster knows.

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{Answers, Evaluator, Settings};
-use kyvtest_go_compat::value::Document;
+use kyvtest_go_compat::value::{Document, go_json};
 use kyvtest_kyverno::config::Config;
 use kyvtest_prove::server::{Data, Refused};
 
@@ -101,8 +101,15 @@ pub fn data(refused: Option<&Refused>) -> Json {
     }
 }
 
+/// An object as the API server writes it: whole numbers have no point.
 fn json_object(object: Option<&Document>) -> Json {
-    object.map_or(Json::Null, |object| object.root().to_serde())
+    let Some(object) = object else {
+        return Json::Null;
+    };
+    let mut text = String::new();
+    let written = go_json::write_value(&mut text, object.root()).ok();
+    let read = written.and_then(|()| serde_json::from_str(&text).ok());
+    read.unwrap_or_else(|| object.root().to_serde())
 }
 
 /// The answers as JSON: the keys `kyverno`, `vap` and `divergence`.

@@ -154,10 +154,11 @@ pub(crate) const EFFECTS: [(&str, Effect); 4] = [
     ("audit", Effect::Audit),
 ];
 
-pub(crate) const CLASSES: [(&str, DivergenceClass); 7] = [
+pub(crate) const CLASSES: [(&str, DivergenceClass); 8] = [
     (DivergenceClass::Weaker.as_str(), DivergenceClass::Weaker),
     (DivergenceClass::Stricter.as_str(), DivergenceClass::Stricter),
     (DivergenceClass::Action.as_str(), DivergenceClass::Action),
+    (DivergenceClass::Changed.as_str(), DivergenceClass::Changed),
     (DivergenceClass::Error.as_str(), DivergenceClass::Error),
     (DivergenceClass::Scope.as_str(), DivergenceClass::Scope),
     (DivergenceClass::Message.as_str(), DivergenceClass::Message),

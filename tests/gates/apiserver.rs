@@ -53,8 +53,7 @@ fn binding(object: &Value) -> Result<ValidatingAdmissionPolicyBinding, String> {
 }
 
 /// The rules of a row as RBAC objects, in the names that the server had for them.
-pub(crate) fn rbac(rules: &Value) -> Vec<Value> {
-    let mut objects = Vec::new();
+fn rbac(rules: &Value, world: &mut World) {
     for (subject, rules) in rules
         .as_object()
         .into_iter()
@@ -72,14 +71,13 @@ pub(crate) fn rbac(rules: &Value) -> Vec<Value> {
         let group = "rbac.authorization.k8s.io/v1";
         let metadata = json!({"name": role});
         let object = json!({"apiVersion": group, "kind": "ClusterRole", "metadata": metadata, "rules": rules});
-        objects.push(object);
+        world.add(Document::from(&object));
         let object = json!({
             "apiVersion": group, "kind": "ClusterRoleBinding", "metadata": metadata,
             "roleRef": {"kind": "ClusterRole", "name": role}, "subjects": [subject],
         });
-        objects.push(object);
+        world.add(Document::from(&object));
     }
-    objects
 }
 
 fn namespace(name: &str, labels: &Value) -> Namespace {
@@ -103,9 +101,7 @@ fn answer(row: &Value) -> Result<Answer, String> {
             object: Document::from(object),
         });
     }
-    for object in rbac(row.get("rbac").unwrap_or(&Value::Null)) {
-        world.add(Document::from(&object));
-    }
+    rbac(row.get("rbac").unwrap_or(&Value::Null), &mut world);
     let mut request = row["request"].clone();
     if let Some(seen) = row.get("seen") {
         request["object"] = seen.clone();

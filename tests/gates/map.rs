@@ -1,18 +1,21 @@
 //! What a Kubernetes 1.36 API server makes of MutatingAdmissionPolicies: at creation, and of the requests that they change.
 
 use kyvtest::{
+    convert::{Conversion, Exceptions, Options, Outcome, Source, convert},
+    diagnostic::Sources,
     eval::{Evaluator, Settings, line},
     kube::{Discovery, GroupVersionKind},
-    policy::validate_admission,
+    policy::{Loaded, Purpose, load, validate_admission},
     prove::server::{Data, Server},
     value::Document,
+    yaml,
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
-    apiserver::rbac,
     eval::namespaces,
-    support::{Gate, fixture, jsonl, shared},
+    kyverno_live::corpus,
+    support::{Gate, fixture, jsonl, shared, tell},
 };
 
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
@@ -90,7 +93,10 @@ fn objects(row: &Value) -> Vec<Value> {
         objects.extend(items(row, key).cloned());
     }
     objects.extend(namespaces(&row["namespaces"]));
-    objects.extend(rbac(row.get("rbac").unwrap_or(&Value::Null)));
+    if row.get("rbac").is_some() {
+        // The row tells in words who may do what; these are the objects.
+        objects.extend(jsonl::<Value>(&fixture("map/rbac.jsonl")));
+    }
     objects
 }
 
@@ -233,10 +239,18 @@ fn check_completed(row: &Value) -> Result<(), String> {
     if answer["allowed"] == false {
         return Err(format!("refused: {}", answer["message"]));
     }
-    let (want, got) = (
-        without(observed["after"].clone(), &MADE_UP),
-        without(answer["object"].clone(), &MADE_UP),
-    );
+    same_object(&observed["after"], &answer["object"])
+}
+
+/// Compares an object with the recorded one, but for what the server makes up.
+fn same_object(theirs: &Value, ours: &Value) -> Result<(), String> {
+    // The identity is also in labels of jobs.
+    let uid = |object: &Value| text(&object["metadata"], "uid").to_owned();
+    let ours = match uid(ours).as_str() {
+        "" => ours.clone(),
+        own => serde_json::from_str(&ours.to_string().replace(own, &uid(theirs))).expect("JSON"),
+    };
+    let (want, got) = (without(theirs.clone(), &MADE_UP), without(ours, &MADE_UP));
     if want == got {
         Ok(())
     } else {
@@ -263,4 +277,260 @@ fn completed_objects() {
         rows: 800,
     };
     gate.run(&rows, id, check_completed);
+}
+
+/// The policy and the exceptions of a row as they are stored.
+fn stored(row: &Value) -> Loaded {
+    let mut policy = row["policy"].clone();
+    if let Some(spec) = row.get("stored_spec") {
+        policy["spec"] = spec.clone();
+    }
+    let exceptions = items(row, "exceptions").fold(String::new(), |text, one| format!("{text}---\n{one}\n"));
+    let mut sources = Sources::new();
+    let mut loaded = Loaded::default();
+    for (text, purpose) in [
+        (policy.to_string(), Purpose::Policies),
+        (exceptions, Purpose::Exceptions),
+    ] {
+        let file = sources.add("row.yaml", text.as_str());
+        let stream = yaml::read(&text, yaml::Mode::Lax, &yaml::Limits::default());
+        load(stream, file, purpose, &mut loaded);
+    }
+    loaded
+}
+
+fn conversion(loaded: &Loaded) -> Result<Conversion, String> {
+    let [policy] = loaded.mutating_policies.as_slice() else {
+        return Err(format!("not read: {:?}", loaded.diagnostics));
+    };
+    let exceptions = Exceptions {
+        classic: &[],
+        cel: &loaded.cel_exceptions,
+    };
+    let source = Source::MutatingPolicy(policy);
+    Ok(convert(
+        source,
+        exceptions,
+        &Discovery::kubernetes(),
+        Options::default(),
+    ))
+}
+
+fn check_generated(row: &Value) -> Result<(), String> {
+    let mut loaded = stored(row);
+    let first = compare_generated(row, &loaded);
+    // Upstream lists exceptions in any order.
+    if first.is_err() && loaded.cel_exceptions.len() == 2 {
+        loaded.cel_exceptions.reverse();
+        return compare_generated(row, &loaded).or(first);
+    }
+    first
+}
+
+fn compare_generated(row: &Value, loaded: &Loaded) -> Result<(), String> {
+    let wanted = text(row, "outcome");
+    let conversion = conversion(loaded)?;
+    match conversion.outcome {
+        Outcome::Generated(_) => Err("a validating policy".to_owned()),
+        Outcome::Refused(refusal) => {
+            let message = refusal.message.as_deref().unwrap_or_default();
+            let silent = matches!(text(row, "stage"), "silent" | "panic");
+            let expected = if silent { "" } else { text(row, "message") };
+            if wanted == "refused" && message == expected {
+                return Ok(());
+            }
+            Err(format!("want {wanted} {expected:?}, got {refusal:?}"))
+        }
+        Outcome::Mutating(generated) => {
+            if wanted != "generated" {
+                return Err(format!("generated, want {}", row["message"]));
+            }
+            for (ours, theirs) in [
+                (&generated.map.document, "map"),
+                (&generated.binding.document, "binding"),
+            ] {
+                let (ours, theirs) = (ours.root().to_serde(), &row[theirs]);
+                if ours != *theirs {
+                    return Err(format!("ours {ours}, theirs {theirs}"));
+                }
+            }
+            let installed = items(row, "install").find(|one| text(one, "object") == "MutatingAdmissionPolicy");
+            let message = installed.map_or("", |one| text(one, "message"));
+            let ours = generated.map.checked.message.as_str();
+            if ours != message && !(ours.is_empty() && installed.is_none()) {
+                return Err(format!("install {ours:?}, want {message:?}"));
+            }
+            let hazard = text(row, "hazard");
+            let mut found = conversion.report.iter().filter_map(|item| item.hazard);
+            if !hazard.is_empty() && !found.any(|found| found.code == hazard) {
+                return Err(format!("{hazard} is not in the report"));
+            }
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn generated() {
+    let gate = Gate {
+        name: "map-generated-own",
+        rows: 60,
+    };
+    gate.run(&jsonl(&fixture("map/generated.jsonl")), id, check_generated);
+    if let Some(path) = shared("golden/map/generated.jsonl") {
+        let gate = Gate {
+            name: "map-generated",
+            rows: 366,
+        };
+        gate.run(&jsonl(&path), id, check_generated);
+    }
+}
+
+/// Where the order of policies is undefined, one outcome was recorded: that of the given order or of its reverse.
+fn check_pair(row: &Value, settings: &Settings) -> Result<(), String> {
+    let first = compare_pair(row, settings);
+    if first.is_ok() || row.get("order_undefined").is_none() {
+        return first;
+    }
+    let mut reversed = row.clone();
+    if let Some(policies) = reversed.get_mut("policies").and_then(Value::as_array_mut) {
+        policies.reverse();
+    }
+    compare_pair(&reversed, settings).or(first)
+}
+
+/// The policies as Kyverno had them: one that is handed over to the API server leaves Kyverno's webhooks.
+fn kept_by_kyverno(row: &Value) -> Value {
+    let mut row = row.clone();
+    let policies = row.get_mut("policies").and_then(Value::as_array_mut);
+    for policy in policies.into_iter().flatten() {
+        if let Some(autogen) = policy["spec"].get_mut("autogen").and_then(Value::as_object_mut) {
+            autogen.remove("mutatingAdmissionPolicy");
+        }
+    }
+    row
+}
+
+/// The answer on a pair, from the object as sent.
+fn pair_answer(row: &Value, settings: &Settings) -> Result<Map<String, Value>, String> {
+    let mut objects = objects(row);
+    objects.extend(items(row, "exceptions").cloned());
+    let objects: Vec<Document> = objects.iter().map(Document::from).collect();
+    let evaluator = Evaluator::new(&objects, settings);
+    let request = evaluator.request(Document::from(&row["request"]).root())?;
+    let server = Server::new(evaluator.discovery(), evaluator.world().params.clone()).without_service_accounts();
+    let (answers, refused) = evaluator.evaluate_on(&server, &request, Data::Normalised);
+    if let Some(refused) = refused {
+        return Err(format!("refused before: {}", refused.message));
+    }
+    Ok(line::render(&answers))
+}
+
+/// Both sides on one request: verdicts, objects, and the class of the difference.
+fn compare_pair(row: &Value, settings: &Settings) -> Result<(), String> {
+    let row = &kept_by_kyverno(row);
+    let answer = pair_answer(row, settings)?;
+    for (ours, theirs) in [("kyverno", "kyverno"), ("vap", "map")] {
+        let Some(observed) = row.get(theirs) else { continue };
+        let found = &answer[ours];
+        if found.is_null() {
+            return Err(format!("{theirs}: no answer"));
+        }
+        if (observed["allowed"] == true) != (found["allowed"] == true) {
+            return Err(format!(
+                "{theirs}: want {} {}, got {} {}",
+                observed["code"], observed["message"], found["code"], found["message"]
+            ));
+        }
+        if let Some(after) = observed.get("after") {
+            same_object(after, &found["object"]).map_err(|error| format!("{theirs}: {error}"))?;
+        }
+    }
+    let class = text(&answer["divergence"], "class");
+    let fits = match (
+        text(row, "pair"),
+        row["kyverno"]["allowed"] == true,
+        row["map"]["allowed"] == true,
+    ) {
+        ("agree", ..) => class.is_empty() || class == "message",
+        ("differs", true, true) => class == "changed",
+        ("differs", true, false) => class == "stricter",
+        ("differs", false, true) => class == "weaker",
+        // Both refuse, at different stages.
+        ("differs", false, false) => class.is_empty() || class == "message",
+        // Of policies that do not ask for it, nothing was generated; here both sides are compared all the same.
+        _ => class == "not-convertible" || row.get("kyverno").is_none() || row["map_outcome"] == "refused",
+    };
+    if !fits {
+        return Err(format!(
+            "pair {}, class {class:?}: {}",
+            row["pair"], answer["divergence"]
+        ));
+    }
+    Ok(())
+}
+
+/// Rows with their policies; others are about files of public repositories.
+fn is_own(row: &Value) -> bool {
+    text(row, "origin") == "own" && row.get("request").is_some()
+}
+
+#[test]
+fn live_pairs() {
+    let settings = Settings::default();
+    let run = |name: &str, path: &std::path::Path, rows: usize| {
+        let all: Vec<Value> = jsonl(path);
+        let all: Vec<Value> = all.into_iter().filter(is_own).collect();
+        Gate { name, rows }.run(&all, id, |row| check_pair(row, &settings));
+    };
+    run("map-live-own", &fixture("map/live.jsonl"), 60);
+    if let Some(path) = shared("golden/map/live.jsonl") {
+        run("map-live", &path, 530);
+        tell_causes(&jsonl(&path), &settings);
+    }
+}
+
+/// How many differences name the hazard that a person found to be the cause.
+fn tell_causes(rows: &[Value], settings: &Settings) {
+    let rows: Vec<&Value> = rows
+        .iter()
+        .filter(|row| is_own(row) && row.get("hazard").is_some())
+        .collect();
+    let named = rows.iter().filter(|row| {
+        let answer = pair_answer(&kept_by_kyverno(row), settings);
+        answer.is_ok_and(|answer| answer["divergence"]["code"] == row["hazard"])
+    });
+    tell(&format!(
+        "map-live: the cause is that of {} of {} differences",
+        named.count(),
+        rows.len()
+    ));
+}
+
+#[test]
+fn live_pairs_of_the_corpus() {
+    let Some(path) = shared("golden/map/live.jsonl") else {
+        return;
+    };
+    let rows: Vec<Value> = jsonl(&path);
+    let rows: Vec<Value> = rows.into_iter().filter(|row| text(row, "origin") == "corpus").collect();
+    let corpus = corpus(rows.iter());
+    let settings = Settings {
+        discovery: corpus.discovery.clone(),
+        ..Settings::default()
+    };
+    let gate = Gate {
+        name: "map-live-corpus",
+        rows: 62,
+    };
+    gate.run(&rows, id, |row| {
+        let (mut policy, object) = corpus.row(row)?;
+        if row["pod_controllers_off"] == true {
+            policy["spec"]["autogen"]["podControllers"] = json!({"controllers": []});
+        }
+        let mut row = row.clone();
+        row["policies"] = json!([policy]);
+        row["request"]["object"] = object;
+        compare_pair(&row, &settings)
+    });
 }

@@ -125,7 +125,7 @@ struct Dispatch<'i> {
     verdicts: Vec<PolicyVerdict>,
 }
 
-impl<'i> Dispatch<'i> {
+impl Dispatch<'_> {
     fn policy(&mut self, policy: &CompiledPolicy, bindings: &[&Binding]) {
         if bindings.is_empty() {
             return self.silent(policy, None, Status::NoMatch, Part::Binding);

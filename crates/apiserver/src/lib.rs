@@ -29,7 +29,7 @@ mod server;
 mod warning;
 
 pub use answer::{Answer, Details, INVALID, PolicyVerdict, admitted_code};
-pub use check::check;
+pub use check::{check, check_mutating};
 pub use mutate::{Mutated, MutationRefusal, RefusedBy};
 pub use mutating::CompiledMutatingPolicy;
 pub use policy::{Binding, CompiledPolicy};

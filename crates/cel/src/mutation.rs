@@ -50,6 +50,27 @@ pub(super) fn make<'a>(context: &Context<'a>, name: &str, fields: &[(&'a str, Va
     }))
 }
 
+/// A field of a value whose type the checker knows. An unset field reads as null, one of the texts of `JSONPatch` as the
+/// empty text, unless its presence is tested.
+pub(super) fn field<'a>(object: &Object<'a>, name: &str, tested: bool) -> Option<Val<'a>> {
+    match object.get(name) {
+        None if tested => None,
+        None if object.type_name == JSON_PATCH && name != "value" => Some(Val::String("")),
+        None => Some(Val::Null),
+        Some(Val::String("")) if tested && object.type_name == JSON_PATCH && name != "value" => None,
+        value => value,
+    }
+}
+
+/// A field of a value that is dyn to the checker: only operations of JSON patches can be indexed.
+pub(super) fn indexed<'a>(object: &Object<'a>, name: &str) -> Option<Val<'a>> {
+    if object.type_name == JSON_PATCH {
+        field(object, name, false)
+    } else {
+        None
+    }
+}
+
 /// The Go type of a value, as `%T` prints it.
 fn native_type(value: &Val<'_>) -> &'static str {
     match value {

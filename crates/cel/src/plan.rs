@@ -18,8 +18,10 @@ use super::{
     eval,
     host::NoHost,
     library::pattern,
+    mutation,
     ops::characters,
     program::*,
+    types::Type,
     val::Val,
     wrapper,
 };
@@ -230,10 +232,16 @@ impl Planner<'_> {
         if self.checked.references[id.index()] != Reference::None {
             return self.plan_global(id, field);
         }
+        let typed = self.is_mutation_type(operand);
         let operand = self.plan(operand)?;
         let mut attribute = self.take_attribute(operand);
         attribute.test_only = test_only;
-        Ok(self.qualified(attribute, Qualifier::field(field.clone(), false, test_only)))
+        Ok(self.qualified(attribute, Qualifier::field(field.clone(), false, test_only, typed)))
+    }
+
+    /// Whether the checker knows a part as one of the types of mutations.
+    fn is_mutation_type(&self, id: ExprId) -> bool {
+        matches!(self.checked.type_of(id), Type::Struct(name) if mutation::is_mutation_type(name))
     }
 
     /// The attribute that a node is, or one that starts at the node's value.
@@ -326,10 +334,11 @@ impl Planner<'_> {
     }
 
     fn plan_index(&mut self, args: &[ExprId], optional: bool) -> Planned {
+        let typed = self.is_mutation_type(args[0]);
         let operand = self.plan(args[0])?;
         let index = self.plan(args[1])?;
         let qualifier = match self.as_constant(index) {
-            Some(Constant::Text(text)) => Qualifier::field((**text).into(), optional, false),
+            Some(Constant::Text(text)) => Qualifier::field((**text).into(), optional, false, typed),
             Some(Constant::Plain(key @ (Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Bool(_)))) => {
                 Qualifier::Constant { key: *key, optional }
             }

@@ -162,6 +162,8 @@ pub enum Qualifier {
         hash: u32,
         optional: bool,
         test_only: bool,
+        /// Whether the checker knows the operand as one of the types of mutations. Their values have fields for nobody else.
+        typed: bool,
     },
     /// `[0]` and other constants that are no text.
     Constant { key: Val<'static>, optional: bool },
@@ -170,13 +172,14 @@ pub enum Qualifier {
 }
 
 impl Qualifier {
-    pub fn field(name: Name, optional: bool, test_only: bool) -> Self {
+    pub fn field(name: Name, optional: bool, test_only: bool, typed: bool) -> Self {
         let hash = Key::new(&name).hash();
         Qualifier::Field {
             name,
             hash,
             optional,
             test_only,
+            typed,
         }
     }
 }

@@ -7,10 +7,11 @@
 mod exclusion;
 mod expression;
 mod matching;
+mod mutating;
 mod rule;
 mod validating;
 
-use super::{Item, classic::Plan, validating as vpol};
+use super::{Item, classic::Plan, mutating as mpol, validating as vpol};
 use kyvtest_go_compat::diagnostic::FileId;
 use kyvtest_model::kube::Discovery;
 
@@ -26,6 +27,12 @@ pub(super) fn classic(plan: &Plan<'_>, discovery: &Discovery, report: &mut Vec<I
 /// What becomes of a ValidatingPolicy.
 pub(super) fn validating(plan: &vpol::Plan<'_>, report: &mut Vec<Item>) {
     validating::detect(plan, report);
+    in_order(report, plan.policy.origin.file);
+}
+
+/// What becomes of a MutatingPolicy.
+pub(super) fn mutating(plan: &mpol::Plan<'_>, report: &mut Vec<Item>) {
+    mutating::detect(plan, report);
     in_order(report, plan.policy.origin.file);
 }
 

@@ -1,6 +1,6 @@
 //! Where a policy and the native policy generated from it stop saying the same, as one table.
 //!
-//! Codes `H…` are about ClusterPolicies, `V…` about ValidatingPolicies. The table is data for people: conversion says which
+//! Codes `H…` are about ClusterPolicies, `M…` about MutatingPolicies, `V…` about ValidatingPolicies. The table is data for people: conversion says which
 //! entries apply to a policy and where, and a comparison of verdicts names one as the cause. A code never changes its
 //! meaning.
 //!
@@ -8,6 +8,7 @@
 
 mod action;
 mod matching;
+mod mutating;
 mod runtime;
 mod validating;
 
@@ -86,6 +87,7 @@ pub fn all() -> impl Iterator<Item = &'static Hazard> {
         matching::HAZARDS,
         action::HAZARDS,
         runtime::HAZARDS,
+        mutating::HAZARDS,
         validating::HAZARDS,
     ]
     .into_iter()

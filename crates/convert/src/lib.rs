@@ -1,4 +1,5 @@
-//! From a Kyverno policy to the ValidatingAdmissionPolicy and binding that Kyverno 1.19 would generate, or its refusal.
+//! From a Kyverno policy to the ValidatingAdmissionPolicy or MutatingAdmissionPolicy and binding that Kyverno 1.19 would
+//! generate, or its refusal.
 //!
 //! Upstream counterpart: `pkg/controllers/admissionpolicygenerator` and `pkg/admissionpolicy/{kyvernopolicy_checker,builder}.go`
 //! (1.19), bug for bug: what the generator loses is lost here, too, and [`Item`]s say so. A generated object is made as a
@@ -13,6 +14,7 @@ mod check;
 mod classic;
 mod detect;
 pub mod hazard;
+mod mutating;
 mod object;
 mod place;
 mod refusal;
@@ -26,8 +28,8 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
     kube::Discovery,
     policy::{
-        AdmissionChecked, CelPolicyException, Policy, PolicyException, ValidatingAdmissionPolicy,
-        ValidatingAdmissionPolicyBinding,
+        AdmissionChecked, CelPolicyException, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, Policy,
+        PolicyException, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     },
 };
 
@@ -66,6 +68,8 @@ pub struct Conversion {
 pub enum Outcome {
     /// Kyverno generates these.
     Generated(Box<Generated>),
+    /// Kyverno generates these from a MutatingPolicy.
+    Mutating(Box<GeneratedMutation>),
     /// Kyverno generates nothing.
     Refused(Refusal),
 }
@@ -79,6 +83,20 @@ pub struct Generated {
     pub bindings: Vec<Object<ValidatingAdmissionPolicyBinding>>,
     /// Whether a binding warns the client on violations that Kyverno only audits.
     pub audit_warnings: bool,
+}
+
+/// What Kyverno generates from a MutatingPolicy.
+#[derive(Debug, Clone)]
+pub struct GeneratedMutation {
+    pub map: Object<MutatingAdmissionPolicy>,
+    pub binding: Object<MutatingAdmissionPolicyBinding>,
+}
+
+impl GeneratedMutation {
+    /// Whether the API server accepts both objects.
+    pub fn is_installable(&self) -> bool {
+        self.map.checked.errors.is_empty() && self.binding.checked.errors.is_empty()
+    }
 }
 
 /// What [`Generated::audit_warnings`] means, for people.
@@ -100,12 +118,16 @@ pub struct Object<T> {
 pub fn convert(policy: &Policy, exceptions: Exceptions<'_>, discovery: &Discovery, options: Options) -> Conversion {
     let mut report = Vec::new();
     let outcome = match policy {
-        Policy::Classic(policy) => classic::convert(policy, exceptions.classic, discovery, options, &mut report),
-        Policy::Validating(policy) => validating::convert(policy, exceptions.cel, options, &mut report),
+        Policy::Classic(policy) => classic::convert(policy, exceptions.classic, discovery, options, &mut report)
+            .map(|generated| Outcome::Generated(Box::new(generated))),
+        Policy::Validating(policy) => validating::convert(policy, exceptions.cel, options, &mut report)
+            .map(|generated| Outcome::Generated(Box::new(generated))),
+        Policy::Mutating(policy) => mutating::convert(policy, exceptions.cel, options, &mut report)
+            .map(|generated| Outcome::Mutating(Box::new(generated))),
         _ => Err(Refusal::unsupported(policy.origin().span)),
     };
     let outcome = match outcome {
-        Ok(generated) => Outcome::Generated(Box::new(generated)),
+        Ok(outcome) => outcome,
         Err(refusal) => {
             report.clear();
             report.push(refusal.item());

@@ -188,9 +188,16 @@ pub(super) fn object<T>(
     for error in &checked.errors {
         let known = report.iter().filter_map(|item| item.hazard);
         let known = known.rev().find(|hazard| hazard.direction == Direction::NotInstallable);
+        let (code, general) = if kind.starts_with("Mutating") {
+            // Kyverno accepted the expression.
+            let is_expression = error.field.ends_with(".expression");
+            ("map-invalid", hazard::find("M20").filter(|_| is_expression))
+        } else {
+            ("vap-invalid", hazard::find("H58"))
+        };
         report.push(Item {
-            code: "vap-invalid",
-            hazard: known.or_else(|| hazard::find("H58")),
+            code,
+            hazard: known.or(general),
             action: Action::Dropped,
             path: format!("{kind}: {}", error.field),
             span: Some(place(origin.file, span(&tree, &error.field))),

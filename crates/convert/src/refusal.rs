@@ -46,6 +46,14 @@ pub enum RefusalCode {
     ExceptionConditions,
     /// Policies for pod controllers are made from it.
     Autogen,
+    /// Policies for pod controllers are made from a MutatingPolicy.
+    MutatingAutogen,
+    /// The MutatingPolicy is for one namespace.
+    NamespacedMutation,
+    /// The MutatingPolicy replaces atomic fields.
+    ServerSideApply,
+    /// A MutatingPolicy without `matchConstraints`, on which the generator crashes.
+    MutationWithoutConstraints,
     /// A ValidatingPolicy without `matchConstraints`, on which the generator crashes.
     NoMatchConstraints,
     /// No kind of the cluster fits.
@@ -60,7 +68,7 @@ pub enum RefusalCode {
 
 impl RefusalCode {
     /// Every code.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::NamespacedPolicy,
         Self::NoValidateRule,
         Self::MultipleRules,
@@ -79,6 +87,10 @@ impl RefusalCode {
         Self::ExceptionRules,
         Self::ExceptionConditions,
         Self::Autogen,
+        Self::MutatingAutogen,
+        Self::NamespacedMutation,
+        Self::ServerSideApply,
+        Self::MutationWithoutConstraints,
         Self::NoMatchConstraints,
         Self::UnknownKind,
         Self::AmbiguousKind,
@@ -107,6 +119,10 @@ impl RefusalCode {
             Self::ExceptionRules => "exception-rules",
             Self::ExceptionConditions => "exception-conditions",
             Self::Autogen => "vpol-autogen",
+            Self::MutatingAutogen => "mpol-autogen",
+            Self::NamespacedMutation => "namespaced-mutation",
+            Self::ServerSideApply => "server-side-apply",
+            Self::MutationWithoutConstraints => "mutation-without-constraints",
             Self::NoMatchConstraints => "no-match-constraints",
             Self::UnknownKind => "unknown-kind",
             Self::AmbiguousKind => "ambiguous-kind",
@@ -127,7 +143,8 @@ impl RefusalCode {
             Self::NotCel => "rewrite the rule as `validate.cel`",
             Self::NotMarked => {
                 "set `validate.cel.generate: true`, in a ValidatingPolicy \
-                 `spec.autogen.validatingAdmissionPolicy.enabled: true`, or convert with `--force`"
+                 `spec.autogen.validatingAdmissionPolicy.enabled: true`, in a MutatingPolicy \
+                 `spec.autogen.mutatingAdmissionPolicy.enabled: true`, or convert with `--force`"
             }
             Self::OverridesMultiple | Self::OverridesNamespaces => {
                 "use one policy for each failure action, each with the namespaces that it is for"
@@ -147,7 +164,17 @@ impl RefusalCode {
             Self::MultipleAll => "merge the filters under `all` into one",
             Self::ExceptionRules => "name one rule in each entry of the exception",
             Self::ExceptionConditions => "an exception with `conditions` keeps the policy with Kyverno's engine",
-            Self::Autogen => {
+            Self::NamespacedMutation => {
+                "Kyverno converts cluster-wide policies only; write a MutatingPolicy that selects the namespace by its \
+                 label `kubernetes.io/metadata.name`"
+            }
+            Self::MutationWithoutConstraints => {
+                "write `spec.matchConstraints`; Kyverno does not store the policy without it"
+            }
+            Self::ServerSideApply => {
+                "write atomic lists, maps and structs with JSONPatch and remove `evaluation.useServerSideApply`"
+            }
+            Self::Autogen | Self::MutatingAutogen => {
                 "set `spec.autogen.podControllers.controllers: []`; the policy is then about Pods only, on both sides"
             }
             Self::NoMatchConstraints => {
@@ -158,7 +185,7 @@ impl RefusalCode {
             }
             Self::AmbiguousKind => "write group and version: `autoscaling/v2/HorizontalPodAutoscaler`",
             Self::InvalidPolicy => "fix what the diagnostics report about the policy",
-            Self::UnsupportedKind => "ClusterPolicies and ValidatingPolicies can be converted",
+            Self::UnsupportedKind => "ClusterPolicies, ValidatingPolicies and MutatingPolicies can be converted",
         }
     }
 
@@ -169,6 +196,7 @@ impl RefusalCode {
             Self::UserInfo => "H70",
             Self::ExceptionRules => "H31",
             Self::Autogen => "V19",
+            Self::MutatingAutogen => "M25",
             Self::NoMatchConstraints => "V10",
             Self::UnknownKind => "H17",
             Self::AmbiguousKind => "H16",

@@ -72,7 +72,7 @@ pub(super) fn convert(
 }
 
 /// Whether an exception does not count any more. Without a time it always does.
-fn is_expired(exception: &CelPolicyException, now: Option<Timestamp>) -> bool {
+pub(super) fn is_expired(exception: &CelPolicyException, now: Option<Timestamp>) -> bool {
     let end = exception.expires_at.as_ref().and_then(|text| Timestamp::parse(text));
     end.zip(now).is_some_and(|(end, now)| end.instant() < now.instant())
 }
@@ -158,7 +158,7 @@ pub(super) fn actions(policy: &ValidatingPolicy) -> Vec<ValidationAction> {
 }
 
 /// A condition or variable.
-fn named(maker: &mut Maker<'_>, name: &str, expression: &str) -> NodeId {
+pub(super) fn named(maker: &mut Maker<'_>, name: &str, expression: &str) -> NodeId {
     let name = maker.text(name);
     let expression = maker.text(expression);
     maker.map(&[("name", name), ("expression", expression)])

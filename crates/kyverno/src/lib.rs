@@ -21,6 +21,7 @@ pub mod lowered;
 pub mod manifests;
 pub mod matching;
 pub mod mutate;
+pub mod mutating_controller;
 pub mod mutating_policy;
 pub mod observe;
 pub mod offline;

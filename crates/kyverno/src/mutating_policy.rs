@@ -15,6 +15,7 @@ pub use compile::CompileErrors;
 use crate::{
     constraints::applies,
     input::{Documents, Input},
+    lens::Route,
     response::RuleResponse,
     validating_policy::{Exception, Slots, is_in_namespace},
 };
@@ -30,7 +31,7 @@ use kyvtest_model::{
     policy::{MatchConstraints, MutatingPolicy},
     verdict::{Part, Status, Trace},
 };
-use kyvtest_patch::structured::Atomics;
+use kyvtest_patch::structured::{Atomics, Schema};
 
 /// A policy that is ready for evaluation.
 #[derive(Debug)]
@@ -100,6 +101,11 @@ impl CompiledMutatingPolicy {
         self.mutate_existing
     }
 
+    /// Whether the policy changes other objects than that of the request.
+    pub fn has_targets(&self) -> bool {
+        self.target_constraints.is_some()
+    }
+
     /// The match block, if there is one.
     pub fn constraints(&self) -> Option<&MatchConstraints> {
         self.constraints.as_ref()
@@ -149,8 +155,14 @@ impl CompiledMutatingPolicy {
             object: if object.root().is_null() { &empty } else { object },
             old_object: old_object.root(),
             request: described.root(),
-            namespace: if namespace.is_null() { empty.root() } else { namespace },
+            // In a cluster the namespace of what is in none is null.
+            namespace: if namespace.is_null() && input.lens.route != Route::Webhooks {
+                empty.root()
+            } else {
+                namespace
+            },
             api_version: input.request.resource.object_kind.api_version(),
+            custom: custom_schema(input),
         };
         Some(self.run(values, evaluate::Purpose::Request, host))
     }
@@ -165,6 +177,7 @@ impl CompiledMutatingPolicy {
             request: request.root(),
             namespace: empty.root(),
             api_version: target.resource.object_kind.api_version(),
+            custom: None,
         };
         self.run(values, evaluate::Purpose::Target, host)
     }
@@ -214,6 +227,28 @@ impl CompiledMutatingPolicy {
             evaluate(&Wrapped::in_namespace(host, &self.namespace))
         }
     }
+}
+
+/// The schema of a custom kind, which Kyverno reads from the API server; `kyverno test` has none.
+fn custom_schema(input: &Input<'_>) -> Option<Schema> {
+    if input.lens.route != Route::Webhooks {
+        return None;
+    }
+    let kind = &input.request.resource.object_kind;
+    let text = |value: Value<'_>, path: &[&str], wanted: &str| value.at(path).and_then(Value::as_str) == Some(wanted);
+    let versions = input.discovery.definitions().iter().filter_map(|definition| {
+        let spec = definition.root().get("spec")?;
+        if !text(spec, &["group"], &kind.group) || !text(spec, &["names", "kind"], &kind.kind) {
+            return None;
+        }
+        let versions = spec.get("versions").and_then(Value::as_list)?;
+        versions.iter().find(|version| text(*version, &["name"], &kind.version))
+    });
+    let open_api = |version: Value<'_>| {
+        let schema = version.at(&["schema", "openAPIV3Schema"]);
+        Schema::custom(&kind.api_version(), &kind.kind, schema)
+    };
+    versions.map(open_api).next()
 }
 
 /// The kind and namespace of a policy in responses.

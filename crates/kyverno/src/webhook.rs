@@ -12,6 +12,7 @@
 //! kind selector of the policy, because no registration can name its resource.
 
 mod classic;
+mod mutating;
 mod registration;
 mod validating;
 

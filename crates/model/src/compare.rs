@@ -5,6 +5,7 @@
 //! was made.
 
 use crate::verdict::{DivergenceClass, Effect, Part, Status, Verdict};
+use kyvtest_go_compat::value::{Document, Value};
 
 /// Which way a known cause moves the native side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,60 @@ pub fn class(kyverno: &Verdict, native: &Verdict) -> Option<DivergenceClass> {
     }
 }
 
+/// One side of a mutation: what is decided, and the object after admission.
+#[derive(Debug, Clone, Copy)]
+pub struct Mutation<'m> {
+    pub verdict: &'m Verdict,
+    /// `None` if the request is refused.
+    pub object: Option<&'m Document>,
+    /// Whether the side changed the object.
+    pub changed: bool,
+}
+
+/// The difference of two mutations with its first cause; `None` if both refuse, or admit the same object. The order of keys
+/// does not count, that of list items does.
+pub fn compare_mutations(kyverno: Mutation<'_>, native: Mutation<'_>, suspects: &[Suspect<'_>]) -> Option<Divergence> {
+    let class = match (kyverno.object, native.object) {
+        (None, None) => return None,
+        (None, Some(_)) => DivergenceClass::Weaker,
+        (Some(_), None) => DivergenceClass::Stricter,
+        (Some(ours), Some(theirs)) if same_object(ours.root(), theirs.root()) => return None,
+        (Some(_), Some(_)) => DivergenceClass::Changed,
+    };
+    let suspect = first_cause(class, kyverno.verdict, native.verdict, suspects);
+    let what = match (class, kyverno.changed, native.changed) {
+        (DivergenceClass::Weaker, ..) => format!("Kyverno refuses the request: {}", kyverno.verdict.message),
+        (DivergenceClass::Stricter, ..) => {
+            format!("the API server refuses the request: {}", native.verdict.message)
+        }
+        (_, true, false) => "only Kyverno changes the object".to_owned(),
+        (_, false, true) => "only the native policy changes the object".to_owned(),
+        _ => "both sides change the object, differently".to_owned(),
+    };
+    Some(Divergence {
+        class,
+        code: suspect.map(|suspect| suspect.code.to_owned()),
+        cause: match suspect {
+            Some(suspect) => format!("{what}; {}", suspect.text),
+            None => what,
+        },
+    })
+}
+
+fn same_object(a: Value<'_>, b: Value<'_>) -> bool {
+    match (a, b) {
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(key, value)| b.get_key(key).is_some_and(|other| same_object(value, other)))
+        }
+        (Value::List(a), Value::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| same_object(a, b))
+        }
+        (a, b) => a == b,
+    }
+}
+
 /// The difference with its first cause; `None` if there is none.
 pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[Suspect<'_>]) -> Option<Divergence> {
     let class = class(kyverno, native)?;
@@ -100,7 +155,9 @@ fn first_cause<'s>(
         DivergenceClass::Stricter => matches!(suspect.tendency, Tendency::Stricter | Tendency::Either),
         DivergenceClass::Message => suspect.tendency == Tendency::Text,
         // Whether one side looks or can evaluate shows in no effect here, but comes from the same causes.
-        DivergenceClass::Action | DivergenceClass::Error | DivergenceClass::Scope => suspect.tendency != Tendency::Text,
+        DivergenceClass::Action | DivergenceClass::Changed | DivergenceClass::Error | DivergenceClass::Scope => {
+            suspect.tendency != Tendency::Text
+        }
         DivergenceClass::NotConvertible => false,
     };
     let words = [words_of(kyverno.trace.part), words_of(native.trace.part)];

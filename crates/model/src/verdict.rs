@@ -236,6 +236,8 @@ pub enum DivergenceClass {
     Stricter,
     /// Both object, with different effects.
     Action,
+    /// Both admit, and the objects after admission differ.
+    Changed,
     /// The same effect, but one side could not evaluate its expressions.
     Error,
     /// The same effect, but only one side looked at the request.
@@ -246,11 +248,12 @@ pub enum DivergenceClass {
 
 impl DivergenceClass {
     /// All of them, in order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::NotConvertible,
         Self::Weaker,
         Self::Stricter,
         Self::Action,
+        Self::Changed,
         Self::Error,
         Self::Scope,
         Self::Message,
@@ -263,6 +266,7 @@ impl DivergenceClass {
             Self::Weaker => "weaker",
             Self::Stricter => "stricter",
             Self::Action => "action",
+            Self::Changed => "changed",
             Self::Error => "error",
             Self::Scope => "scope",
             Self::Message => "message",

@@ -7,7 +7,7 @@
 //! Known deviation: the first error ends decoding; upstream finishes syntax first, so that a syntax error after a wrong
 //! type is reported instead of it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use kyvtest_go_compat::{
     text::{base64, quantity::Quantity, time::Timestamp, time_layout},
@@ -68,7 +68,8 @@ impl Decoder {
         for (depth, part) in self.path.iter().enumerate() {
             out.push_str(part);
             while let Some((_, position)) = positions.next_if(|(at, _)| *at == depth + 1) {
-                out.push_str(&format!("[{position}]"));
+                // Writing into memory cannot fail.
+                let _ = write!(out, "[{position}]");
             }
             out.push('.');
         }

@@ -13,7 +13,7 @@ use kyvtest_cel::{
     val::{Object, Val},
 };
 use kyvtest_go_compat::{
-    text::{duration, quote::quote},
+    text::{duration, float, quote::quote},
     value::{Document, Value},
 };
 use thiserror::Error;
@@ -107,7 +107,7 @@ fn native_config(value: Val<'_>) -> Result<Config<'_>, String> {
         Val::Int(value) => Config::Value(Value::Int(value)),
         Val::Uint(value) => Config::Value(Value::Uint(value)),
         Val::Double(value) => Config::Value(Value::Double(value)),
-        Val::String(text) => Config::Value(Value::String(text)),
+        Val::String(text) | Val::Type(text) => Config::Value(Value::String(text)),
         Val::Null => Config::Opaque(Opaque::null()),
         Val::Object(object) => object_config(object).unwrap_or_else(|error| {
             Config::Opaque(Opaque {
@@ -122,6 +122,11 @@ fn native_config(value: Val<'_>) -> Result<Config<'_>, String> {
             go_type: "time.Duration".to_owned(),
             display: duration::format(nanos),
             debug: nanos.to_string(),
+        }),
+        Val::Timestamp(time) => Config::Opaque(Opaque {
+            go_type: "time.Time".to_owned(),
+            display: go_display(value),
+            debug: go_date(&time.to_string()),
         }),
         Val::Bytes(bytes) => Config::Opaque(Opaque {
             go_type: "[]uint8".to_owned(),
@@ -159,6 +164,39 @@ fn native_display(value: Val<'_>) -> String {
         return format!("map[{}]", entries.join(" "));
     }
     go_display(value)
+}
+
+/// A time in RFC 3339 as Go's `%#v` prints it; times of other zones than UTC as they are.
+fn go_date(text: &str) -> String {
+    const MONTHS: [&str; 12] = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    let parts = || {
+        let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+        let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+        let number = |text: &str| text.parse::<i64>().ok();
+        let mut date = date.rsplitn(3, '-').map(number);
+        let (day, month, year) = (date.next()??, date.next()??, date.next()??);
+        let mut time = time.split(':').map(number);
+        let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
+        let nanos = number(&format!("{fraction:0<9}"))?;
+        let month = MONTHS.get(usize::try_from(month - 1).ok()?)?;
+        Some(format!(
+            "time.Date({year}, time.{month}, {day}, {hour}, {minute}, {second}, {nanos}, time.UTC)"
+        ))
+    };
+    parts().unwrap_or_else(|| text.to_owned())
 }
 
 /// Bytes as Go's `%#v` prints them.
@@ -232,9 +270,28 @@ fn operation_value<'a>(value: Val<'a>, context: &Context<'a>) -> Result<Document
         value if mutation::holds_objects(value) => return Err(JsonPatchError::Panic),
         _ => {}
     }
-    mutation::patch_value(context, value).map_err(|error| {
+    let unmarshalled = |error: String| {
         JsonPatchError::Invalid(format!(
             "JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}"
         ))
-    })
+    };
+    let document = mutation::patch_value(context, value).map_err(unmarshalled)?;
+    match infinite(document.root()) {
+        None => Ok(document),
+        Some(number) => Err(unmarshalled(format!(
+            "json: error calling MarshalJSON for type *structpb.Value: proto: google.protobuf.Value.number_value: \
+             invalid {} value",
+            float::display(number)
+        ))),
+    }
+}
+
+/// The first number that JSON cannot hold.
+fn infinite(value: Value<'_>) -> Option<f64> {
+    match value {
+        Value::Double(number) => (!number.is_finite()).then_some(number),
+        Value::List(items) => items.iter().find_map(infinite),
+        Value::Map(entries) => entries.iter().find_map(|(_, value)| infinite(value)),
+        _ => None,
+    }
 }

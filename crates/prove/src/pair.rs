@@ -263,6 +263,13 @@ fn tendency(direction: Direction) -> Option<Tendency> {
 fn server(conversion: &Conversion) -> Result<vap::Server, Missing> {
     let generated = match &conversion.outcome {
         Outcome::Generated(generated) => generated,
+        Outcome::Mutating(_) => {
+            // INVARIANT: pairs are made of policies that validate.
+            return Err(Missing {
+                code: "mutating-policy",
+                text: "a MutatingPolicy has no validating counterpart".to_owned(),
+            });
+        }
         Outcome::Refused(refusal) => {
             return Err(Missing {
                 code: refusal.code.as_str(),

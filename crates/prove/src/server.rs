@@ -14,8 +14,8 @@ use std::sync::Arc;
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::kube::{Discovery, GroupVersionKind, Operation, Request};
 use kyvtest_normalise::{
-    Cluster, Kind, Operation as Writes, Plugin, Raw, Request as Target, decode, finish, is_known, locate, normalise,
-    plugins, stored_object,
+    Cluster, Kind, Mutation, Operation as Writes, Plugin, Raw, Request as Target, decode, finish, is_known, locate,
+    mutated, normalise, plugins, plugins_again, stored_object,
 };
 
 pub use kyvtest_normalise::Refused;
@@ -150,7 +150,7 @@ impl Server {
         let object = decoded.object();
         if resource.namespaced && request.namespace.is_empty() {
             let namespace = object.root().at(&["metadata", "namespace"]).and_then(Value::as_str);
-            request.namespace = namespace.unwrap_or_default().to_owned();
+            namespace.unwrap_or_default().clone_into(&mut request.namespace);
         }
         request.object = object;
         if let Some(old_object) = old_object {
@@ -159,12 +159,51 @@ impl Server {
         Ok(())
     }
 
+    /// An object that a webhook has patched, read back by the server.
+    ///
+    /// # Errors
+    /// The server's text.
+    pub fn patched(&self, request: &Request, object: &Document) -> Result<Document, String> {
+        let api_version = request.resource.object_kind.api_version();
+        let kind = Kind {
+            api_version: &api_version,
+            name: &request.resource.object_kind.kind,
+        };
+        mutated(kind, object.root(), Mutation::PatchedByWebhook, &self.cluster)
+    }
+
+    /// Runs the plugins again on an object that a webhook has changed since. `request` has the object before.
+    ///
+    /// # Errors
+    /// The refusal of a plugin.
+    pub fn reinvoke(&self, request: &Request, object: &Document) -> Result<Document, Refused> {
+        let operation = match request.operation {
+            Operation::Create => Writes::Create,
+            Operation::Update => Writes::Update,
+            Operation::Delete | Operation::Connect => return Ok(object.clone()),
+        };
+        if !request.resource.subresource.is_empty() {
+            return Ok(object.clone());
+        }
+        let api_version = request.resource.object_kind.api_version();
+        let kind = Kind {
+            api_version: &api_version,
+            name: &request.resource.object_kind.kind,
+        };
+        let target = Target {
+            operation,
+            namespace: &request.namespace,
+            name: "",
+        };
+        plugins_again(kind, &request.object, object, target, &self.cluster)
+    }
+
     /// Replaces the object of a prepared and mutated request by the one that validating policies see: after the strategy,
-    /// validated.
+    /// validated. Returns the object of the response.
     ///
     /// # Errors
     /// The refusal of the server; the request is unchanged then.
-    pub fn complete(&self, request: &mut Request) -> Result<(), Refused> {
+    pub fn complete(&self, request: &mut Request) -> Result<Document, Refused> {
         let resource = Arc::clone(&request.resource);
         let api_version = resource.object_kind.api_version();
         let kind = Kind {
@@ -172,34 +211,35 @@ impl Server {
             name: &resource.object_kind.kind,
         };
         if !resource.subresource.is_empty() || !self.knows(kind.api_version, kind.name) {
-            return Ok(());
+            return Ok(request.object.clone());
         }
         let of = |operation| Target {
             operation,
             namespace: if resource.namespaced { &request.namespace } else { "" },
             name: "",
         };
-        let object = match request.operation {
+        let seen = match request.operation {
             Operation::Create => {
                 let mut decoded = decode(kind, Raw::from(&request.object), &self.cluster)?;
                 locate(&mut decoded, of(Writes::Create), &self.cluster)?;
-                finish(decoded, None, of(Writes::Create), &self.cluster)?.object
+                finish(decoded, None, of(Writes::Create), &self.cluster)?
             }
             Operation::Update => {
                 let (new, old) = with_version(&request.object, &request.old_object);
                 let mut decoded = decode(kind, Raw::from(&new), &self.cluster)?;
                 let stored = stored_object(kind, Raw::from(&old), of(Writes::Update), &self.cluster)?;
                 locate(&mut decoded, of(Writes::Update), &self.cluster)?;
-                finish(decoded, Some(&stored), of(Writes::Update), &self.cluster)?.object
+                finish(decoded, Some(&stored), of(Writes::Update), &self.cluster)?
             }
-            Operation::Delete | Operation::Connect => return Ok(()),
+            Operation::Delete | Operation::Connect => return Ok(request.object.clone()),
         };
+        let object = seen.object;
         if request.operation == Operation::Create && request.name.is_empty() {
             let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
-            request.name = name.unwrap_or_default().to_owned();
+            name.unwrap_or_default().clone_into(&mut request.name);
         }
         request.object = object;
-        Ok(())
+        Ok(seen.stored.unwrap_or_else(|| request.object.clone()))
     }
 
     /// Replaces the objects of a request by those that admission sees, and a missing name and namespace.

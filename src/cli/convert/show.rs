@@ -53,6 +53,15 @@ pub(super) fn json(row: &Row, sources: &Sources) -> Value {
                 "report": report,
             })
         }
+        Outcome::Mutating(generated) => json!({
+            "policy": policy,
+            "outcome": "generated",
+            "code": null,
+            "message": null,
+            "vap": generated.map.document.root().to_serde(),
+            "bindings": [generated.binding.document.root().to_serde()],
+            "report": report,
+        }),
         Outcome::Refused(refusal) => json!({
             "policy": policy,
             "outcome": "refused",
@@ -102,30 +111,40 @@ pub(super) fn explanation(row: &Row, sources: &Sources) -> String {
             let diagnostic = refusal_diagnostic(&row.head, refusal);
             text.push_str(&render::full(&diagnostic, sources, true));
         }
+        Outcome::Mutating(generated) => {
+            let name = &generated.map.model.metadata.name.value;
+            let _ = writeln!(text, "{HEADING}{title}: MutatingAdmissionPolicy `{name}`{HEADING:#}\n");
+            push_report(&mut text, row, sources);
+        }
         Outcome::Generated(generated) => {
             let name = &generated.vap.model.metadata.name.value;
             let _ = writeln!(
                 text,
                 "{HEADING}{title}: ValidatingAdmissionPolicy `{name}`{HEADING:#}\n"
             );
-            let (plain, marked): (Vec<&Item>, Vec<&Item>) =
-                row.conversion.report.iter().partition(|item| item.hazard.is_none());
-            for item in &plain {
-                let action = item.action.as_str();
-                let _ = writeln!(text, "  {LITERAL}{action}{LITERAL:#}  {}: {}", item.path, item.text);
-            }
-            if marked.is_empty() {
-                let _ = writeln!(text, "\n  no difference is known from the policy alone");
-            }
-            for item in marked {
-                let _ = write!(text, "\n{}", render::full(&diagnostic(item), sources, true));
-            }
+            push_report(&mut text, row, sources);
             if generated.audit_warnings {
                 let _ = writeln!(text, "\n  note: audit-warnings: {}", kyvtest_convert::AUDIT_WARNINGS);
             }
         }
     }
     text
+}
+
+/// What became of the parts of a policy: plain entries first, then hazards.
+fn push_report(text: &mut String, row: &Row, sources: &Sources) {
+    let (plain, marked): (Vec<&Item>, Vec<&Item>) =
+        row.conversion.report.iter().partition(|item| item.hazard.is_none());
+    for item in &plain {
+        let action = item.action.as_str();
+        let _ = writeln!(text, "  {LITERAL}{action}{LITERAL:#}  {}: {}", item.path, item.text);
+    }
+    if marked.is_empty() {
+        let _ = writeln!(text, "\n  no difference is known from the policy alone");
+    }
+    for item in marked {
+        let _ = write!(text, "\n{}", render::full(&diagnostic(item), sources, true));
+    }
 }
 
 /// An entry of the report as a diagnostic.

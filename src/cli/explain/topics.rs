@@ -76,6 +76,11 @@ fn class(class: DivergenceClass) -> (&'static str, &'static str) {
             "For example, Kyverno denies the request and the native policy only audits it. This class fails a run \
                 (exit code 3).",
         ),
+        DivergenceClass::Changed => (
+            "both sides admit the request and change the object differently",
+            "After a migration, other objects are stored than before. The cause says whether one side leaves the object \
+                alone. This class fails a run (exit code 3).",
+        ),
         DivergenceClass::Error => (
             "the same effect, but one side failed to evaluate its expressions",
             "The failure policy hides the error; another failure policy or object makes it visible. This class \

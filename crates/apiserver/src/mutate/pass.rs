@@ -20,7 +20,7 @@ use kyvtest_model::{
     kube::{Environment, GroupVersionKind, Request, Resource, convert},
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
-use kyvtest_normalise::Cluster;
+use kyvtest_normalise::{Cluster, settled};
 
 /// The names of policy, binding and parameter.
 pub(super) type Key = (String, String, Option<String>);
@@ -189,7 +189,7 @@ impl<'s> Pass<'s> {
                 continue;
             }
             last = Some((at, invocation.matched));
-            self.run_mutations(input, invocation, &mut versions[at], &patcher, run)?;
+            run_mutations(input, invocation, &mut versions[at], &patcher, run)?;
         }
         let Some((at, matched)) = last.filter(|(at, _)| versions[*at].is_dirty) else {
             return Ok(None);
@@ -237,60 +237,6 @@ impl<'s> Pass<'s> {
         }
     }
 
-    fn run_mutations(
-        self,
-        input: &Input<'_>,
-        invocation: &Invocation<'_, '_>,
-        version: &mut Version,
-        patcher: &Patcher<'_>,
-        run: &mut Run<'_>,
-    ) -> Result<(), MutationRefusal> {
-        let policy = invocation.policy;
-        let before = version.documents.object.clone();
-        let failed_before = run.verdicts.len();
-        for index in 0..policy.mutator.mutations().len() {
-            if version.documents.object.root().is_null() {
-                continue;
-            }
-            let inputs = inputs(input, invocation, &version.documents);
-            let attributes = input.attributes();
-            match patcher.mutate((policy, index), &inputs, &attributes, &version.kind) {
-                Ok(object) => {
-                    version.documents.object = in_request_version(object, invocation.matched, &input.request);
-                    version.is_dirty = true;
-                }
-                Err(MutationError::Evaluation(error)) => run.failed(invocation, &error, Part::Mutation(index)),
-                Err(MutationError::Server(error)) => {
-                    run.verdict_of_error(invocation, &error, Part::Mutation(index), Effect::Deny);
-                    return Err(MutationRefusal::server(&error));
-                }
-                Err(MutationError::Panic) => {
-                    let refusal = MutationRefusal::panic();
-                    run.verdict_of_error(invocation, &refusal.message, Part::Mutation(index), Effect::Deny);
-                    return Err(refusal);
-                }
-            }
-        }
-        if version.documents.object != before {
-            run.reinvocation.require();
-            run.reinvocation.requested = true;
-            run.changed.push(policy.name.clone());
-        }
-        if policy.reinvocable {
-            run.reinvocation.invoked.insert(invocation.key());
-        }
-        if run.verdicts.len() == failed_before {
-            let verdict = Verdict {
-                status: Status::Pass,
-                effect: Effect::Admit,
-                message: String::new(),
-                trace: Trace::of(Part::All),
-            };
-            run.say(policy, Some(invocation.binding), invocation.param.as_ref(), verdict);
-        }
-        Ok(())
-    }
-
     /// The object of the last invocation in the request's version.
     fn converted_back(
         self,
@@ -305,7 +251,14 @@ impl<'s> Pass<'s> {
             convert(object.root(), matched, own)
         };
         match foreign(object.root(), request, self.cluster) {
-            Foreign::No => Ok(object),
+            Foreign::No => {
+                let api_version = own.object_kind.api_version();
+                let kind = kyvtest_normalise::Kind {
+                    api_version: &api_version,
+                    name: &own.object_kind.kind,
+                };
+                Ok(settled(kind, &object))
+            }
             Foreign::Version => {
                 let mut given = own.clone();
                 let version = object
@@ -326,6 +279,60 @@ impl<'s> Pass<'s> {
             Foreign::Inconvertible(error) => Err(MutationRefusal::server(&error)),
         }
     }
+}
+
+/// Makes the mutations of an invocation in order, each on what the one before left.
+fn run_mutations(
+    input: &Input<'_>,
+    invocation: &Invocation<'_, '_>,
+    version: &mut Version,
+    patcher: &Patcher<'_>,
+    run: &mut Run<'_>,
+) -> Result<(), MutationRefusal> {
+    let policy = invocation.policy;
+    let before = version.documents.object.clone();
+    let failed_before = run.verdicts.len();
+    for index in 0..policy.mutator.mutations().len() {
+        if version.documents.object.root().is_null() {
+            continue;
+        }
+        let inputs = inputs(input, invocation, &version.documents);
+        let attributes = input.attributes();
+        match patcher.mutate((policy, index), &inputs, &attributes, &version.kind) {
+            Ok(object) => {
+                version.documents.object = in_request_version(object, invocation.matched, &input.request);
+                version.is_dirty = true;
+            }
+            Err(MutationError::Evaluation(error)) => run.failed(invocation, &error, Part::Mutation(index)),
+            Err(MutationError::Server(error)) => {
+                run.verdict_of_error(invocation, &error, Part::Mutation(index), Effect::Deny);
+                return Err(MutationRefusal::server(&error));
+            }
+            Err(MutationError::Panic) => {
+                let refusal = MutationRefusal::panic();
+                run.verdict_of_error(invocation, &refusal.message, Part::Mutation(index), Effect::Deny);
+                return Err(refusal);
+            }
+        }
+    }
+    if version.documents.object != before {
+        run.reinvocation.require();
+        run.reinvocation.requested = true;
+        run.changed.push(policy.name.clone());
+    }
+    if policy.reinvocable {
+        run.reinvocation.invoked.insert(invocation.key());
+    }
+    if run.verdicts.len() == failed_before {
+        let verdict = Verdict {
+            status: Status::Pass,
+            effect: Effect::Admit,
+            message: String::new(),
+            trace: Trace::of(Part::All),
+        };
+        run.say(policy, Some(invocation.binding), invocation.param.as_ref(), verdict);
+    }
+    Ok(())
 }
 
 /// The object in one of the versions as which the request is matched.

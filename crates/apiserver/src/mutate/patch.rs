@@ -83,7 +83,7 @@ impl<'c> Patcher<'c> {
                     go(&kind)
                 ))
             }
-            Mutation::Patched => MutationError::Server(error),
+            Mutation::Patched | Mutation::PatchedByWebhook => MutationError::Server(error),
         })
     }
 

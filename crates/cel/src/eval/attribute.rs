@@ -4,7 +4,7 @@
 
 use super::Machine;
 use crate::{
-    cost, ops,
+    cost, mutation, ops,
     program::*,
     val::{NO_SUCH_OVERLOAD, Val},
 };
@@ -34,6 +34,7 @@ impl<'a> Machine<'a> {
                     hash,
                     optional: false,
                     test_only: false,
+                    ..
                 },
             ],
         ) = (&attribute.root, &attribute.qualifiers[..])
@@ -120,6 +121,7 @@ impl<'a> Machine<'a> {
                     hash,
                     optional: false,
                     test_only: false,
+                    ..
                 }) = attribute.qualifiers.get(plain)
                 && let Some(value) = map.get_key(Key::with_hash(name, *hash))
             {
@@ -139,9 +141,14 @@ impl<'a> Machine<'a> {
                     hash,
                     optional,
                     test_only,
+                    typed,
                 } => {
                     let tested = *test_only || *optional || optional_so_far;
                     let found = match object {
+                        Val::Object(object) if *typed => match mutation::field(object, name, tested) {
+                            Some(value) => Found::Value(value),
+                            None => Found::Missing(Missing::Key(Val::String(name))),
+                        },
                         Val::Opaque(opaque) if tested && opaque.is_set(name) == Some(false) => {
                             Found::Missing(Missing::Key(Val::String(name)))
                         }
@@ -279,7 +286,7 @@ impl<'a> Machine<'a> {
                 _ => Found::Missing(Missing::Key(key)),
             },
             Val::Object(object) => match key {
-                Val::String(name) => match object.get(name) {
+                Val::String(name) => match mutation::indexed(object, name) {
                     Some(value) => Found::Value(value),
                     None => Found::Missing(Missing::Key(key)),
                 },

@@ -17,6 +17,7 @@ pub(super) enum Role {
     Validation,
     Message,
     Annotation,
+    Mutation,
 }
 
 /// An expression of a policy with its tree, if it has one.
@@ -122,6 +123,55 @@ impl<'p> Parsed<'p> {
             _ => None,
         })?;
         Some(self.place(ast, id, variable))
+    }
+
+    /// Whether a variable is mentioned anywhere, also alone.
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        let ast = self.ast.as_ref();
+        ast.is_some_and(|ast| {
+            (0..ast.len() as u32).any(|id| matches!(ast.expr(ExprId(id)), Expr::Ident(ident) if &**ident == name))
+        })
+    }
+
+    /// The fields of `variables` that are read.
+    pub(super) fn variables(&self) -> Vec<&str> {
+        let Some(ast) = &self.ast else { return Vec::new() };
+        let all = (0..ast.len() as u32).map(ExprId);
+        all.filter_map(|id| match ast.expr(id) {
+            Expr::Select { operand, field, .. } if is_name(ast, *operand, "variables") => Some(&**field),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Whether an object of a type of mutations is made.
+    pub(super) fn makes_objects(&self) -> bool {
+        let ast = self.ast.as_ref();
+        ast.is_some_and(|ast| {
+            (0..ast.len() as u32).any(|id| {
+                matches!(ast.expr(ExprId(id)), Expr::Struct { type_name, .. }
+                    if &**type_name == "JSONPatch" || type_name.split('.').next() == Some("Object"))
+            })
+        })
+    }
+
+    /// Whether the expression has an integer that does not fit 32 bits.
+    pub(super) fn has_wide_integer(&self) -> bool {
+        let ast = self.ast.as_ref();
+        ast.is_some_and(|ast| {
+            (0..ast.len() as u32).any(|id| {
+                matches!(ast.expr(ExprId(id)), Expr::Literal(Literal::Int(value)) if i32::try_from(*value).is_err())
+            })
+        })
+    }
+
+    /// Whether the expression has a text.
+    pub(super) fn has_text(&self, wanted: &str) -> bool {
+        let ast = self.ast.as_ref();
+        ast.is_some_and(|ast| {
+            (0..ast.len() as u32)
+                .any(|id| matches!(ast.expr(ExprId(id)), Expr::Literal(Literal::String(text)) if &**text == wanted))
+        })
     }
 
     /// What only Kyverno has, with its place.

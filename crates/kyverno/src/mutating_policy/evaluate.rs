@@ -18,6 +18,7 @@ use kyvtest_go_compat::{
     value::{Document, Value},
 };
 use kyvtest_model::verdict::{Part, Status, Trace};
+use kyvtest_patch::structured::Schema;
 
 /// What expressions see.
 pub(super) struct Values<'v> {
@@ -27,6 +28,8 @@ pub(super) struct Values<'v> {
     pub(super) namespace: Value<'v>,
     /// Group and version of the request, whose schemas are used.
     pub(super) api_version: String,
+    /// The schema of a custom kind.
+    pub(super) custom: Option<Schema>,
 }
 
 /// Which of its conditions a policy evaluates.
@@ -113,7 +116,8 @@ fn mutate<'a>(
     for patcher in &policy.patchers {
         let patched = match patcher {
             Patcher::ApplyConfiguration(program) => {
-                patch::apply(run.value(program), &current, &given.api_version, policy.atomics)
+                let schema = (given.api_version.as_str(), given.custom.as_ref());
+                patch::apply(run.value(program), &current, schema, policy.atomics)
             }
             Patcher::JsonPatch(program) => patch::json_patch(run.value(program), &current, context),
         };

@@ -10,16 +10,17 @@ use kyvtest_patch::{
     structured::{self, Atomics, Schema},
 };
 
-/// Merges an apply configuration into an object. `api_version` is that of the request.
+/// Merges an apply configuration into an object. `api_version` is that of the request; `custom` is the schema of its custom
+/// kind, if it is known.
 pub(super) fn apply(
     value: Val<'_>,
     object: &Document,
-    api_version: &str,
+    (api_version, custom): (&str, Option<&Schema>),
     atomics: Atomics,
 ) -> Result<Document, String> {
     let config = expression::apply_configuration(value)?;
     let text = |key: &str| object.root().get(key).and_then(Value::as_str).unwrap_or_default();
-    let schema = Schema::builtin();
+    let schema = custom.unwrap_or(Schema::builtin());
     let merged = if schema.has_version(api_version) {
         let ty = schema.kind(text("apiVersion"), text("kind"));
         ty.and_then(|ty| structured::apply(ty, object.root(), &config, atomics))

@@ -10,6 +10,7 @@ use super::{
     located::{Expression, Origin, Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
     parts::{AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Metadata, Variable, unique},
+    validating::POD_CONTROLLERS,
 };
 use kyvtest_go_compat::{
     diagnostic::FileId,
@@ -122,6 +123,15 @@ impl MutatingPolicy {
 }
 
 impl MutatingPolicySpec {
+    /// Whether policies for pod controllers are made from it.
+    pub fn has_autogen(&self) -> bool {
+        let wanted = self.autogen.pod_controllers.as_ref();
+        self.match_constraints
+            .as_ref()
+            .is_some_and(MatchConstraints::is_pods_only)
+            && wanted.is_none_or(|wanted| wanted.iter().any(|name| POD_CONTROLLERS.contains(&name.value.as_str())))
+    }
+
     /// Reads a spec that was made from another one in the same file.
     pub fn read(tree: Tree, file: FileId) -> Option<Self> {
         let tree = Arc::new(tree);

@@ -55,13 +55,10 @@ pub(super) fn mismatch<'a>(context: &Context<'a>, value: Val<'a>, wanted: &str) 
 
 /// The name that a type has in the errors of its conversions.
 fn go_name(name: &str) -> &str {
-    match name {
-        "kubernetes.Quantity" => "Quantity",
-        "kubernetes.Semver" => "Semver",
-        "kubernetes.URL" => "URL",
-        "net.IP" => "IP",
-        "net.CIDR" => "CIDR",
-        name => name,
+    match name.split_once('.') {
+        Some(("kubernetes", "NamedFormat")) => "Format",
+        Some(("kubernetes" | "net", name)) => name,
+        _ => name,
     }
 }
 

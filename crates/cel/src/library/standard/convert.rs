@@ -29,6 +29,8 @@ pub(super) fn declare(library: &mut Library, behaviour: &Behaviour) {
             Some(error) => Val::Error(error),
             None => Val::Type(opaque.type_name()),
         },
+        // The types of mutations convert to a type with a parameter, and parameters do not count.
+        Val::Object(_) => Val::Type("type"),
         value => Val::Type(value.type_name()),
     });
     library.add("dyn", [global("to_dyn", &[A], Type::Dyn)]).singleton = unary(identity);
