@@ -1,7 +1,7 @@
 //! What a Kubernetes 1.36 API server makes of MutatingAdmissionPolicies: at creation, and of the requests that they change.
 
 use kyvtest::{
-    convert::{Conversion, Exceptions, Options, Outcome, Source, convert},
+    convert::{Conversion, Exceptions, Options, Outcome, convert},
     diagnostic::Sources,
     eval::{Evaluator, Settings, line},
     kube::{Discovery, GroupVersionKind},
@@ -300,16 +300,15 @@ fn stored(row: &Value) -> Loaded {
 }
 
 fn conversion(loaded: &Loaded) -> Result<Conversion, String> {
-    let [policy] = loaded.mutating_policies.as_slice() else {
+    let [policy] = loaded.policies.as_slice() else {
         return Err(format!("not read: {:?}", loaded.diagnostics));
     };
     let exceptions = Exceptions {
         classic: &[],
         cel: &loaded.cel_exceptions,
     };
-    let source = Source::MutatingPolicy(policy);
     Ok(convert(
-        source,
+        policy,
         exceptions,
         &Discovery::kubernetes(),
         Options::default(),
