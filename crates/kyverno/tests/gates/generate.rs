@@ -161,6 +161,9 @@ fn images() {
 #[test]
 fn own_rows() {
     for name in ["rule", "gpol", "dpol", "image"] {
-        gate(&format!("generate-{name}-own"), &fixture(&format!("generate/{name}.jsonl")));
+        gate(
+            &format!("generate-{name}-own"),
+            &fixture(&format!("generate/{name}.jsonl")),
+        );
     }
 }
