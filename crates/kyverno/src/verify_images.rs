@@ -69,6 +69,56 @@ pub enum ImageRuleType {
     ImageVerify,
 }
 
+/// An image that gets its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImagePatch {
+    /// The keys and numbers that lead to the image.
+    pub pointer: Vec<String>,
+    /// The image with its digest.
+    pub image: String,
+}
+
+/// What the verification of a request's images came up with.
+#[derive(Debug, Clone, Default)]
+pub struct Verified {
+    pub results: Vec<ImageResult>,
+    pub metadata: Metadata,
+    pub patches: Vec<ImagePatch>,
+}
+
+impl Verified {
+    /// The object with the digests of its images and with the annotations; `None` if it does not change.
+    pub fn patched(&self, object: &Data) -> Option<Data> {
+        if self.patches.is_empty() && self.metadata.is_empty() {
+            return None;
+        }
+        let mut object = object.clone();
+        for patch in &self.patches {
+            replace(&mut object, &patch.pointer, &patch.image);
+        }
+        if !self.metadata.is_empty() {
+            self.metadata.annotate(&mut object);
+        }
+        Some(object)
+    }
+}
+
+/// Puts a text at a place that exists.
+fn replace(value: &mut Data, pointer: &[String], text: &str) {
+    let Some((first, rest)) = pointer.split_first() else {
+        *value = text.into();
+        return;
+    };
+    let inner = match value {
+        Data::Map(entries) => Arc::make_mut(entries).get_mut(first.as_str()),
+        Data::List(items) => first.parse().ok().and_then(|i: usize| Arc::make_mut(items).get_mut(i)),
+        _ => None,
+    };
+    if let Some(inner) = inner {
+        replace(inner, rest, text);
+    }
+}
+
 /// The result of a rule.
 pub type ImageResult = (ImageRuleType, RuleResponse);
 
@@ -188,9 +238,8 @@ impl CompiledImageRules {
         exceptions: &[CompiledException],
         outside: &dyn Outside,
         registry: &dyn ImageRegistry,
-    ) -> Result<(Vec<ImageResult>, Metadata), String> {
-        let mut metadata = Metadata::default();
-        let mut results = Vec::new();
+    ) -> Result<Verified, String> {
+        let mut verified = Verified::default();
         for rule in &self.rules {
             let evaluation = Evaluation {
                 policy: self,
@@ -201,11 +250,11 @@ impl CompiledImageRules {
                 exception_type: ImageRuleType::Mutation,
             };
             let found = evaluation.run(outside, |context, images, _| {
-                evaluation.verify(context, images, registry, &mut metadata)
+                evaluation.verify(context, images, registry, &mut verified)
             })?;
-            results.extend(found);
+            verified.results.extend(found);
         }
-        Ok((results, metadata))
+        Ok(verified)
     }
 
     /// Checks the images of a request after the verification: their digests, and whether they were verified. One list of

@@ -70,7 +70,7 @@ fn verify_one(verifier: &VerifyingKey, message: &[u8], written: &str) -> Result<
             .then_some(())
             .ok_or("invalid signature when validating ASN.1 encoded signature");
     }
-    if bytes.is_empty() || bytes.len() > 132 || bytes.len() % 2 != 0 {
+    if bytes.is_empty() || bytes.len() > 132 || !bytes.len().is_multiple_of(2) {
         return Err("ecdsa: Invalid IEEE_P1363 encoded bytes");
     }
     let valid = Signature::from_slice(&bytes).is_ok_and(|signature| verifier.verify(message, &signature).is_ok());

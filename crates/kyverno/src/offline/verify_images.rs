@@ -74,20 +74,18 @@ impl Stages<'_> {
             let (name, namespace) = identity(policy);
             let outside = outside(&input, &policy.key(), "", &namespace, self.host);
             let verified = compiled.verify(&input, &self.exceptions, &*outside, &Unreachable);
-            let (results, metadata) = verified.map_err(|text| format!("`kyverno test` panics: {text}"))?;
-            let mut patched = None;
-            if !metadata.is_empty() && !resource.root().is_null() {
-                let mut object = Data::from(resource.root());
-                metadata.annotate(&mut object);
-                *resource = object.to_document();
-                patched = Some(resource.clone());
+            let verified = verified.map_err(|text| format!("`kyverno test` panics: {text}"))?;
+            let patched = verified.patched(&Data::from(resource.root()));
+            let patched = patched.map(|object| object.to_document());
+            if let Some(patched) = &patched {
+                *resource = patched.clone();
             }
             observed.responses.push(PolicyResponse {
                 resource: self.key.clone(),
                 policy: name,
                 kind: policy.kind.name(),
                 policy_namespace: namespace.clone(),
-                rules: results.into_iter().map(rule_result).collect(),
+                rules: verified.results.into_iter().map(rule_result).collect(),
                 patched,
                 is_unchanged: false,
             });

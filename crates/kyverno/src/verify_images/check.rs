@@ -23,7 +23,7 @@ impl Evaluation<'_> {
                     Ok("pass") => passed += 1,
                     Ok(_) => {}
                     Err(error) => {
-                        let failed = self.respond(Status::Fail, error.to_string());
+                        let failed = self.respond(Status::Fail, error.clone());
                         return (ImageRuleType::ImageVerify, failed);
                     }
                 }

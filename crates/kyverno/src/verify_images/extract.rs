@@ -13,6 +13,10 @@ pub(super) struct FoundImage {
     /// The reference in full: `docker.io/nginx:latest`.
     pub(super) reference: String,
     pub(super) digest: String,
+    /// Registry and path, without tag and digest.
+    pub(super) repository: String,
+    /// The keys and numbers that lead to the image.
+    pub(super) pointer: Vec<String>,
 }
 
 /// The extractors of a rule, by kind.
@@ -178,9 +182,16 @@ impl Search<'_> {
             image = text.to_string();
         }
         let info = ImageInfo::parse(&image).map_err(|error| format!("invalid image '{image}' ({error})"))?;
+        let repository = match info.registry.as_str() {
+            "" => info.path.clone(),
+            registry => format!("{registry}/{}", info.path),
+        };
+        let pointer = path.iter().cloned().chain([self.value.to_owned()]);
         let found = FoundImage {
             reference: info.reference,
             digest: info.digest,
+            repository,
+            pointer: pointer.collect(),
         };
         self.found.insert(key, found);
         Ok(())

@@ -51,7 +51,7 @@ impl Metadata {
         if object
             .at(&annotations)
             .and_then(Data::as_map)
-            .is_none_or(|map| map.is_empty())
+            .is_none_or(BTreeMap::is_empty)
         {
             set(object, &annotations, Data::Map(std::sync::Arc::default()));
         }

@@ -3,7 +3,7 @@
 //! Upstream counterpart: `Verify` of `pkg/engine/internal/imageverifier.go` (1.19), texts included.
 
 use super::{
-    Evaluation, ImageRegistry, ImageResult, ImageRuleType, Metadata, RegistryError,
+    Evaluation, ImagePatch, ImageRegistry, ImageResult, ImageRuleType, RegistryError, Verified,
     extract::FoundImage,
     flag,
     metadata::{SCOPED, status, word},
@@ -55,7 +55,7 @@ impl Evaluation<'_> {
         context: &mut Context<'_>,
         images: &[FoundImage],
         registry: &dyn ImageRegistry,
-        metadata: &mut Metadata,
+        verified: &mut Verified,
     ) -> Vec<ImageResult> {
         let result = |response: RuleResponse| (ImageRuleType::ImageVerify, response);
         let written: Data = self.rule.verify.iter().cloned().collect();
@@ -71,22 +71,36 @@ impl Evaluation<'_> {
         for entry in sets(&rule, "verifyImages") {
             for image in images {
                 if self.was_verified(image) {
-                    metadata.add(self.place(), &image.reference, "pass");
+                    verified.metadata.add(self.place(), &image.reference, "pass");
                     continue;
                 }
-                let response = self.verify_image(entry, image, registry);
+                let found = self.verify_image(entry, image, registry);
+                let verifies = found.is_some();
+                let (mut response, digest) = found.map_or((None, None), |(response, digest)| (Some(response), digest));
+                let mut reference = image.reference.clone();
                 if flag(entry, "mutateDigest") && image.digest.is_empty() {
-                    if let Err(error) = registry.digest(&image.reference) {
-                        let (RegistryError::Network(error) | RegistryError::Refused(error)) = error;
-                        let text = format!(
-                            "failed to update digest: failed to fetch image reference: {}, error: {error}",
-                            image.reference
-                        );
-                        results.push(result(self.respond(Status::Error, text)));
+                    match digest.map_or_else(|| registry.digest(&image.reference), Ok) {
+                        Ok(digest) => {
+                            verified.patches.push(ImagePatch {
+                                pointer: image.pointer.clone(),
+                                image: format!("{}@{digest}", image.reference),
+                            });
+                            reference = format!("{}@{digest}", image.repository);
+                            response.get_or_insert_with(|| self.respond(Status::Pass, "mutated image digest"));
+                        }
+                        Err(RegistryError::Network(error) | RegistryError::Refused(error)) => {
+                            let text = format!(
+                                "failed to update digest: failed to fetch image reference: {}, error: {error}",
+                                image.reference
+                            );
+                            results.push(result(self.respond(Status::Error, text)));
+                        }
                     }
                 }
                 let Some(response) = response else { continue };
-                metadata.add(self.place(), &image.reference, word(response.status));
+                if verifies {
+                    verified.metadata.add(self.place(), &reference, word(response.status));
+                }
                 results.push(result(response));
             }
         }
@@ -104,8 +118,13 @@ impl Evaluation<'_> {
         matches!(status.as_deref(), Some("pass" | "skip"))
     }
 
-    /// Verifies one image; `None` if the entry has nothing to verify.
-    fn verify_image(&self, entry: &Data, image: &FoundImage, registry: &dyn ImageRegistry) -> Option<RuleResponse> {
+    /// Verifies one image, and returns its digest if the registry says it; `None` if the entry has nothing to verify.
+    fn verify_image(
+        &self,
+        entry: &Data,
+        image: &FoundImage,
+        registry: &dyn ImageRegistry,
+    ) -> Option<(RuleResponse, Option<String>)> {
         let attestors = attestors(entry);
         let attestations = sets(entry, "attestations");
         if attestors.is_empty() && attestations.is_empty() {
@@ -115,24 +134,28 @@ impl Evaluation<'_> {
         let reference = &image.reference;
         if !refers(&references(entry), reference) || refers(&texts(entry, "skipImageReferences"), reference) {
             let text = format!("skipping image reference image {reference}, policy {policy} ruleName {rule}");
-            return Some(self.respond(Status::Skip, text));
+            return Some((self.respond(Status::Skip, text), None));
         }
+        let mut digest = None;
         let bundle = entry.get("type").and_then(Data::as_str) == Some("SigstoreBundle");
         for (i, set) in attestors.iter().enumerate() {
             let path = format!(".attestors[{i}]");
-            if let Err(error) = verify_set(&AttestorSet::read(set), &path, (reference, bundle), registry) {
-                let (status, error) = match error {
-                    RegistryError::Network(error) => (Status::Error, error),
-                    RegistryError::Refused(error) => (Status::Fail, error),
-                };
-                let text = format!("failed to verify image {reference}: {error}");
-                return Some(self.respond(status, text));
-            }
+            let (status, error) = match verify_set(&AttestorSet::read(set), &path, (reference, bundle), registry) {
+                Ok(found) => {
+                    digest = Some(found);
+                    continue;
+                }
+                Err(RegistryError::Network(error)) => (Status::Error, error),
+                Err(RegistryError::Refused(error)) => (Status::Fail, error),
+            };
+            let text = format!("failed to verify image {reference}: {error}");
+            return Some((self.respond(status, text), None));
         }
         if attestations.is_empty() {
-            return Some(self.respond(Status::Pass, format!("verified image signatures for {reference}")));
+            let text = format!("verified image signatures for {reference}");
+            return Some((self.respond(Status::Pass, text), digest));
         }
-        Some(self.attestations(attestations, (reference, bundle), registry))
+        Some((self.attestations(attestations, (reference, bundle), registry), digest))
     }
 
     /// Verifies attestations, which fail whatever the reason is.
@@ -185,13 +208,13 @@ impl Evaluation<'_> {
     }
 }
 
-/// Verifies a set of attestors; nested sets count as one entry.
+/// Verifies a set of attestors and returns the image's digest; nested sets count as one entry.
 fn verify_set(
     set: &AttestorSet,
     path: &str,
     image: (&str, bool),
     registry: &dyn ImageRegistry,
-) -> Result<(), RegistryError> {
+) -> Result<String, RegistryError> {
     let (mut verified, mut errors, mut network) = (0, Vec::new(), false);
     for (i, entry) in set.entries.iter().enumerate() {
         let path = format!("{path}.entries[{i}]");
@@ -201,17 +224,17 @@ fn verify_set(
             None => {
                 let named = |error: String| format!("{path}{}: {error}", form(entry));
                 match registry.verify(image.0, entry, image.1) {
-                    Ok(_) => Ok(()),
+                    Ok(digest) => Ok(digest),
                     Err(RegistryError::Network(error)) => Err(RegistryError::Network(named(error))),
                     Err(RegistryError::Refused(error)) => Err(RegistryError::Refused(named(error))),
                 }
             }
         };
         match result {
-            Ok(()) => {
+            Ok(digest) => {
                 verified += 1;
                 if verified >= set.required {
-                    return Ok(());
+                    return Ok(digest);
                 }
             }
             Err(RegistryError::Network(error)) => {

@@ -5,6 +5,8 @@
 //! file into a Go struct: names match without regard to case, null is absent, scalars become strings where the field is
 //! a string.
 
+mod schema;
+
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 use super::located::{Expression, Spanned, Subtree, Text, place};
@@ -168,46 +170,6 @@ impl<'t> Decoder<'t> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Notes what the schema has against the document, in the API server's words; the mistake itself is reported apart.
-    pub(super) fn schema_problem(&mut self, text: String) {
-        self.schema_problems.push(text);
-    }
-
-    /// Notes that the current field breaks the schema. `problem` is the API server's text after the path.
-    pub(super) fn schema_error(&mut self, node: Node<'_>, problem: String) {
-        let path = self.path();
-        let short = problem.rsplit(": ").next().unwrap_or(&problem).to_owned();
-        self.schema_problems.push(format!("{path}: {problem}"));
-        self.bad_value(self.span(node), format!("`{path}` breaks the schema: {short}"));
-    }
-
-    /// Notes that the current field breaks a rule of the schema in CEL.
-    pub(super) fn schema_rule(&mut self, node: Node<'_>, rule: &str) {
-        self.schema_error(node, format!("Invalid value: {rule}"));
-    }
-
-    /// Checks that a map has exactly one of some fields.
-    pub(super) fn one_of(&mut self, node: Node<'_>, names: &[&'static str]) {
-        let there = |name: &&&'static str| node.get(name).is_some_and(|part| !part.is_null());
-        let count = names.iter().filter(there).count();
-        if count == 1 || node.as_map().is_none() {
-            return;
-        }
-        let path = self.path();
-        let found = match count {
-            0 => "none valid".to_owned(),
-            count => format!("{count} valid alternatives"),
-        };
-        self.schema_problems.push(format!(
-            "<nil>: Invalid value: \"\": \"{path}\" must validate one and only one schema (oneOf). Found {found}"
-        ));
-        if let (0, Some(first)) = (count, names.first()) {
-            self.schema_problems.push(format!("{path}.{first}: Required value"));
-        }
-        let message = format!("`{path}` must have exactly one of {}", choice(names));
-        self.bad_value(self.span(node), message);
-    }
-
     /// The value is not of the kind that the field wants.
     fn wrong_type(&mut self, node: Node<'_>, wanted: &str) {
         if matches!(self.path.first(), Some(Step::Key("metadata"))) {
@@ -222,10 +184,7 @@ impl<'t> Decoder<'t> {
         }
         let path = self.path();
         let found = name_of(node);
-        let (of, wants) = (schema_type(node), schema_word(wanted));
-        self.schema_problems.push(format!(
-            "{path}: Invalid value: \"{of}\": {path} in body must be of type {wants}: \"{of}\""
-        ));
+        self.note_wrong_type(node, wanted);
         let message = if path.is_empty() {
             format!("expected {wanted}, found {found}")
         } else {
@@ -300,12 +259,7 @@ impl<'t> Decoder<'t> {
         }
         let path = self.path();
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let supported: Vec<String> = all.iter().map(|word| format!("{word:?}")).collect();
-        self.schema_problems.push(format!(
-            "{path}: Unsupported value: {:?}: supported values: {}",
-            text.value,
-            supported.join(", ")
-        ));
+        self.note_unsupported(&text.value, &all);
         let message = format!("`{path}` is `{}`, which is none of its values", text.value);
         let near = nearest(&text.value, words.iter().map(|(word, _)| *word));
         let mut diagnostic =
@@ -408,30 +362,6 @@ impl<'t> Decoder<'t> {
             return None;
         }
         self.value(node)
-    }
-}
-
-/// The JSON type of a node, as the schema's errors name it.
-fn schema_type(node: Node<'_>) -> &'static str {
-    match node.kind() {
-        Kind::Null => "null",
-        Kind::Bool(_) => "boolean",
-        Kind::Int(_) | Kind::Uint(_) => "integer",
-        Kind::Float(_) => "number",
-        Kind::Str(_) => "string",
-        Kind::Seq(_) => "array",
-        Kind::Map(_) => "object",
-    }
-}
-
-/// The schema's name of a wanted kind of value.
-fn schema_word(wanted: &str) -> &'static str {
-    match wanted {
-        "a map" => "object",
-        "a list" => "array",
-        "an integer" => "integer",
-        "`true` or `false`" => "boolean",
-        _ => "string",
     }
 }
 
