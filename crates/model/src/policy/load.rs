@@ -13,6 +13,7 @@ use super::{
     located::{Origin, Spanned, Text, place},
     mutating::MutatingPolicy,
     mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
+    parts::Metadata,
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
@@ -38,8 +39,8 @@ pub struct Loaded {
     pub vaps: Vec<Arc<ValidatingAdmissionPolicy>>,
     /// Their bindings.
     pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
-    /// MutatingAdmissionPolicies. They and their bindings are among the unsupported ones as well, for callers that do not
-    /// evaluate them.
+    /// MutatingAdmissionPolicies. They and their bindings are among the unsupported or dropped ones as well, for callers
+    /// that do not evaluate them.
     pub maps: Vec<Arc<MutatingAdmissionPolicy>>,
     /// Their bindings.
     pub map_bindings: Vec<Arc<MutatingAdmissionPolicyBinding>>,
@@ -506,26 +507,32 @@ impl Any {
             Self::Vap(policy) => loaded.vaps.push(Arc::new(policy)),
             Self::Binding(binding) => loaded.bindings.push(Arc::new(binding)),
             Self::Map(policy) => {
-                loaded.unsupported.push(Unsupported {
-                    api_version: policy.api_version.clone(),
-                    kind: "MutatingAdmissionPolicy".to_owned(),
-                    name: policy.metadata.name.value.clone(),
-                    namespace: String::new(),
-                    origin: policy.origin,
-                });
+                let kind = "MutatingAdmissionPolicy";
+                left_out_upstream(loaded, kind, &policy.api_version, &policy.metadata, policy.origin);
                 loaded.maps.push(Arc::new(policy));
             }
             Self::MapBinding(binding) => {
-                loaded.unsupported.push(Unsupported {
-                    api_version: binding.api_version.clone(),
-                    kind: "MutatingAdmissionPolicyBinding".to_owned(),
-                    name: binding.metadata.name.value.clone(),
-                    namespace: String::new(),
-                    origin: binding.origin,
-                });
+                let kind = "MutatingAdmissionPolicyBinding";
+                left_out_upstream(loaded, kind, &binding.api_version, &binding.metadata, binding.origin);
                 loaded.map_bindings.push(Arc::new(binding));
             }
         }
+    }
+}
+
+/// Notes a mutating native object for `kyverno test`, which takes v1alpha1 only and drops other versions.
+fn left_out_upstream(loaded: &mut Loaded, kind: &str, api_version: &str, metadata: &Metadata, origin: Origin) {
+    let (kind, name) = (kind.to_owned(), metadata.name.value.clone());
+    if api_version.ends_with("/v1alpha1") {
+        loaded.unsupported.push(Unsupported {
+            api_version: api_version.to_owned(),
+            kind,
+            name,
+            namespace: String::new(),
+            origin,
+        });
+    } else {
+        loaded.dropped.push(Dropped { kind, name, origin });
     }
 }
 

@@ -48,7 +48,10 @@ pub(super) fn mismatch<'a>(context: &Context<'a>, value: Val<'a>, wanted: &str) 
                 Some(_) => "Image",
                 None => match value.type_name() {
                     "kubernetes.NamedFormat" => "Format",
-                    name => name.rsplit('.').next().unwrap_or(name),
+                    name => ["kubernetes.", "net."]
+                        .into_iter()
+                        .find_map(|library| name.strip_prefix(library))
+                        .unwrap_or(name),
                 },
             };
             context.error(format_args!("type conversion error from '{name}' to '{wanted}'"))
