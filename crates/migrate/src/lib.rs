@@ -4,6 +4,8 @@
 //! construct; what has no translation is a [`Refusal`] with a code and a place.
 
 mod expr;
+mod known;
+mod pattern;
 mod refusal;
 mod scope;
 

@@ -1,6 +1,6 @@
 //! What names mean where a classic expression is translated.
 
-use crate::Expr;
+use crate::{Expr, known::Known};
 
 /// What the first name of a path refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +18,31 @@ pub struct Scope {
     names: Vec<(String, Subject)>,
     /// Loop variables in use, so that a new one never captures another.
     loops: usize,
+    /// The kinds of the object under review (API version and kind); none if they are not known.
+    kinds: Vec<(String, String)>,
+    /// Whether the object under review was stored earlier.
+    stored: bool,
 }
 
 impl Scope {
+    /// An empty scope for objects of these kinds (API version and kind).
+    pub fn for_kinds(kinds: Vec<(String, String)>, stored: bool) -> Self {
+        Self {
+            kinds,
+            stored,
+            ..Self::default()
+        }
+    }
+
+    /// What is known of a value.
+    pub(crate) fn known(&self, subject: &Subject) -> Known {
+        let kinds = self.kinds.iter().map(|(version, kind)| (version.as_str(), kind.as_str()));
+        match &subject.path {
+            Some(path) => Known::objects(kinds, self.stored).at(path.iter().map(String::as_str)),
+            None => Known::nothing(),
+        }
+    }
+
     /// Binds a name; later bindings hide earlier ones.
     pub fn bind(&mut self, name: impl Into<String>, subject: Subject) {
         self.names.push((name.into(), subject));
