@@ -10,7 +10,7 @@ mod tree;
 
 use kyvtest_go_compat::value::Data;
 
-use crate::{Expr, Refusal, RefusalCode, Scope, Subject};
+use crate::{Expr, Refusal, RefusalCode, Scope, Subject, names::Variables};
 use cond::{Cond, Path};
 use tree::{Fits, Value, Walk};
 
@@ -19,6 +19,16 @@ pub(crate) use scalar::glob;
 /// The condition that a value fits a pattern, or is not concerned by it. Variables must have been substituted.
 pub(crate) fn translate(tree: &Data, subject: &Subject, scope: &Scope) -> Result<Expr, Refusal> {
     Ok(fits(tree, subject, scope)?.good.render())
+}
+
+/// The same for a whole object, with variables for what is read in several places.
+pub(crate) fn of_object(
+    tree: &Data,
+    subject: &Subject,
+    scope: &Scope,
+    variables: &mut Variables,
+) -> Result<Expr, Refusal> {
+    Ok(fits(tree, subject, scope)?.good.join_lists(variables).render())
 }
 
 /// The condition that a value fits one of several patterns, or that none of them concerns it.

@@ -18,20 +18,21 @@ pub struct Scope {
     names: Vec<(String, Subject)>,
     /// Loop variables in use, so that a new one never captures another.
     loops: usize,
-    /// The kinds of the object under review (API version and kind); none if they are not known.
+    /// The kinds under review, each with its API version; empty if they are not known.
     kinds: Vec<(String, String)>,
     /// Whether the object under review was stored earlier.
     stored: bool,
 }
 
 impl Scope {
-    /// An empty scope for objects of these kinds (API version and kind).
-    pub fn for_kinds(kinds: Vec<(String, String)>, stored: bool) -> Self {
-        Self {
-            kinds,
-            stored,
-            ..Self::default()
-        }
+    /// Says which kinds are under review, each with its API version: their schemas say which fields are always present.
+    pub fn set_kinds(&mut self, kinds: Vec<(String, String)>) {
+        self.kinds = kinds;
+    }
+
+    /// Says that the object under review was stored earlier: what validation requires today may be missing in it.
+    pub(crate) fn set_stored(&mut self) {
+        self.stored = true;
     }
 
     /// What is known of a value.

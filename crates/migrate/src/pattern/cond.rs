@@ -4,7 +4,7 @@
 //! optional fields with a default; otherwise a step is guarded with `has`.
 
 use super::scalar::Scalar;
-use crate::Expr;
+use crate::{Expr, names::Variables};
 
 /// A path below an expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +59,19 @@ impl Path {
             step.always = known.always;
         }
         path
+    }
+
+    fn parent(&self) -> Self {
+        let mut path = self.clone();
+        path.steps.pop();
+        path
+    }
+
+    /// Whether the value is one of the lists of containers of a Pod.
+    fn is_containers(&self) -> bool {
+        let last = self.last();
+        self.steps.len() > 1
+            && last.is_some_and(|name| matches!(name, "containers" | "initContainers" | "ephemeralContainers"))
     }
 
     /// Whether the value is there for sure.
@@ -263,6 +276,49 @@ impl Cond {
                 test: Test::Then(Box::new(inner)),
             },
         }
+    }
+
+    /// Puts together what is asked of the elements of several lists of the same parent: of all containers, in one variable.
+    pub(crate) fn join_lists(self, variables: &mut Variables) -> Self {
+        let Self::All(parts) = self else { return self };
+        let mut kept: Vec<Self> = Vec::new();
+        let mut joined: Vec<(Path, String, Cond, Vec<Path>, usize)> = Vec::new();
+        for part in parts {
+            match part {
+                Self::At {
+                    path,
+                    absent,
+                    test: Test::Each(name, body),
+                } if (absent || path.is_always()) && path.is_containers() => {
+                    let parent = path.parent();
+                    match joined.iter_mut().find(|(p, n, b, ..)| *p == parent && *n == name && *b == *body) {
+                        Some((.., lists, _)) => lists.push(path),
+                        None => joined.push((parent, name, *body, vec![path], kept.len())),
+                    }
+                }
+                part => kept.push(part),
+            }
+        }
+        for (_, name, body, mut lists, at) in joined.into_iter().rev() {
+            let body = Box::new(body);
+            let part = if let [path] = lists.as_slice() {
+                let path = path.clone();
+                let absent = true;
+                let test = Test::Each(name, body);
+                Self::At { path, absent, test }
+            } else {
+                lists.sort_by_key(|path| path.last().map(|name| (name != "containers", name != "initContainers")));
+                let texts = lists.iter().map(|path| path.or(&Expr::list([])));
+                let all = texts.reduce(|sum, list| sum.sum("+", &list));
+                let all = variables.define("allContainers", all.unwrap_or_else(|| Expr::list([])));
+                let test = Test::Each(name, body);
+                let path = Path::new(all);
+                let absent = true;
+                Self::At { path, absent, test }
+            };
+            kept.insert(at, part);
+        }
+        Self::all(kept)
     }
 
     /// The condition in CEL.
