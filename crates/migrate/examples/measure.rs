@@ -29,7 +29,7 @@ fn main() {
             let key = p.spec.source.document().root().to_json();
             if !seen.insert((p.metadata.name.value.clone(), key)) { continue }
             let start = Instant::now();
-            let m = migrate(p, &discovery, &Options::default());
+            let m = migrate(p, &discovery, &{ let mut o = Options::default(); if let Ok(t) = std::env::var("TRIES") { o.proof.tries = t.parse().unwrap(); } o });
             let took = start.elapsed();
             slow.push((took, p.metadata.name.value.clone()));
             for (r, s) in m.rules.iter().zip(&p.spec.rules) {
@@ -48,7 +48,7 @@ fn main() {
                     println!("    object={}", q.object.root().to_json());
                     if !q.old_object.root().is_null() { println!("    oldObject={}", q.old_object.root().to_json()); }
                 }
-                if show { for o in &r.objects { println!("---\n{}", Document::from(o).root().to_yaml()); } }
+                if show { for o in r.objects.iter().chain(&r.rejected) { println!("---\n{}", Document::from(o).root().to_yaml()); } }
             }
         }
     }

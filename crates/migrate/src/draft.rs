@@ -6,6 +6,8 @@
 mod cel;
 mod merge;
 
+pub(crate) use cel::plural;
+
 use std::borrow::Cow;
 
 use kyvtest_kyverno::autogen;
@@ -18,6 +20,7 @@ use kyvtest_prove::repair::{Before, NoScope, RuleScope, applied_before, rule_sco
 use crate::{
     Expr, Refusal, RefusalCode,
     check::{self, Check, Target},
+    guess::{Guess, widen},
     names::Variables,
 };
 
@@ -57,6 +60,7 @@ pub(crate) struct Style {
 pub(crate) struct Source<'p> {
     pub(crate) cut: &'p Policy,
     pub(crate) rule: &'p Rule,
+    pub(crate) guesses: &'p [Guess],
 }
 
 impl Source<'_> {
@@ -112,7 +116,12 @@ pub(crate) fn drafts(source: Source<'_>, style: Style, discovery: &Discovery) ->
 fn scopes(source: Source<'_>, rule: &Rule, discovery: &Discovery) -> Result<Vec<RuleScope>, Refusal> {
     let operations = check::operations(rule);
     match rule_scopes(source.cut, rule, &operations, discovery) {
-        Ok(scopes) => Ok(scopes),
+        Ok(mut scopes) => {
+            for scope in &mut scopes {
+                widen(&mut scope.constraints, source.guesses);
+            }
+            Ok(scopes)
+        }
         Err(NoScope::Nothing) => Ok(Vec::new()),
         Err(NoScope::UnknownKind(kind)) => {
             let reason = format!("the kind `{kind}` is unknown; describe it with `--crd`");
@@ -146,7 +155,7 @@ fn draft(
         return Ok(None);
     }
     if rule.validate.as_ref().is_some_and(|validate| validate.cel.is_some()) {
-        return cel::draft(source, rule, suffix, scopes).map(Some);
+        return cel::draft(source, rule, suffix, scopes, style).map(Some);
     }
     let mut kinds: Vec<(String, String)> = Vec::new();
     if !scopes.iter().any(|scope| scope.others) {
@@ -212,7 +221,8 @@ fn with_existing(
     let before = match applied_before(source.cut, rule, discovery) {
         Some(Before::Known(false)) => return Ok(holds),
         Some(Before::Known(true)) => Expr::bool(true),
-        Some(Before::If(condition)) => Expr::primary(format!("({condition})")),
+        Some(Before::If(condition)) if condition.contains(" || ") => Expr::primary(format!("({condition})")),
+        Some(Before::If(condition)) => Expr::primary(condition),
         None => {
             let reason = "whether the rule matched the object before an update cannot be told; \
                           set `allowExistingViolations: false`, or use `--existing-violations drop`";

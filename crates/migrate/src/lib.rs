@@ -7,6 +7,7 @@ mod assemble;
 mod check;
 mod draft;
 mod expr;
+mod guess;
 mod known;
 mod layout;
 mod migrate;
