@@ -3,7 +3,13 @@
 //! No upstream counterpart: Kyverno's migration guide describes the work by hand. A rule is translated construct by
 //! construct; what has no translation is a [`Refusal`] with a code and a place.
 
+mod conditions;
+mod context;
 mod expr;
+mod foreach;
+mod message;
+mod names;
+mod query;
 mod refusal;
 mod scope;
 

@@ -1,6 +1,6 @@
 //! What names mean where a classic expression is translated.
 
-use crate::Expr;
+use crate::{Expr, query::Value};
 
 /// What the first name of a path refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub struct Subject {
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     names: Vec<(String, Subject)>,
+    /// Values whose types are known: context entries, elements.
+    values: Vec<(String, Value)>,
+    /// The kinds under review, each with its API version; empty if they are not known.
+    kinds: Vec<(String, String)>,
     /// Loop variables in use, so that a new one never captures another.
     loops: usize,
 }
@@ -33,6 +37,32 @@ impl Scope {
             .rev()
             .find(|(bound, _)| bound == name)
             .map(|(_, subject)| subject)
+    }
+
+    /// Says which kinds are under review, each with its API version: their schemas say which fields are always present.
+    pub fn set_kinds(&mut self, kinds: Vec<(String, String)>) {
+        self.kinds = kinds;
+    }
+
+    /// The kinds under review, each with its API version; empty if they are not known.
+    pub fn kinds(&self) -> &[(String, String)] {
+        &self.kinds
+    }
+
+    /// Binds a name to a translated value; later bindings hide earlier ones.
+    pub(crate) fn bind_value(&mut self, name: impl Into<String>, value: Value) {
+        self.values.push((name.into(), value));
+    }
+
+    /// The translated value of a name.
+    pub(crate) fn value(&self, name: &str) -> Option<&Value> {
+        let mut values = self.values.iter().rev();
+        values.find(|(bound, _)| bound == name).map(|(_, value)| value)
+    }
+
+    /// Whether a loop variable is in force: what is written here cannot move out.
+    pub(crate) fn is_in_loop(&self) -> bool {
+        self.loops > 0
     }
 
     /// A scope with one more loop, and the name of its variable. `hint` is a word for the elements (`container`).
