@@ -112,7 +112,10 @@ pub(crate) fn block(node: Node<'_>, file: FileId, failure: Failure, names: &mut 
                 tests.push(condition(item, file, failure, names)?);
             }
             // From the right, so that a conditional has the rest on one side.
-            tests.into_iter().rev().fold(Test::constant(false), |rest, test| test.or(rest))
+            tests
+                .into_iter()
+                .rev()
+                .fold(Test::constant(false), |rest, test| test.or(rest))
         }
     };
     let all = match list("all").and_then(Node::as_seq) {
@@ -130,7 +133,10 @@ fn all_of<'t>(
 ) -> Result<Test, Refusal> {
     let tests = items.map(|item| condition(item, file, failure, names));
     let tests: Vec<Test> = tests.collect::<Result<_, _>>()?;
-    Ok(tests.into_iter().rev().fold(Test::constant(true), |rest, test| test.and(rest)))
+    Ok(tests
+        .into_iter()
+        .rev()
+        .fold(Test::constant(true), |rest, test| test.and(rest)))
 }
 
 /// A value as a policy's types keep it: a number that stands alone is a double.
@@ -217,11 +223,19 @@ fn type_unknown<T>(value: &Value) -> Result<T, Refusal> {
 
 /// Whether a text is a duration as Go reads it, for a guard in front of `duration()`.
 fn is_duration(text: &Expr) -> Expr {
-    text.call("matches", [Expr::string("^[-+]?(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+$")])
+    text.call(
+        "matches",
+        [Expr::string(
+            "^[-+]?(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+$",
+        )],
+    )
 }
 
 fn is_numeric_text(text: &Expr) -> Expr {
-    text.call("matches", [Expr::string("^[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][-+]?[0-9]+)?$")])
+    text.call(
+        "matches",
+        [Expr::string("^[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][-+]?[0-9]+)?$")],
+    )
 }
 
 fn is_text(value: &Value) -> bool {

@@ -58,11 +58,12 @@ fn named(name: &str, value: Value, names: &mut Names<'_>) -> Value {
 /// An entry that has no value is an error when it is read.
 fn loaded(value: Value) -> Value {
     let fails = value.fails || !value.is_always_present();
-    Value { fails, ..value.assumed() }
+    value.assumed().failing_if(fails)
 }
 
 fn part(node: Node<'_>, name: &str) -> Data {
-    node.get(name).map_or(Data::Null, |part| Data::from(Document::from(part).root()))
+    node.get(name)
+        .map_or(Data::Null, |part| Data::from(Document::from(part).root()))
 }
 
 fn source(entry: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
@@ -80,7 +81,7 @@ fn source(entry: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
         let reference = registry.get("reference").and_then(Node::as_str).unwrap_or_default();
         let reference = query::text_of(&query::read_text(reference, names)?)?;
         let image = Expr::primary("image").call("GetMetadata", [reference]);
-        let value = Value { fails: true, ..Value::new(image, Type::ImageData) };
+        let value = Value::new(image, Type::ImageData).failing_if(true);
         return projected(registry, value, names);
     }
     match given("variable") {
@@ -91,14 +92,21 @@ fn source(entry: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
 
 /// Applies the `jmesPath` of an entry to what was loaded.
 fn projected(node: Node<'_>, value: Value, names: &mut Names<'_>) -> Result<Value, Refusal> {
-    match node.get("jmesPath").and_then(Node::as_str).filter(|path| !path.is_empty()) {
+    match node
+        .get("jmesPath")
+        .and_then(Node::as_str)
+        .filter(|path| !path.is_empty())
+    {
         Some(path) => query::query_on(path, &value, names),
         None => Ok(value),
     }
 }
 
 fn variable(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
-    let path = node.get("jmesPath").and_then(Node::as_str).filter(|path| !path.is_empty());
+    let path = node
+        .get("jmesPath")
+        .and_then(Node::as_str)
+        .filter(|path| !path.is_empty());
     let value = part(node, "value");
     let default = part(node, "default");
     let made = match (value, path) {
@@ -133,7 +141,7 @@ fn variable(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
 }
 
 fn config_map(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
-    let mut text = |name: &str, names: &mut Names<'_>| {
+    let text = |name: &str, names: &mut Names<'_>| {
         let text = node.get(name).and_then(Node::as_str).unwrap_or_default();
         query::text_of(&query::read_text(text, names)?)
     };
@@ -150,8 +158,7 @@ fn config_map(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
     let args = [Expr::string("v1"), Expr::string("configmaps"), namespace, name];
     let get = Expr::primary("resource").call("Get", args);
     let kinds = [("v1".to_owned(), "ConfigMap".to_owned())];
-    let fails = true;
-    Ok(Value { fails, ..Value::new(get, Type::of_kinds(&kinds, true)) })
+    Ok(Value::new(get, Type::of_kinds(&kinds, true)).failing_if(true))
 }
 
 fn global_reference(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refusal> {
@@ -164,6 +171,6 @@ fn global_reference(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, Refu
     let projection = parts.next().unwrap_or_default();
     let args = [Expr::string(entry), Expr::string(projection)];
     let get = Expr::primary("globalContext").call("Get", args);
-    let value = Value { fails: true, ..Value::new(get, Type::Any) };
+    let value = Value::new(get, Type::Any).failing_if(true);
     projected(node, value, names)
 }

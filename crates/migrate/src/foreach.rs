@@ -68,7 +68,9 @@ fn entry_passes(
     let hint = if hint == "item" { "element".to_owned() } else { hint };
     let (mut inner, variable) = names.scope.enter(&hint);
     let element = list.element(&variable);
-    let uses_index = Data::from(Document::from(entry).root()).to_json().contains("elementIndex");
+    let uses_index = Data::from(Document::from(entry).root())
+        .to_json()
+        .contains("elementIndex");
     let index = Expr::primary(format!("{variable}Index"));
     for name in ["element".to_owned(), format!("element{depth}")] {
         inner.bind_value(name, element.clone());
@@ -91,7 +93,11 @@ fn entry_passes(
     if test.is_bool(true) {
         return Ok(test);
     }
-    let variables = [Some(index).filter(|_| uses_index), Some(Expr::primary(variable)), Some(test)];
+    let variables = [
+        Some(index).filter(|_| uses_index),
+        Some(Expr::primary(variable)),
+        Some(test),
+    ];
     Ok(list.list_or_empty().call("all", variables.into_iter().flatten()))
 }
 
@@ -125,13 +131,7 @@ fn element_passes(
     })
 }
 
-fn body(
-    entry: Node<'_>,
-    file: FileId,
-    target: &Subject,
-    depth: usize,
-    names: &mut Names<'_>,
-) -> Result<Expr, Refusal> {
+fn body(entry: Node<'_>, file: FileId, target: &Subject, depth: usize, names: &mut Names<'_>) -> Result<Expr, Refusal> {
     let given = |name: &str| entry.get(name).filter(|part| !part.is_null());
     let data = |node: Node<'_>| Data::from(Document::from(node).root());
     if let Some(deny) = given("deny") {

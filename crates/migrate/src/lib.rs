@@ -3,16 +3,25 @@
 //! No upstream counterpart: Kyverno's migration guide describes the work by hand. A rule is translated construct by
 //! construct; what has no translation is a [`Refusal`] with a code and a place.
 
+mod assemble;
+mod check;
 mod conditions;
 mod context;
+mod draft;
 mod expr;
 mod foreach;
+mod known;
+mod layout;
 mod message;
+mod migrate;
 mod names;
+mod pattern;
+mod pod_security;
 mod query;
 mod refusal;
 mod scope;
 
 pub use expr::Expr;
+pub use migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};
 pub use refusal::{Refusal, RefusalCode};
 pub use scope::{Scope, Subject};

@@ -24,10 +24,9 @@ pub(super) fn equals(key: &Value, value: &Value) -> Result<Expr, Refusal> {
     match (&key.literal, &value.literal) {
         (Some(key), Some(value)) => constant(key, value),
         (_, Some(literal)) => with_literal(key, literal),
-        (_, None) if value.missing == Missing::Null => unknown(format!(
-            "`{}` may be null; write a default behind it",
-            value.plain()
-        )),
+        (_, None) if value.missing == Missing::Null => {
+            unknown(format!("`{}` may be null; write a default behind it", value.plain()))
+        }
         (Some(Data::String(literal)), None) => {
             // The value is the pattern; a constant key fits a plain one only if they are the same.
             if is_text(value) && value.ty.as_text().is_some_and(|text| text.plain) && is_simple(literal) {
@@ -150,7 +149,11 @@ fn text_equals(key: &Value, literal: &str) -> Expr {
     let as_quantities = || {
         let order = quantity(expr.clone()).call("compareTo", [quantity(Expr::string(literal))]);
         let same = order.relation("==", &Expr::int(0));
-        if known { same } else { Expr::all([is_quantity.clone(), same]) }
+        if known {
+            same
+        } else {
+            Expr::all([is_quantity.clone(), same])
+        }
     };
     let is_quantity_literal = Quantity::parse(literal).is_ok();
     if is_duration_literal {
@@ -184,7 +187,9 @@ fn variables(key: &Value, value: &Value) -> Result<Expr, Refusal> {
     let same = || Ok(key.plain().relation("==", value.plain()));
     match (&key.ty, &value.ty) {
         (Type::Int | Type::Number, Type::Int | Type::Number) | (Type::Bool, Type::Bool) => same(),
-        (Type::Any, Type::Int | Type::Number | Type::Bool) | (Type::Int | Type::Number | Type::Bool, Type::Any) => same(),
+        (Type::Any, Type::Int | Type::Number | Type::Bool) | (Type::Int | Type::Number | Type::Bool, Type::Any) => {
+            same()
+        }
         (Type::Text(left), Type::Text(right)) if left.quantity && right.quantity => {
             let [left, right] = [key, value].map(|side| Expr::function("quantity", [side.plain().clone()]));
             Ok(left.call("compareTo", [right]).relation("==", &Expr::int(0)))
@@ -196,6 +201,10 @@ fn variables(key: &Value, value: &Value) -> Result<Expr, Refusal> {
             same()
         }
         (Type::Map(left), Type::Map(right)) if matches!((&**left, &**right), (Type::Text(_), Type::Text(_))) => same(),
-        _ => type_unknown(if matches!(key.ty, Type::Any | Type::Truth) { key } else { value }),
+        _ => type_unknown(if matches!(key.ty, Type::Any | Type::Truth) {
+            key
+        } else {
+            value
+        }),
     }
 }

@@ -64,7 +64,11 @@ pub(super) fn translate(membership: Membership, key: &Value, value: &Value) -> R
         Type::Truth | Type::Duration | Type::Timestamp | Type::Request => type_unknown(key),
         _ => {
             let found = found(key, &container)?;
-            let expr = if membership.is_negative() { found.negate() } else { found };
+            let expr = if membership.is_negative() {
+                found.negate()
+            } else {
+                found
+            };
             Ok(guarded(key, value_guarded(expr)))
         }
     }
@@ -80,7 +84,9 @@ fn container(membership: Membership, value: &Value) -> Result<Container<'_>, Ref
                 return Ok(Container::Range(low, high));
             }
             if looks_like_range(text) && !membership.is_deprecated() {
-                return unknown(format!("the range `{text}` has other ends than integers; compare both ends yourself"));
+                return unknown(format!(
+                    "the range `{text}` has other ends than integers; compare both ends yourself"
+                ));
             }
             return match Document::from_json(text).map(|document| Data::from(document.root())) {
                 Ok(Data::List(items)) if items.iter().all(|item| item.as_str().is_some()) => {
@@ -91,8 +97,12 @@ fn container(membership: Membership, value: &Value) -> Result<Container<'_>, Ref
                     }
                     Ok(Container::Constants(texts))
                 }
-                Ok(_) => unknown(format!("`{text}` is neither a list nor a text; write it as a YAML list")),
-                Err(_) if membership.is_deprecated() && !is_glob(text) => Ok(Container::Constants(vec![text.to_string()])),
+                Ok(_) => unknown(format!(
+                    "`{text}` is neither a list nor a text; write it as a YAML list"
+                )),
+                Err(_) if membership.is_deprecated() && !is_glob(text) => {
+                    Ok(Container::Constants(vec![text.to_string()]))
+                }
                 Err(_) => Ok(Container::Constants(vec![text.to_string()])),
             };
         }
@@ -118,7 +128,10 @@ fn range(text: &str) -> Option<(i64, i64)> {
 }
 
 fn looks_like_range(text: &str) -> bool {
-    let bound = |part: &str| part.starts_with(|c: char| c.is_ascii_digit()) && kyvtest_go_compat::text::quantity::Quantity::parse(part).is_ok();
+    let bound = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_digit())
+            && kyvtest_go_compat::text::quantity::Quantity::parse(part).is_ok()
+    };
     let text = text.strip_prefix('-').unwrap_or(text);
     text.split_once("!-")
         .or_else(|| text.split_once('-'))
@@ -138,7 +151,11 @@ fn keys_in(
     // `get AnyIn verbs` reads better than a loop over one key.
     if let (Some([key]), Container::List(_) | Container::Constants(_)) = (constants, container) {
         let found = found(key, container)?;
-        return Ok(if membership.is_negative() { found.negate() } else { found });
+        return Ok(if membership.is_negative() {
+            found.negate()
+        } else {
+            found
+        });
     }
     let variable = Expr::primary(keys.hint.as_deref().filter(|hint| *hint != "item").unwrap_or("key"));
     let key = Value::new(variable.clone(), keys.ty.item());
@@ -161,7 +178,11 @@ fn keys_in(
     }
     // Instead of an empty list there is an empty text.
     let empty = self::found(&Value::literal(&Data::from(""))?, container)?;
-    let for_empty = if membership.is_negative() { empty.negate() } else { empty };
+    let for_empty = if membership.is_negative() {
+        empty.negate()
+    } else {
+        empty
+    };
     let as_list = matches!(membership, Membership::AllIn | Membership::AllNotIn);
     if for_empty.is_bool(as_list) {
         return Ok(result);
@@ -188,7 +209,9 @@ fn exactly(membership: Membership, keys: &Value, container: &Container<'_>) -> R
         return type_unknown(keys);
     }
     let key = Expr::primary("key");
-    let all = keys.list_or_empty().call("all", [key.clone(), key.relation("in", &list)]);
+    let all = keys
+        .list_or_empty()
+        .call("all", [key.clone(), key.relation("in", &list)]);
     Ok(guarded(keys, if membership.is_negative() { all.negate() } else { all }))
 }
 
@@ -228,7 +251,8 @@ fn among_constants(key: &Value, texts: &[String]) -> Result<Expr, Refusal> {
     if let Some(literal) = &key.literal {
         let key = literal.to_go();
         let fits = |text: &String| {
-            kyvtest_go_compat::text::wildcard::matches(&key, text) || kyvtest_go_compat::text::wildcard::matches(text, &key)
+            kyvtest_go_compat::text::wildcard::matches(&key, text)
+                || kyvtest_go_compat::text::wildcard::matches(text, &key)
         };
         return Ok(Expr::bool(texts.iter().any(fits)));
     }
@@ -236,7 +260,11 @@ fn among_constants(key: &Value, texts: &[String]) -> Result<Expr, Refusal> {
     let numbers: Option<Vec<i64>> = texts.iter().map(|text| text.parse().ok()).collect();
     let text = match &key.ty {
         Type::Bool => {
-            let holds = |word: &str| texts.iter().any(|text| kyvtest_go_compat::text::wildcard::matches(text, word));
+            let holds = |word: &str| {
+                texts
+                    .iter()
+                    .any(|text| kyvtest_go_compat::text::wildcard::matches(text, word))
+            };
             return Ok(match (holds("true"), holds("false")) {
                 (true, true) => Expr::bool(true),
                 (true, false) => expr.clone(),
@@ -300,7 +328,12 @@ fn among_list(key: &Value, list: &Value) -> Result<Expr, Refusal> {
         Type::Int | Type::Bool if !matches!(key.ty, Type::Text(_)) => true,
         _ => return type_unknown(list),
     };
-    let item = Expr::primary(list.hint.as_deref().filter(|hint| *hint != "item" && *hint != "key").unwrap_or("member"));
+    let item = Expr::primary(
+        list.hint
+            .as_deref()
+            .filter(|hint| *hint != "item" && *hint != "key")
+            .unwrap_or("member"),
+    );
     if let Some(literal) = &key.literal {
         let text = literal.to_go();
         if matches!(literal, Data::Bool(_)) && matches!(list.ty.item(), Type::Bool | Type::Any) {
@@ -318,7 +351,11 @@ fn among_list(key: &Value, list: &Value) -> Result<Expr, Refusal> {
             });
         }
         let reverse = text_matches_glob_of(key.plain(), &item);
-        let test = if is_glob(&text) { Expr::any([fits, reverse]) } else { reverse };
+        let test = if is_glob(&text) {
+            Expr::any([fits, reverse])
+        } else {
+            reverse
+        };
         return Ok(items.call("exists", [item, test]));
     }
     match &key.ty {

@@ -28,7 +28,11 @@ pub(super) fn api_call(node: Node<'_>, names: &mut Names<'_>) -> Result<Value, R
 
 /// A call of a service.
 fn service(node: Node<'_>, service: Node<'_>, post: bool, names: &mut Names<'_>) -> Result<Value, Refusal> {
-    if service.get("caBundle").and_then(Node::as_str).is_some_and(|bundle| !bundle.is_empty()) {
+    if service
+        .get("caBundle")
+        .and_then(Node::as_str)
+        .is_some_and(|bundle| !bundle.is_empty())
+    {
         return refused("a service with its own CA; use `http.Client(caBundle)` by hand");
     }
     let url = service.get("url").and_then(Node::as_str).unwrap_or_default();
@@ -49,7 +53,12 @@ fn service(node: Node<'_>, service: Node<'_>, post: bool, names: &mut Names<'_>)
         args.push(Expr::primary(format!("{{{}}}", body.join(", "))));
     }
     let mut headers = Vec::new();
-    for header in service.get("headers").and_then(Node::as_seq).into_iter().flat_map(|list| list.iter()) {
+    for header in service
+        .get("headers")
+        .and_then(Node::as_seq)
+        .into_iter()
+        .flat_map(|list| list.iter())
+    {
         let key = header.get("key").and_then(Node::as_str).unwrap_or_default();
         let value = header.get("value").and_then(Node::as_str).unwrap_or_default();
         let value = query::text_of(&query::read_text(value, names)?)?;
@@ -60,7 +69,7 @@ fn service(node: Node<'_>, service: Node<'_>, post: bool, names: &mut Names<'_>)
     }
     let method = if post { "Post" } else { "Get" };
     let called = Expr::primary("http").call(method, args);
-    Ok(Value { fails: true, ..Value::new(called, Type::Any) })
+    Ok(Value::new(called, Type::Any).failing_if(true))
 }
 
 /// A path of the API server.
@@ -87,7 +96,11 @@ fn path(path: &str, names: &mut Names<'_>) -> Result<Value, Refusal> {
         return refused(format!("`{path}` has a variable in the name of the resource"));
     }
     let mut text = |text: &str| query::text_of(&query::read_text(text, names)?);
-    let mut args = vec![Expr::string(&api_version), Expr::string(&resource.to_lowercase()), text(namespace)?];
+    let mut args = vec![
+        Expr::string(&api_version),
+        Expr::string(&resource.to_lowercase()),
+        text(namespace)?,
+    ];
     let (method, verb, ty) = match name {
         Some(name) => {
             args.push(text(name)?);
@@ -101,9 +114,13 @@ fn path(path: &str, names: &mut Names<'_>) -> Result<Value, Refusal> {
         None => {}
     }
     let resource = resource.to_lowercase();
-    names.variables.look_up(Lookup { api_version, resource, verb });
+    names.variables.look_up(Lookup {
+        api_version,
+        resource,
+        verb,
+    });
     let called = Expr::primary("resource").call(method, args);
-    Ok(Value { fails: true, ..Value::new(called, ty) })
+    Ok(Value::new(called, ty).failing_if(true))
 }
 
 /// The parts of a path; a slash inside a variable does not count.
@@ -139,14 +156,25 @@ fn split_query(path: &str) -> (&str, Option<&str>) {
 
 /// `labelSelector=a%3Db` as a map of labels.
 fn selector(query: &str) -> Result<Expr, Refusal> {
-    let decoded = query.replace("%3D", "=").replace("%3d", "=").replace("%2C", ",").replace("%2F", "/");
-    let Some(selector) = decoded.strip_prefix("labelSelector=").filter(|selector| !selector.contains(['%', '&', '!', '('])) else {
-        return refused(format!("the query `{query}` of an API call; `resource.List` takes equal labels only"));
+    let decoded = query
+        .replace("%3D", "=")
+        .replace("%3d", "=")
+        .replace("%2C", ",")
+        .replace("%2F", "/");
+    let Some(selector) = decoded
+        .strip_prefix("labelSelector=")
+        .filter(|selector| !selector.contains(['%', '&', '!', '(']))
+    else {
+        return refused(format!(
+            "the query `{query}` of an API call; `resource.List` takes equal labels only"
+        ));
     };
     let mut entries = Vec::new();
     for label in selector.split(',') {
         let Some((key, value)) = label.split_once('=') else {
-            return refused(format!("the label selector `{selector}`; `resource.List` takes equal labels only"));
+            return refused(format!(
+                "the label selector `{selector}`; `resource.List` takes equal labels only"
+            ));
         };
         let value = value.trim_start_matches('=');
         entries.push(format!("{}: {}", Expr::string(key), Expr::string(value)));

@@ -109,12 +109,18 @@ fn to_number(call: &Call<'_>) -> Result<Value, Refusal> {
         (_, ty) if ty.is_number() && first.is_always_present() => Ok(first.clone()),
         (_, Type::Text(_)) if first.is_always_present() => {
             let text = first.plain();
-            let is_number = text.call("matches", [Expr::string("^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$")]);
+            let is_number = text.call(
+                "matches",
+                [Expr::string("^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$")],
+            );
             let mut value = Value::if_present(Expr::function("double", [text.clone()]), Type::Number, is_number);
             value.fails = first.fails;
             Ok(value)
         }
-        _ => unsupported("to_number", " for values that may be missing or whose type is not known"),
+        _ => unsupported(
+            "to_number",
+            " for values that may be missing or whose type is not known",
+        ),
     }
 }
 
@@ -122,7 +128,9 @@ fn to_number(call: &Call<'_>) -> Result<Value, Refusal> {
 fn semver(call: &Call<'_>) -> Result<Value, Refusal> {
     let range = call.literal(1)?.trim();
     let operators = [">=", "<=", "!=", "==", ">", "<", "="];
-    let found = operators.iter().find_map(|operator| Some((*operator, range.strip_prefix(operator)?.trim())));
+    let found = operators
+        .iter()
+        .find_map(|operator| Some((*operator, range.strip_prefix(operator)?.trim())));
     let (operator, version) = found.unwrap_or(("==", range));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     if version.split('.').count() != 3 || !version.split('.').all(digits) {
@@ -131,8 +139,7 @@ fn semver(call: &Call<'_>) -> Result<Value, Refusal> {
     let operator = if operator == "=" { "==" } else { operator };
     let [left, right] = [call.text(0)?.clone(), Expr::string(version)].map(|text| Expr::function("semver", [text]));
     let expr = left.call("compareTo", [right]).relation(operator, &Expr::int(0));
-    let fails = true;
-    Ok(Value { fails, ..call.made(expr, Type::Bool) })
+    Ok(call.made(expr, Type::Bool).failing_if(true))
 }
 
 /// A point in time as a CEL timestamp.
@@ -188,6 +195,5 @@ fn time(call: &Call<'_>) -> Result<Value, Refusal> {
         _ => return unsupported(call.name, ""),
     };
     let fails = call.name != "time_now" && call.name != "time_now_utc";
-    let made = call.made(expr, ty);
-    Ok(Value { fails, ..made })
+    Ok(call.made(expr, ty).failing_if(fails))
 }

@@ -53,7 +53,11 @@ impl Call<'_> {
     pub(super) fn literal(&self, index: usize) -> Result<&str, Refusal> {
         match &self.arg(index)?.literal {
             Some(Data::String(text)) => Ok(text),
-            _ => refused(format!("argument {} of `{}` is not a constant text", index + 1, self.name)),
+            _ => refused(format!(
+                "argument {} of `{}` is not a constant text",
+                index + 1,
+                self.name
+            )),
         }
     }
 
@@ -65,8 +69,7 @@ impl Call<'_> {
     }
 
     fn made_fallible(&self, expr: Expr, ty: Type) -> Value {
-        let fails = true;
-        Value { fails, ..self.made(expr, ty) }
+        self.made(expr, ty).failing_if(true)
     }
 
     fn arity(&self, count: usize) -> Result<(), Refusal> {
@@ -92,8 +95,8 @@ impl Translator<'_, '_> {
             .collect::<Result<_, _>>()?;
         let call = Call { name, args };
         let made = match name {
-            "length" | "contains" | "keys" | "values" | "reverse" | "sort" | "max" | "min" | "to_array" | "not_null"
-            | "type" | "label_match" | "lookup" | "merge" => self.collection(&call)?,
+            "length" | "contains" | "keys" | "values" | "reverse" | "sort" | "max" | "min" | "to_array"
+            | "not_null" | "type" | "label_match" | "lookup" | "merge" => self.collection(&call)?,
             "starts_with" | "ends_with" | "split" | "join" | "to_upper" | "to_lower" | "to_string" | "replace_all"
             | "trim_prefix" | "truncate" | "equal_fold" | "to_boolean" => text_function(&call)?,
             "regex_match" | "regex_replace_all" | "regex_replace_all_literal" | "pattern_match" => pattern(&call)?,
@@ -153,7 +156,11 @@ impl Translator<'_, '_> {
             "reverse" if first.ty.is_list() => Ok(call.made(first.plain().call("reverse", []), first.ty.clone())),
             "sort" if first.ty.is_list() => Ok(call.made(first.plain().call("sort", []), first.ty.clone())),
             "max" | "min" if first.ty.item().is_number() => {
-                let name = if call.name == "max" { "math.greatest" } else { "math.least" };
+                let name = if call.name == "max" {
+                    "math.greatest"
+                } else {
+                    "math.least"
+                };
                 let Type::List { nonempty: true, .. } = first.ty else {
                     return refused(format!("`{}` of a list that may be empty", call.name));
                 };
@@ -202,7 +209,9 @@ impl Translator<'_, '_> {
         if !made.is_always_present() {
             return refused("`map` makes nulls of missing values");
         }
-        let expr = list.plain().call("map", [Expr::primary(variable), made.plain().clone()]);
+        let expr = list
+            .plain()
+            .call("map", [Expr::primary(variable), made.plain().clone()]);
         let mut value = Value::new(expr, Type::list(made.ty.clone()));
         value.fails = made.fails || !list.is_always_present();
         Ok(value)
@@ -263,7 +272,10 @@ fn text_function(call: &Call<'_>) -> Result<Value, Refusal> {
             });
             let nonempty = !separator.is_empty();
             let item = Box::new(item);
-            call.made(text()?.call("split", [Expr::string(separator)]), Type::List { item, nonempty })
+            call.made(
+                text()?.call("split", [Expr::string(separator)]),
+                Type::List { item, nonempty },
+            )
         }
         "join" => call.made(call.plain(1)?.call("join", [text()?]), Type::text()),
         "to_upper" => call.made(text()?.call("upperAscii", []), call.arg(0)?.ty.clone()),

@@ -49,7 +49,28 @@ fn regex(pattern: &str) -> String {
         run = false;
         match c {
             '?' => out.push('.'),
-            c if c.is_ascii_punctuation() && !matches!(c, '_' | '-' | '/' | ':' | '@' | ',' | '=' | '#' | '&' | '%' | '!' | '~' | '\'' | '"' | '`' | ';' | '<' | '>') => {
+            c if c.is_ascii_punctuation()
+                && !matches!(
+                    c,
+                    '_' | '-'
+                        | '/'
+                        | ':'
+                        | '@'
+                        | ','
+                        | '='
+                        | '#'
+                        | '&'
+                        | '%'
+                        | '!'
+                        | '~'
+                        | '\''
+                        | '"'
+                        | '`'
+                        | ';'
+                        | '<'
+                        | '>'
+                ) =>
+            {
                 out.push('\\');
                 out.push(c);
             }

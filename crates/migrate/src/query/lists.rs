@@ -21,7 +21,9 @@ impl Translator<'_, '_> {
         let whole = matches!(made, Node::Identity | Node::Current);
         if whole && condition.is_none() {
             // Nulls are left out.
-            return Ok(Value { drops_nulls: false, ..list.clone() });
+            let mut list = list.clone();
+            list.drops_nulls = false;
+            return Ok(list);
         }
         let hint = list.hint.as_deref().unwrap_or("item");
         let (inner, variable) = self.names.scope.enter(hint);
@@ -92,7 +94,10 @@ impl Translator<'_, '_> {
         let build = |map: &Expr| {
             let test = Some(made.present()).filter(|test| !test.is_bool(true));
             let args = [Expr::primary("key"), Expr::primary(variable.clone())];
-            map.call("transformList", args.into_iter().chain(test).chain([made.plain().clone()]))
+            map.call(
+                "transformList",
+                args.into_iter().chain(test).chain([made.plain().clone()]),
+            )
         };
         let plain = build(map.plain());
         let ty = Type::list(made.ty.clone());
@@ -125,12 +130,19 @@ impl Translator<'_, '_> {
         let nested = match value.ty.item() {
             Type::List { .. } => true,
             // Lists in the lists of a custom resource: only a projection makes them.
-            Type::Any => matches!(list, Node::Projection(_) | Node::FilterProjection(_) | Node::ValueProjection(_)),
+            Type::Any => matches!(
+                list,
+                Node::Projection(_) | Node::FilterProjection(_) | Node::ValueProjection(_)
+            ),
             _ => false,
         };
         if !nested {
-            let ty = if value.ty == Type::Any { Type::list(Type::Any) } else { value.ty.clone() };
-            return Ok(Value { ty, ..value });
+            let ty = if value.ty == Type::Any {
+                Type::list(Type::Any)
+            } else {
+                value.ty.clone()
+            };
+            return Ok(value.with_type(ty));
         }
         let item = value.ty.item().item();
         let plain = value.plain().call("flatten", []);
@@ -176,9 +188,14 @@ impl Translator<'_, '_> {
         let Some(sum) = sum else {
             return refused("an empty list");
         };
-        let containers = hint.as_deref().is_some_and(|hint| hint.to_ascii_lowercase().ends_with("container"));
+        let containers = hint
+            .as_deref()
+            .is_some_and(|hint| hint.to_ascii_lowercase().ends_with("container"));
         let (expr, hint) = if containers && !self.names.scope.is_in_loop() {
-            (self.names.variables.define("allContainers", sum), Some("container".to_owned()))
+            (
+                self.names.variables.define("allContainers", sum),
+                Some("container".to_owned()),
+            )
         } else {
             (sum, hint)
         };
@@ -205,7 +222,10 @@ impl Translator<'_, '_> {
         for node in nodes {
             let value = self.node(node, current)?;
             if !value.is_always_present() {
-                return refused(format!("`{}` may be missing, which makes a null in the list", value.plain()));
+                return refused(format!(
+                    "`{}` may be missing, which makes a null in the list",
+                    value.plain()
+                ));
             }
             fails |= value.fails;
             item = Some(match item {

@@ -23,22 +23,27 @@ impl Translator<'_, '_> {
         }
         if let Some(subject) = scope.get(name) {
             let mut ty = match &subject.path {
-                Some(_) => Type::of_kinds(scope.kinds(), false),
+                Some(_) => Type::of_kinds(scope.kinds(), scope.is_stored()),
                 None => Type::Any,
             };
             for step in subject.path.iter().flatten() {
                 ty = if step == "*" { ty.item() } else { ty.field(step).ty };
             }
-            let path = subject.path.clone();
-            return Ok(Value { path, ..Value::new(subject.expr.clone(), ty) });
+            return Ok(Value::new(subject.expr.clone(), ty).with_path(subject.path.clone()));
         }
         match name {
             "request" => Ok(Value::new(Expr::primary("request"), Type::Request)),
             "serviceAccountName" => Ok(self.service_account("serviceAccountName", 3)),
             "serviceAccountNamespace" => Ok(self.service_account("serviceAccountNamespace", 2)),
             "element" | "elementIndex" => Err(unknown(name, "it has a value only inside `foreach`")),
-            "target" => Err(unknown(name, "it has a value only in rules that mutate existing resources")),
-            "images" => Err(unknown(name, "only `images.containers.*.registry` and paths like it have a translation")),
+            "target" => Err(unknown(
+                name,
+                "it has a value only in rules that mutate existing resources",
+            )),
+            "images" => Err(unknown(
+                name,
+                "only `images.containers.*.registry` and paths like it have a translation",
+            )),
             _ => Err(unknown(name, "no context entry defines it")),
         }
     }
@@ -50,7 +55,13 @@ impl Translator<'_, '_> {
         let expr = is_account.choose(&part, &Expr::string(""));
         let read = self.names.variables.define(name, expr);
         let plain = true;
-        Value::new(read, Type::Text(Text { plain, ..Text::default() }))
+        Value::new(
+            read,
+            Type::Text(Text {
+                plain,
+                ..Text::default()
+            }),
+        )
     }
 
     /// A field of `request`.
@@ -60,14 +71,21 @@ impl Translator<'_, '_> {
             return Ok(value.clone());
         }
         let request = Value::new(Expr::primary("request"), Type::Request);
-        let always = |ty: Type| Ok(Value { ty, ..request.field(name).assumed() });
-        let optional = |ty: Type| Ok(Value { ty, ..request.field(name) });
+        if let Some(subject) = scope.get(&format!("request.{name}"))
+            && !matches!(name, "object" | "oldObject")
+        {
+            let ty = if name == "operation" { Type::name() } else { Type::Any };
+            return Ok(Value::new(subject.expr.clone(), ty));
+        }
+        let always = |ty: Type| Ok(request.field(name).assumed().with_type(ty));
+        let optional = |ty: Type| Ok(request.field(name).with_type(ty));
         match name {
             "object" => {
-                let ty = Type::of_kinds(scope.kinds(), false);
-                let expr = scope.get("request.object").map_or_else(|| Expr::primary("object"), |found| found.expr.clone());
-                let path = Some(Vec::new());
-                Ok(Value { path, ..Value::new(expr, ty) })
+                let ty = Type::of_kinds(scope.kinds(), scope.is_stored());
+                let expr = scope
+                    .get("request.object")
+                    .map_or_else(|| Expr::primary("object"), |found| found.expr.clone());
+                Ok(Value::new(expr, ty).with_path(Some(Vec::new())))
             }
             "oldObject" => {
                 let ty = Type::of_kinds(scope.kinds(), true);
@@ -88,9 +106,14 @@ impl Translator<'_, '_> {
             "options" => optional(Type::Any),
             "roles" | "clusterRoles" => Err(Refusal::new(
                 RefusalCode::Roles,
-                format!("`request.{name}`: CEL does not see the roles of a user; test `request.userInfo.groups` instead"),
+                format!(
+                    "`request.{name}`: CEL does not see the roles of a user; test `request.userInfo.groups` instead"
+                ),
             )),
-            _ => Err(unknown(&format!("request.{name}"), "an admission request has no such field")),
+            _ => Err(unknown(
+                &format!("request.{name}"),
+                "an admission request has no such field",
+            )),
         }
     }
 
@@ -98,18 +121,30 @@ impl Translator<'_, '_> {
     pub(super) fn request_part_field(value: &Value, name: &str) -> Value {
         let field = value.field(name);
         let (ty, required) = match name {
-            "username" => (Type::Text(Text { nonempty: true, ..Text::default() }), true),
+            "username" => (
+                Type::Text(Text {
+                    nonempty: true,
+                    ..Text::default()
+                }),
+                true,
+            ),
             "groups" => (Type::list(Type::text()), false),
             "extra" => (Type::Map(Box::new(Type::list(Type::text()))), false),
             "kind" | "version" | "resource" => (Type::name(), true),
             "group" => {
                 let plain = true;
-                (Type::Text(Text { plain, ..Text::default() }), true)
+                (
+                    Type::Text(Text {
+                        plain,
+                        ..Text::default()
+                    }),
+                    true,
+                )
             }
             _ => (Type::text(), false),
         };
         let field = if required { field.assumed() } else { field };
-        Value { ty, ..field }
+        field.with_type(ty)
     }
 
     /// A part of the images of all containers of a list: `images.containers.*.registry`.
@@ -131,7 +166,12 @@ impl Translator<'_, '_> {
             "tag" => image.call("tag", []),
             "digest" => image.call("digest", []),
             "path" => image.call("repository", []),
-            _ => return Err(unknown(&format!("images.{list}.*.{part}"), "CEL's `image()` has no such part")),
+            _ => {
+                return Err(unknown(
+                    &format!("images.{list}.*.{part}"),
+                    "CEL's `image()` has no such part",
+                ));
+            }
         };
         let mut args = vec![Expr::primary(variable)];
         if matches!(part, "tag" | "digest") {

@@ -88,7 +88,9 @@ fn has_variables(data: &Data) -> bool {
     match data {
         Data::String(text) => text.contains("{{") || text.contains("$("),
         Data::List(items) => items.iter().any(has_variables),
-        Data::Map(entries) => entries.iter().any(|(key, value)| key.contains("{{") || has_variables(value)),
+        Data::Map(entries) => entries
+            .iter()
+            .any(|(key, value)| key.contains("{{") || has_variables(value)),
         _ => false,
     }
 }
@@ -211,7 +213,11 @@ impl Marked {
             nonempty = true;
             add(Expr::string(rest));
         }
-        let known = super::types::Text { nonempty, plain, ..super::types::Text::default() };
+        let known = super::types::Text {
+            nonempty,
+            plain,
+            ..super::types::Text::default()
+        };
         let mut value = Value::new(sum.unwrap_or_else(|| Expr::string("")), Type::Text(known));
         value.fails = fails;
         Ok(value)
@@ -231,7 +237,10 @@ pub(crate) fn text_of(value: &Value) -> Result<Expr, Refusal> {
         Type::Text(_) | Type::Any => Ok(value.plain().clone()),
         Type::Int | Type::Bool | Type::IntOrText => Ok(Expr::function("string", [value.plain().clone()])),
         _ => {
-            let reason = format!("`{}` is not a text, and CEL does not write values as JSON inside texts", value.plain());
+            let reason = format!(
+                "`{}` is not a text, and CEL does not write values as JSON inside texts",
+                value.plain()
+            );
             Err(Refusal::new(RefusalCode::Query, reason))
         }
     }

@@ -216,7 +216,13 @@ impl Type {
     /// Whether values of the type can be false in JMESPath's sense: false or empty.
     pub(crate) fn can_be_false(&self) -> bool {
         match self {
-            Self::Int | Self::Number | Self::Duration | Self::Timestamp | Self::Resource | Self::ResourceList | Self::Request => false,
+            Self::Int
+            | Self::Number
+            | Self::Duration
+            | Self::Timestamp
+            | Self::Resource
+            | Self::ResourceList
+            | Self::Request => false,
             Self::Text(text) => !text.nonempty,
             Self::List { nonempty, .. } => !nonempty,
             Self::Object(structs) => !structs.iter().all(|own| own.has_required_field()),
@@ -261,7 +267,10 @@ impl Struct {
                 "namespace" | "uid" => ty = Type::name(),
                 "labels" => {
                     let plain = true;
-                    let value = Type::Text(Text { plain, ..Text::default() });
+                    let value = Type::Text(Text {
+                        plain,
+                        ..Text::default()
+                    });
                     ty = Type::Map(Box::new(value));
                 }
                 _ => {}

@@ -89,7 +89,11 @@ impl Value {
     pub(crate) fn if_present(expr: Expr, ty: Type, present: Expr) -> Self {
         let missing = Missing::Null;
         let present = Some(present);
-        Self { present, missing, ..Self::new(expr, ty) }
+        Self {
+            present,
+            missing,
+            ..Self::new(expr, ty)
+        }
     }
 
     /// A value that is as optional as the given expression, else null.
@@ -97,7 +101,12 @@ impl Value {
         let missing = Missing::Null;
         let present = Some(optional.call("hasValue", []));
         let optional = Some(optional);
-        Self { optional, present, missing, ..Self::new(plain, ty) }
+        Self {
+            optional,
+            present,
+            missing,
+            ..Self::new(plain, ty)
+        }
     }
 
     /// A constant.
@@ -107,7 +116,24 @@ impl Value {
     pub(crate) fn literal(data: &Data) -> Result<Self, Refusal> {
         let (expr, ty) = constant(data)?;
         let literal = Some(data.clone());
-        Ok(Self { literal, ..Self::new(expr, ty) })
+        Ok(Self {
+            literal,
+            ..Self::new(expr, ty)
+        })
+    }
+
+    /// The same value of another type.
+    pub(crate) fn with_type(self, ty: Type) -> Self {
+        Self { ty, ..self }
+    }
+
+    pub(crate) fn with_path(self, path: Option<Vec<String>>) -> Self {
+        Self { path, ..self }
+    }
+
+    /// The same value, which can fail to evaluate or not.
+    pub(crate) fn failing_if(self, fails: bool) -> Self {
+        Self { fails, ..self }
     }
 
     /// The same value, read by another expression.
@@ -343,9 +369,7 @@ impl Value {
         match &self.ty {
             Type::Bool | Type::Truth => self.or_else(&Expr::bool(false)),
             Type::Text(text) if !text.nonempty => self.or_else(&Expr::string("")).relation("!=", &Expr::string("")),
-            Type::List { nonempty: false, .. } => {
-                self.list_or_empty().call("size", []).relation(">", &Expr::int(0))
-            }
+            Type::List { nonempty: false, .. } => self.list_or_empty().call("size", []).relation(">", &Expr::int(0)),
             _ => Expr::all([self.present(), assumed(&self.plain)]),
         }
     }
@@ -366,7 +390,11 @@ fn constant(data: &Data) -> Result<(Expr, Type), Refusal> {
         Data::String(text) => {
             let plain = !text.contains(['*', '?']);
             let nonempty = !text.is_empty();
-            let known = super::types::Text { nonempty, plain, ..super::types::Text::default() };
+            let known = super::types::Text {
+                nonempty,
+                plain,
+                ..super::types::Text::default()
+            };
             (Expr::string(text), Type::Text(known))
         }
         Data::List(items) => {
@@ -377,9 +405,9 @@ fn constant(data: &Data) -> Result<(Expr, Type), Refusal> {
             };
             let mixed = item == Type::Any;
             let nonempty = !items.is_empty();
-            let items = items.into_iter().map(|(expr, _)| {
-                if mixed { Expr::function("dyn", [expr]) } else { expr }
-            });
+            let items = items
+                .into_iter()
+                .map(|(expr, _)| if mixed { Expr::function("dyn", [expr]) } else { expr });
             let item = Box::new(item);
             (Expr::list(items), Type::List { item, nonempty })
         }
@@ -399,7 +427,10 @@ fn constant(data: &Data) -> Result<(Expr, Type), Refusal> {
                 }
                 None => Type::Any,
             };
-            (Expr::primary(format!("{{{}}}", texts.join(", "))), Type::Map(Box::new(value)))
+            (
+                Expr::primary(format!("{{{}}}", texts.join(", "))),
+                Type::Map(Box::new(value)),
+            )
         }
     })
 }
@@ -410,10 +441,16 @@ fn same_kind(left: &Type, right: &Type) -> bool {
 
 fn number(value: f64) -> Result<(Expr, Type), Refusal> {
     if !value.is_finite() {
-        return Err(Refusal::new(RefusalCode::Query, "a number that is not finite has no literal in CEL"));
+        return Err(Refusal::new(
+            RefusalCode::Query,
+            "a number that is not finite has no literal in CEL",
+        ));
     }
     if value.trunc() == value && value.abs() < 9e15 {
-        #[expect(clippy::cast_possible_truncation, reason = "checked to be a whole number of a small size")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "checked to be a whole number of a small size"
+        )]
         let whole = value as i64;
         return Ok((Expr::int(whole), Type::Int));
     }
@@ -432,6 +469,24 @@ pub(super) fn singular(plural: &str) -> String {
     } else {
         "item".to_owned()
     };
+    // Names that CEL, Kubernetes or Kyverno give a meaning.
+    const TAKEN: [&str; 12] = [
+        "object",
+        "request",
+        "variable",
+        "image",
+        "resource",
+        "namespace",
+        "exception",
+        "param",
+        "package",
+        "const",
+        "loop",
+        "import",
+    ];
+    if TAKEN.contains(&word.as_str()) {
+        return "item".to_owned();
+    }
     let mut chars = word.chars();
     match chars.next() {
         Some(first) if first.is_ascii_alphabetic() => first.to_ascii_lowercase().to_string() + chars.as_str(),

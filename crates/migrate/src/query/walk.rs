@@ -129,7 +129,9 @@ impl Translator<'_, '_> {
                 Type::ImageData if name == "configData" => Ok(value.field("config")),
                 Type::Any => Ok(value.field(name)),
                 ty if ty.is_map() => Ok(value.field(name)),
-                _ => refused(format!("`{name}` is a field of something that is not a map, which is always null")),
+                _ => refused(format!(
+                    "`{name}` is a field of something that is not a map, which is always null"
+                )),
             },
         }
     }
@@ -160,12 +162,11 @@ impl Translator<'_, '_> {
                     return Ok(value);
                 }
                 let (_, variable) = self.names.scope.enter("value");
-                let inner = Value {
-                    ty: left.ty.clone(),
-                    ..Value::new(Expr::primary(variable.clone()), left.ty.clone())
-                };
+                let inner = Value::new(Expr::primary(variable.clone()), left.ty.clone());
                 let made = self.node(right, Current::Value(&inner))?;
-                let optional = left.as_optional().call("optMap", [Expr::primary(variable), made.plain().clone()]);
+                let optional = left
+                    .as_optional()
+                    .call("optMap", [Expr::primary(variable), made.plain().clone()]);
                 let mut value = Value::optional(plain.plain().clone(), optional, plain.ty.clone());
                 value.missing = Missing::Error;
                 value.fails = plain.fails;
@@ -229,9 +230,7 @@ impl Translator<'_, '_> {
                 return Ok(value);
             }
             if left.ty.is_list() && matches!(literal, Data::String(_)) && !left.drops_nulls {
-                let mut value = Value { ty: left.ty.clone(), ..value };
-                value = Value::new(left.list_or_empty(), value.ty);
-                value.fails = fails;
+                let mut value = Value::new(left.list_or_empty(), left.ty.clone()).failing_if(fails);
                 value.or_empty_text = true;
                 value.hint.clone_from(&left.hint);
                 return Ok(value);
@@ -278,7 +277,8 @@ impl Translator<'_, '_> {
                 // Zero is a value, an empty text is not.
                 let text = left.or_else(&zero);
                 let some = Expr::function("optional.of", [text.clone()]);
-                text.relation("==", &zero).choose(&Expr::function("optional.none", []), &some)
+                text.relation("==", &zero)
+                    .choose(&Expr::function("optional.none", []), &some)
             } else {
                 Expr::function("optional.ofNonZeroValue", [left.or_else(&zero)])
             }
