@@ -8,10 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::{draft::Draft, layout::layout};
 
 /// Annotations that say something about the classic policy only.
-const DROPPED: [&str; 2] = [
-    autogen::ANNOTATION,
-    "kubectl.kubernetes.io/last-applied-configuration",
-];
+const DROPPED: [&str; 2] = [autogen::ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration"];
 
 /// The policies of the drafts of one rule. `base` is the name of the first.
 pub(crate) fn objects(policy: &Policy, base: &str, drafts: &[Draft]) -> Vec<Json> {
@@ -44,7 +41,8 @@ pub(crate) fn objects(policy: &Policy, base: &str, drafts: &[Draft]) -> Vec<Json
 fn object(policy: &Policy, name: &str, spec: Json) -> Json {
     let pairs = |list: &[(kyvtest_model::policy::Text, kyvtest_model::policy::Text)]| -> Map<String, Json> {
         let kept = list.iter().filter(|(key, _)| !DROPPED.contains(&key.value.as_str()));
-        kept.map(|(key, value)| (key.value.clone(), json!(value.value))).collect()
+        kept.map(|(key, value)| (key.value.clone(), json!(value.value)))
+            .collect()
     };
     let namespaced = policy.kind == PolicyKind::Policy;
     let mut metadata = json!({"name": name});
@@ -130,11 +128,15 @@ fn spec(policy: &Policy, draft: &Draft, scope: &kyvtest_prove::repair::RuleScope
 fn settings(policy: &Policy, spec: &mut Json) {
     let own = &policy.spec;
     let webhook = own.webhook.as_ref();
-    let failure = webhook.and_then(|webhook| webhook.failure_policy).or(own.failure_policy);
+    let failure = webhook
+        .and_then(|webhook| webhook.failure_policy)
+        .or(own.failure_policy);
     if failure.is_some_and(|failure| failure.value == FailurePolicy::Ignore) {
         spec["failurePolicy"] = json!("Ignore");
     }
-    let timeout = webhook.and_then(|webhook| webhook.timeout_seconds).map(|seconds| seconds.value);
+    let timeout = webhook
+        .and_then(|webhook| webhook.timeout_seconds)
+        .map(|seconds| seconds.value);
     let written = own.source.document().root().to_serde();
     let timeout = timeout.or_else(|| written["webhookTimeoutSeconds"].as_i64());
     if let Some(seconds) = timeout {
@@ -170,7 +172,11 @@ fn constraints(constraints: &Json) -> Json {
             Some(found) => {
                 let more = rule["resources"].as_array().cloned().unwrap_or_default();
                 if let Some(list) = found["resources"].as_array_mut() {
-                    list.extend(more.into_iter().filter(|resource| !list.contains(resource)).collect::<Vec<_>>());
+                    list.extend(
+                        more.into_iter()
+                            .filter(|resource| !list.contains(resource))
+                            .collect::<Vec<_>>(),
+                    );
                 }
             }
             None => kept.push(rule.clone()),
@@ -182,7 +188,9 @@ fn constraints(constraints: &Json) -> Json {
 
 /// Whether a rule is about ephemeral containers alone, which are only ever updated, and the other lists that operation.
 fn extends(other: &Json, rule: &Json) -> bool {
-    let updated = other["operations"].as_array().is_some_and(|list| list.contains(&json!("UPDATE")));
+    let updated = other["operations"]
+        .as_array()
+        .is_some_and(|list| list.contains(&json!("UPDATE")));
     updated && rule["operations"] == json!(["UPDATE"]) && rule["resources"] == json!(["pods/ephemeralcontainers"])
 }
 

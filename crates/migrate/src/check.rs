@@ -11,6 +11,8 @@ use kyvtest_model::{
 
 use crate::{
     Expr, Refusal, RefusalCode, Scope, Subject,
+    conditions::{self, Failure},
+    context, foreach,
     names::{Names, Variables},
     pattern, pod_security,
 };
@@ -51,9 +53,7 @@ pub(crate) fn operations(rule: &Rule) -> Vec<Operation> {
     let changes = vec![Operation::Create, Operation::Update];
     let Some(validate) = &rule.validate else { return changes };
     let reads_old = |part: &Subtree| part.document().root().to_json().contains("oldObject");
-    let all = validate.deny.is_some()
-        || validate.cel.is_some()
-        || validate.foreach.as_ref().is_some_and(reads_old);
+    let all = validate.deny.is_some() || validate.cel.is_some() || validate.foreach.as_ref().is_some_and(reads_old);
     if all { Operation::ALL.to_vec() } else { changes }
 }
 
@@ -89,10 +89,10 @@ pub(crate) fn translate(
     }
     let mut names = Names::new(scope, variables);
     if let Some(entries) = rule.context.as_ref().filter(|part| !part.node().is_null()) {
-        return Err(Refusal::new(RefusalCode::Context, "the rule has a `context`").at(entries.span()));
+        context::context(entries, &mut names)?;
     }
     let preconditions = match rule.preconditions.as_ref().filter(|part| !part.node().is_null()) {
-        Some(tree) => Some(conditions(tree, &mut names)?),
+        Some(tree) => Some(conditions::conditions(tree, &mut names)?),
         None => None,
     };
     let holds = holds(rule, validate, &subject, &mut names)?;
@@ -107,8 +107,8 @@ fn holds(rule: &Rule, validate: &Validate, subject: &Subject, names: &mut Names<
         let Some(tree) = deny.node().get("conditions").filter(|node| !node.is_null()) else {
             return Ok(Expr::bool(false));
         };
-        let _ = tree;
-        return Ok(conditions(deny, names)?.negate());
+        let denied = conditions::block(tree, deny.file(), Failure::Kept, names)?;
+        return Ok(denied.expr.negated_relation());
     }
     if let Some(tree) = &validate.pattern {
         let data = Data::from(tree.document().root());
@@ -121,12 +121,8 @@ fn holds(rule: &Rule, validate: &Validate, subject: &Subject, names: &mut Names<
         return pattern::translate_any(list, subject, &names.scope).map_err(|refusal| refusal.at(trees.span()));
     }
     if let Some(tree) = &validate.foreach {
-        return Err(Refusal::new(RefusalCode::Condition, "the rule has a `foreach`").at(tree.span()));
+        return foreach::foreach(tree, subject, names);
     }
     let what = "the rule validates manifests, or with an assertion tree";
     Err(Refusal::new(RefusalCode::RuleType, what).at(rule.span))
-}
-
-fn conditions(tree: &Subtree, _names: &mut Names<'_>) -> Result<Expr, Refusal> {
-    Err(Refusal::new(RefusalCode::Condition, "the rule has conditions").at(tree.span()))
 }

@@ -66,10 +66,16 @@ pub(crate) struct Source<'p> {
 impl Source<'_> {
     /// Whether Kyverno lets violations through that were there before.
     pub(crate) fn forgives(&self) -> bool {
-        let Some(validate) = &self.rule.validate else { return false };
+        let Some(validate) = &self.rule.validate else {
+            return false;
+        };
         let own = validate.failure_action.as_ref().map(|action| action.value);
         let action = own.unwrap_or(self.cut.spec.validation_failure_action);
-        let preconditions = self.rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null());
+        let preconditions = self
+            .rule
+            .preconditions
+            .as_ref()
+            .is_some_and(|part| !part.node().is_null());
         action == FailureAction::Enforce
             && validate.allow_existing_violations != Some(false)
             && validate.cel.is_none()
@@ -192,7 +198,9 @@ fn draft(
     let message = rule.validate.as_ref().and_then(|validate| validate.message.as_ref());
     let validation = Validation {
         expression: holds.as_str().to_owned(),
-        message: message.map(|text| text.value.trim().to_owned()).filter(|text| !text.is_empty()),
+        message: message
+            .map(|text| text.value.trim().to_owned())
+            .filter(|text| !text.is_empty()),
         message_expression: None,
     };
     variables.retain_used([validation.expression.as_str()]);

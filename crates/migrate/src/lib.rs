@@ -5,15 +5,20 @@
 
 mod assemble;
 mod check;
+mod conditions;
+mod context;
 mod draft;
 mod expr;
+mod foreach;
 mod guess;
 mod known;
 mod layout;
+mod message;
 mod migrate;
 mod names;
 mod pattern;
 mod pod_security;
+mod query;
 mod refusal;
 mod scope;
 

@@ -27,6 +27,18 @@ impl<'a> Names<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Variables {
     entries: Vec<(String, Expr)>,
+    lookups: Vec<Lookup>,
+}
+
+/// What the new policy reads from the cluster: Kyverno's service accounts need the permission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lookup {
+    /// `v1`, `apps/v1`
+    pub(crate) api_version: String,
+    /// The plural: `configmaps`.
+    pub(crate) resource: String,
+    /// `get` or `list`.
+    pub(crate) verb: &'static str,
 }
 
 impl Variables {
@@ -46,6 +58,18 @@ impl Variables {
         let read = Expr::primary("variables").field(&free);
         self.entries.push((free, expr));
         read
+    }
+
+    /// Notes that the policy reads from the cluster.
+    pub(crate) fn look_up(&mut self, lookup: Lookup) {
+        if !self.lookups.contains(&lookup) {
+            self.lookups.push(lookup);
+        }
+    }
+
+    /// What the policy reads from the cluster.
+    pub(crate) fn lookups(&self) -> &[Lookup] {
+        &self.lookups
     }
 
     /// Names and expressions in order.

@@ -77,7 +77,12 @@ fn abstracted(draft: &Draft) -> Draft {
 }
 
 fn each_text(draft: &mut Draft, mut rewrite: impl FnMut(&mut String)) {
-    for (_, text) in draft.conditions.iter_mut().chain(&mut draft.variables).chain(&mut draft.annotations) {
+    for (_, text) in draft
+        .conditions
+        .iter_mut()
+        .chain(&mut draft.variables)
+        .chain(&mut draft.annotations)
+    {
         rewrite(text);
     }
     for validation in &mut draft.validations {
@@ -121,7 +126,11 @@ fn concrete(draft: &mut Draft, suffixes: &[&str]) {
         }
     }
     // What selects the object of the request comes before what reads it.
-    let at = draft.variables.iter().position(|(name, _)| name == "target").map_or(0, |at| at + 1);
+    let at = draft
+        .variables
+        .iter()
+        .position(|(name, _)| name == "target")
+        .map_or(0, |at| at + 1);
     draft.variables.splice(at..at, needed);
 }
 
@@ -158,7 +167,10 @@ fn merged_scopes(drafts: &[Draft]) -> Option<Vec<RuleScope>> {
                 return None;
             }
             own.kinds.extend(other.kinds.iter().cloned());
-            let more = other.constraints["resourceRules"].as_array().cloned().unwrap_or_default();
+            let more = other.constraints["resourceRules"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
             if let Some(list) = own.constraints["resourceRules"].as_array_mut() {
                 list.extend(more);
             }

@@ -313,7 +313,10 @@ impl Cond {
                     test: Test::Each(name, body),
                 } if (absent || path.is_always()) && path.is_containers() && !path.may_be_null() => {
                     let parent = path.parent();
-                    match joined.iter_mut().find(|(p, n, b, ..)| *p == parent && *n == name && *b == *body) {
+                    match joined
+                        .iter_mut()
+                        .find(|(p, n, b, ..)| *p == parent && *n == name && *b == *body)
+                    {
                         Some((.., lists, _)) => lists.push(path),
                         None => joined.push((parent, name, *body, vec![path], kept.len())),
                     }

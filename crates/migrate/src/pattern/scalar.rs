@@ -272,7 +272,10 @@ impl Scalar {
             Data::Int(number) => vec![*number],
             Data::String(text) => {
                 let parts = text.split(|c: char| !c.is_ascii_digit());
-                parts.filter_map(|part| part.parse::<i32>().ok()).map(i64::from).collect()
+                parts
+                    .filter_map(|part| part.parse::<i32>().ok())
+                    .map(i64::from)
+                    .collect()
             }
             _ => Vec::new(),
         }
@@ -295,10 +298,7 @@ fn refuse(reason: impl Into<String>) -> Refusal {
 }
 
 /// The alternatives of a text pattern, atom by atom.
-fn atoms(
-    pattern: &str,
-    mut compare: impl FnMut(Operator<'_>, &str) -> Result<Form, Refusal>,
-) -> Result<Form, Refusal> {
+fn atoms(pattern: &str, mut compare: impl FnMut(Operator<'_>, &str) -> Result<Form, Refusal>) -> Result<Form, Refusal> {
     let mut ways = Vec::new();
     for alternative in pattern.split('|') {
         let mut all = Vec::new();
@@ -345,7 +345,9 @@ fn int_atom(operator: Operator<'_>, operand: &str) -> Result<Form, Refusal> {
     let as_duration = duration::parse(operand).is_ok();
     if let Ok(quantity) = Quantity::parse(operand) {
         if as_duration && operand != "0" {
-            return Err(refuse(format!("`{operand}` is a duration and a quantity; the value is a number")));
+            return Err(refuse(format!(
+                "`{operand}` is a duration and a quantity; the value is a number"
+            )));
         }
         let Some(number) = quantity.as_i64() else {
             return Err(refuse(format!("the fraction `{operand}` is compared with an integer")));

@@ -281,9 +281,7 @@ impl Walk<'_> {
         Ok(match anchor.kind {
             Kind::Negation => Fits::plain(there().negate()),
             Kind::Existence => self.existence(&field, pattern)?.or_absent(&field.path, Absent::Ok),
-            Kind::Equality | Kind::AddIfNotPresent => {
-                self.element(&field, pattern)?.or_absent(&field.path, Absent::Ok)
-            }
+            Kind::Equality | Kind::AddIfNotPresent => self.element(&field, pattern)?.or_absent(&field.path, Absent::Ok),
             Kind::Condition => {
                 let ok = self.element(&field, pattern)?.ok;
                 Fits::plain(Cond::at(&field.path, false, ok))
