@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use kyvtest_kyverno::autogen;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{FailureAction, Policy, Rule},
+    policy::{FailureAction, Policy, Rule, Subtree},
 };
 use kyvtest_prove::repair::{Before, NoScope, RuleScope, applied_before, rule_scopes};
 
@@ -21,6 +21,7 @@ use crate::{
     Expr, Refusal, RefusalCode,
     check::{self, Check, Target},
     guess::{Guess, widen},
+    message::Message,
     names::Variables,
 };
 
@@ -36,6 +37,8 @@ pub(crate) struct Draft {
     pub(crate) validations: Vec<Validation>,
     /// Name and expression.
     pub(crate) annotations: Vec<(String, String)>,
+    /// What differs although the decisions do not.
+    pub(crate) notes: Vec<String>,
 }
 
 /// One entry of `validations`.
@@ -183,6 +186,8 @@ fn draft(
     let Check {
         preconditions,
         mut holds,
+        message,
+        plain_message,
     } = check::translate(rule, target, &kinds, &mut variables)?;
     if style.keeps_existing && source.forgives() {
         holds = with_existing(source, rule, holds, &kinds, &mut variables, discovery)?;
@@ -195,15 +200,20 @@ fn draft(
             holds = Expr::any([condition.negate(), holds]);
         }
     }
-    let message = rule.validate.as_ref().and_then(|validate| validate.message.as_ref());
+    let (message, message_expression) = match message {
+        None => (None, None),
+        Some(Message::Constant(text)) => (Some(text), None),
+        Some(Message::Expression(expr)) => (None, Some(expr.as_str().to_owned())),
+    };
     let validation = Validation {
         expression: holds.as_str().to_owned(),
-        message: message
-            .map(|text| text.value.trim().to_owned())
-            .filter(|text| !text.is_empty()),
-        message_expression: None,
+        message,
+        message_expression,
     };
-    variables.retain_used([validation.expression.as_str()]);
+    variables.retain_used([
+        validation.expression.as_str(),
+        validation.message_expression.as_deref().unwrap_or_default(),
+    ]);
     Ok(Some(Draft {
         suffix,
         scopes,
@@ -214,6 +224,10 @@ fn draft(
             .collect(),
         validations: vec![validation],
         annotations: Vec::new(),
+        notes: plain_message
+            .map(|refusal| format!("the message is shown as it is written: {}", refusal.reason))
+            .into_iter()
+            .collect(),
     }))
 }
 
@@ -237,6 +251,11 @@ fn with_existing(
             return Err(Refusal::new(RefusalCode::Setting, reason).at(rule.matches.span));
         }
     };
+    let reads_old = |part: &Subtree| part.document().root().to_json().contains("oldObject");
+    if reads_old(&rule.source) {
+        // An object that is created has no older one: such rules find no violation in it.
+        return Ok(holds);
+    }
     let held = check::translate(rule, Target::Old, kinds, variables)?.holds;
     let is_update = Expr::primary("request.operation").relation("==", &Expr::string("UPDATE"));
     let violated = Expr::all([is_update, before, held.negate()]);

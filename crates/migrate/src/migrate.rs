@@ -300,10 +300,11 @@ fn best(
         })?;
         let comparison = compare_sides(&left, &right, discovery, &options.proof);
         let objects = assemble::objects(policy, base, &drafts);
+        let notes: Vec<String> = drafts.iter().flat_map(|draft| draft.notes.clone()).take(1).collect();
         tried.push(drafts);
         let different = matches!(comparison.label, Label::Refuted(_)) || comparison.fault;
         if comparison.label == Label::Proven {
-            return Ok((objects, comparison, Vec::new()));
+            return Ok((objects, comparison, notes));
         }
         if different {
             let reason = "the translation decides a request differently; it is not written";
@@ -316,7 +317,7 @@ fn best(
                 })
             });
         } else {
-            tested.get_or_insert((objects, comparison, Vec::new()));
+            tested.get_or_insert((objects, comparison, notes));
         }
     }
     match (tested, refuted) {

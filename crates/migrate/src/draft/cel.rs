@@ -90,6 +90,7 @@ pub(super) fn draft(
         conditions,
         validations: validations.collect(),
         annotations: annotations.collect(),
+        notes: Vec::new(),
         variables,
     })
 }
