@@ -5,6 +5,8 @@
 
 mod assemble;
 mod check;
+#[cfg(test)]
+mod check_tests;
 mod conditions;
 mod context;
 mod draft;

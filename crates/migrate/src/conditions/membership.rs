@@ -159,7 +159,7 @@ fn keys_in(
     }
     let variable = Expr::primary(keys.hint.as_deref().filter(|hint| *hint != "item").unwrap_or("key"));
     let key = Value::new(variable.clone(), keys.ty.item());
-    let found = self::found(&key, container)?;
+    let found = found(&key, container)?;
     let (method, test, negate) = match membership {
         Membership::AnyIn => ("exists", found, false),
         Membership::AllIn => ("all", found, false),

@@ -80,10 +80,6 @@ impl Call<'_> {
     }
 }
 
-fn strings() -> Type {
-    Type::list(Type::text())
-}
-
 impl Translator<'_, '_> {
     pub(super) fn function(&mut self, name: &str, args: &[Node], current: Current<'_>) -> Result<Value, Refusal> {
         if matches!(name, "map" | "sort_by" | "max_by" | "min_by") {
