@@ -13,8 +13,10 @@ use crate::{
     Expr, Refusal, RefusalCode, Scope, Subject,
     conditions::{self, Failure},
     context, foreach,
+    message::{self, Message},
     names::{Names, Variables},
     pattern, pod_security,
+    query::Value,
 };
 
 /// Which object a check is about.
@@ -46,6 +48,10 @@ pub(crate) struct Check {
     pub(crate) preconditions: Option<Expr>,
     /// What must hold then.
     pub(crate) holds: Expr,
+    /// The rule's message; `None` if it has none.
+    pub(crate) message: Option<Message>,
+    /// A message that is shown as it is written, because a variable in it has no translation.
+    pub(crate) plain_message: Option<Refusal>,
 }
 
 /// The operations on which the check can fail.
@@ -86,6 +92,7 @@ pub(crate) fn translate(
     scope.bind("request.object", subject.clone());
     if target == Target::Old {
         scope.set_stored();
+        scope.bind_value("request.operation", Value::literal(&Data::from("CREATE"))?);
     }
     let mut names = Names::new(scope, variables);
     if let Some(entries) = rule.context.as_ref().filter(|part| !part.node().is_null()) {
@@ -96,7 +103,19 @@ pub(crate) fn translate(
         None => None,
     };
     let holds = holds(rule, validate, &subject, &mut names)?;
-    Ok(Check { preconditions, holds })
+    let text = validate.message.as_ref().map(|text| text.value.trim());
+    let text = text.filter(|text| !text.is_empty() && target != Target::Old);
+    let (message, plain_message) = match text.map(|text| message::message(text, &mut names)) {
+        None => (None, None),
+        Some(Ok(message)) => (Some(message), None),
+        Some(Err(refusal)) => (text.map(|text| Message::Constant(text.to_owned())), Some(refusal)),
+    };
+    Ok(Check {
+        preconditions,
+        holds,
+        message,
+        plain_message,
+    })
 }
 
 fn holds(rule: &Rule, validate: &Validate, subject: &Subject, names: &mut Names<'_>) -> Result<Expr, Refusal> {

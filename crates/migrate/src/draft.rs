@@ -6,18 +6,22 @@
 mod cel;
 mod merge;
 
+pub(crate) use cel::plural;
+
 use std::borrow::Cow;
 
 use kyvtest_kyverno::autogen;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{FailureAction, Policy, Rule},
+    policy::{FailureAction, Policy, Rule, Subtree},
 };
 use kyvtest_prove::repair::{Before, NoScope, RuleScope, applied_before, rule_scopes};
 
 use crate::{
     Expr, Refusal, RefusalCode,
     check::{self, Check, Target},
+    guess::{Guess, widen},
+    message::Message,
     names::Variables,
 };
 
@@ -33,6 +37,8 @@ pub(crate) struct Draft {
     pub(crate) validations: Vec<Validation>,
     /// Name and expression.
     pub(crate) annotations: Vec<(String, String)>,
+    /// What differs although the decisions do not.
+    pub(crate) notes: Vec<String>,
 }
 
 /// One entry of `validations`.
@@ -57,6 +63,7 @@ pub(crate) struct Style {
 pub(crate) struct Source<'p> {
     pub(crate) cut: &'p Policy,
     pub(crate) rule: &'p Rule,
+    pub(crate) guesses: &'p [Guess],
 }
 
 impl Source<'_> {
@@ -118,7 +125,12 @@ pub(crate) fn drafts(source: Source<'_>, style: Style, discovery: &Discovery) ->
 fn scopes(source: Source<'_>, rule: &Rule, discovery: &Discovery) -> Result<Vec<RuleScope>, Refusal> {
     let operations = check::operations(rule);
     match rule_scopes(source.cut, rule, &operations, discovery) {
-        Ok(scopes) => Ok(scopes),
+        Ok(mut scopes) => {
+            for scope in &mut scopes {
+                widen(&mut scope.constraints, source.guesses);
+            }
+            Ok(scopes)
+        }
         Err(NoScope::Nothing) => Ok(Vec::new()),
         Err(NoScope::UnknownKind(kind)) => {
             let reason = format!("the kind `{kind}` is unknown; describe it with `--crd`");
@@ -152,7 +164,7 @@ fn draft(
         return Ok(None);
     }
     if rule.validate.as_ref().is_some_and(|validate| validate.cel.is_some()) {
-        return cel::draft(source, rule, suffix, scopes).map(Some);
+        return cel::draft(source, rule, suffix, scopes, style).map(Some);
     }
     let mut kinds: Vec<(String, String)> = Vec::new();
     if !scopes.iter().any(|scope| scope.others) {
@@ -174,6 +186,8 @@ fn draft(
     let Check {
         preconditions,
         mut holds,
+        message,
+        plain_message,
     } = check::translate(rule, target, &kinds, &mut variables)?;
     if style.keeps_existing && source.forgives() {
         holds = with_existing(source, rule, holds, &kinds, &mut variables, discovery)?;
@@ -186,15 +200,20 @@ fn draft(
             holds = Expr::any([condition.negate(), holds]);
         }
     }
-    let message = rule.validate.as_ref().and_then(|validate| validate.message.as_ref());
+    let (message, message_expression) = match message {
+        None => (None, None),
+        Some(Message::Constant(text)) => (Some(text), None),
+        Some(Message::Expression(expr)) => (None, Some(expr.as_str().to_owned())),
+    };
     let validation = Validation {
         expression: holds.as_str().to_owned(),
-        message: message
-            .map(|text| text.value.trim().to_owned())
-            .filter(|text| !text.is_empty()),
-        message_expression: None,
+        message,
+        message_expression,
     };
-    variables.retain_used([validation.expression.as_str()]);
+    variables.retain_used([
+        validation.expression.as_str(),
+        validation.message_expression.as_deref().unwrap_or_default(),
+    ]);
     Ok(Some(Draft {
         suffix,
         scopes,
@@ -205,6 +224,10 @@ fn draft(
             .collect(),
         validations: vec![validation],
         annotations: Vec::new(),
+        notes: plain_message
+            .map(|refusal| format!("the message is shown as it is written: {}", refusal.reason))
+            .into_iter()
+            .collect(),
     }))
 }
 
@@ -220,13 +243,19 @@ fn with_existing(
     let before = match applied_before(source.cut, rule, discovery) {
         Some(Before::Known(false)) => return Ok(holds),
         Some(Before::Known(true)) => Expr::bool(true),
-        Some(Before::If(condition)) => Expr::primary(format!("({condition})")),
+        Some(Before::If(condition)) if condition.contains(" || ") => Expr::primary(format!("({condition})")),
+        Some(Before::If(condition)) => Expr::primary(condition),
         None => {
             let reason = "whether the rule matched the object before an update cannot be told; \
                           set `allowExistingViolations: false`, or use `--existing-violations drop`";
             return Err(Refusal::new(RefusalCode::Setting, reason).at(rule.matches.span));
         }
     };
+    let reads_old = |part: &Subtree| part.document().root().to_json().contains("oldObject");
+    if reads_old(&rule.source) {
+        // An object that is created has no older one: such rules find no violation in it.
+        return Ok(holds);
+    }
     let held = check::translate(rule, Target::Old, kinds, variables)?.holds;
     let is_update = Expr::primary("request.operation").relation("==", &Expr::string("UPDATE"));
     let violated = Expr::all([is_update, before, held.negate()]);

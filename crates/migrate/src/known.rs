@@ -12,6 +12,8 @@ pub struct Known {
     shapes: Vec<Shape>,
     /// Whether the value is never Go's zero value.
     pub(crate) nonzero: bool,
+    /// Whether the value is an object of a custom kind, of which only the metadata is known.
+    custom: bool,
     /// Whether the object was stored earlier, so that only what decoding guarantees is known.
     stored: bool,
 }
@@ -22,6 +24,8 @@ pub(crate) struct Member {
     pub(crate) known: Known,
     /// Whether the field is there whenever its parent is.
     pub(crate) always: bool,
+    /// Whether the field may be there and null.
+    pub(crate) nullable: bool,
 }
 
 /// The type of a scalar, as far as a translation tells types apart.
@@ -43,6 +47,7 @@ impl Known {
         Self {
             shapes: Vec::new(),
             nonzero: false,
+            custom: false,
             stored: false,
         }
     }
@@ -53,6 +58,7 @@ impl Known {
         for (api_version, kind) in kinds {
             let Some(found) = schema::of_kind(api_version, kind) else {
                 return Self {
+                    custom: true,
                     stored,
                     ..Self::nothing()
                 };
@@ -63,6 +69,7 @@ impl Known {
             }
         }
         Self {
+            custom: shapes.is_empty(),
             shapes,
             nonzero: false,
             stored,
@@ -77,9 +84,21 @@ impl Known {
                 ..Self::nothing()
             },
             always: false,
+            nullable: false,
         };
+        if self.custom && name == "metadata" {
+            let object = schema::of_kind("v1", "ConfigMap").and_then(|found| found.field(name, true));
+            return Member {
+                known: Self {
+                    shapes: object.into_iter().map(|field| field.shape).collect(),
+                    ..unknown.known
+                },
+                always: true,
+                nullable: false,
+            };
+        }
         let mut shapes: Vec<Shape> = Vec::new();
-        let (mut always, mut nonzero) = (!self.shapes.is_empty(), true);
+        let (mut always, mut nonzero, mut nullable) = (!self.shapes.is_empty(), true, false);
         for shape in &self.shapes {
             match shape {
                 Shape::Struct(own) => {
@@ -89,7 +108,8 @@ impl Known {
                     };
                     let metadata = own.name() == "meta.v1.ObjectMeta";
                     let containers = own.name() == "core.v1.PodSpec" && name == "containers" && !self.stored;
-                    always &= containers || found.always && !found.nullable || metadata && name == "name";
+                    always &= containers || found.always || metadata && name == "name";
+                    nullable |= found.nullable && !containers;
                     nonzero &= found.nonzero || containers || metadata && name == "name";
                     if !shapes.contains(&found.shape) {
                         shapes.push(found.shape);
@@ -108,9 +128,11 @@ impl Known {
             known: Self {
                 nonzero: nonzero && !shapes.is_empty(),
                 shapes,
+                custom: false,
                 stored: self.stored,
             },
             always,
+            nullable,
         }
     }
 
@@ -127,6 +149,7 @@ impl Known {
         Self {
             shapes,
             nonzero: false,
+            custom: false,
             stored: self.stored,
         }
     }
@@ -153,7 +176,7 @@ impl Known {
         };
         let mut kinds = self.shapes.iter().map(kind);
         let Some(first) = kinds.next() else {
-            return Type::Unknown;
+            return if self.custom { Type::Map } else { Type::Unknown };
         };
         if kinds.all(|other| other == first) {
             first

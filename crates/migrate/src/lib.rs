@@ -12,6 +12,7 @@ mod context;
 mod draft;
 mod expr;
 mod foreach;
+mod guess;
 mod known;
 mod layout;
 mod message;

@@ -19,15 +19,29 @@ use kyvtest_go_compat::diagnostic::Span;
 use crate::{
     Refusal, RefusalCode, assemble,
     draft::{Draft, Source, Style, drafts},
+    guess::{Guess, with_kinds},
 };
 
 /// How policies are migrated.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Whether updates of objects that violated a rule before stay allowed.
     pub existing: Existing,
     /// How translations are compared with their rules.
     pub proof: body::Options,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            existing: Existing::Keep,
+            // The gates compare proofs with more requests than a user waits for.
+            proof: body::Options {
+                checks: 4,
+                ..body::Options::default()
+            },
+        }
+    }
 }
 
 /// What becomes of `allowExistingViolations`.
@@ -83,6 +97,8 @@ pub struct MigratedRule {
     pub place: Span,
     /// The policies that replace the rule.
     pub objects: Vec<Json>,
+    /// A translation that is not written because it decides a request differently.
+    pub rejected: Vec<Json>,
     /// The request that the translation decides differently.
     pub counterexample: Option<Box<Counterexample>>,
     /// What else is to be known.
@@ -106,6 +122,7 @@ impl Migration {
 /// Migrates a policy.
 pub fn migrate(policy: &Policy, discovery: &Discovery, options: &Options) -> Migration {
     let several = policy.spec.rules.len() > 1;
+    let (discovery, guesses) = with_kinds(policy, discovery);
     let rules = policy.spec.rules.iter().map(|rule| {
         let name = &policy.metadata.name.value;
         let base = if several {
@@ -113,7 +130,7 @@ pub fn migrate(policy: &Policy, discovery: &Discovery, options: &Options) -> Mig
         } else {
             name.clone()
         };
-        migrate_rule(policy, rule, &base, discovery, options)
+        migrate_rule(policy, rule, &base, (&discovery, &guesses), options)
     });
     Migration { rules: rules.collect() }
 }
@@ -161,17 +178,36 @@ fn cut(policy: &Policy, rule: &Rule) -> Json {
     })
 }
 
-fn migrate_rule(policy: &Policy, rule: &Rule, base: &str, discovery: &Discovery, options: &Options) -> MigratedRule {
+/// A policy with its only rule twice.
+fn doubled(policy: &Json) -> Json {
+    let mut policy = policy.clone();
+    let mut again = policy["spec"]["rules"][0].clone();
+    let name = again["name"].as_str().unwrap_or_default();
+    again["name"] = json!(format!("{}-2", name.chars().take(60).collect::<String>()));
+    if let Some(rules) = policy["spec"]["rules"].as_array_mut() {
+        rules.push(again);
+    }
+    policy
+}
+
+fn migrate_rule(
+    policy: &Policy,
+    rule: &Rule,
+    base: &str,
+    (discovery, guesses): (&Discovery, &[Guess]),
+    options: &Options,
+) -> MigratedRule {
     let mut migrated = MigratedRule {
         name: rule.name.value.clone(),
         label: RuleLabel::Proven,
         reason: String::new(),
         place: rule.span,
         objects: Vec::new(),
+        rejected: Vec::new(),
         counterexample: None,
         notes: Vec::new(),
     };
-    match best(policy, rule, base, discovery, options) {
+    match best(policy, rule, base, (discovery, guesses), options) {
         Ok((objects, comparison, notes)) => {
             migrated.label = match comparison.label {
                 Label::Proven => RuleLabel::Proven,
@@ -180,22 +216,40 @@ fn migrate_rule(policy: &Policy, rule: &Rule, base: &str, discovery: &Discovery,
             migrated.reason = comparison.reason;
             migrated.objects = objects;
             migrated.notes = notes;
+            let own = guesses.iter().filter(|guess| guess.is_named_by(rule));
+            migrated.notes.extend(own.map(Guess::note));
         }
         Err(failed) => {
-            let (refusal, counterexample) = *failed;
+            let Failure {
+                refusal,
+                counterexample,
+                rejected,
+            } = *failed;
             migrated.label = RuleLabel::NotMigrated(refusal.code);
             migrated.reason = refusal.reason;
             migrated.place = refusal.span.unwrap_or(rule.span);
             migrated.counterexample = counterexample;
+            migrated.rejected = rejected;
         }
     }
     migrated
 }
 
-type Failed = Box<(Refusal, Option<Box<Counterexample>>)>;
+/// Why a rule has no translation.
+struct Failure {
+    refusal: Refusal,
+    counterexample: Option<Box<Counterexample>>,
+    rejected: Vec<Json>,
+}
+
+type Failed = Box<Failure>;
 
 fn failed(refusal: Refusal) -> Failed {
-    Box::new((refusal, None))
+    Box::new(Failure {
+        refusal,
+        counterexample: None,
+        rejected: Vec::new(),
+    })
 }
 
 /// The best translation of a rule.
@@ -203,7 +257,7 @@ fn best(
     policy: &Policy,
     rule: &Rule,
     base: &str,
-    discovery: &Discovery,
+    (discovery, guesses): (&Discovery, &[Guess]),
     options: &Options,
 ) -> Result<(Vec<Json>, Comparison, Vec<String>), Failed> {
     let keeps = options.existing == Existing::Keep;
@@ -212,11 +266,21 @@ fn best(
         original["spec"]["rules"][0]["validate"]["allowExistingViolations"] = json!(false);
     }
     let reject = |message: String| failed(Refusal::new(RefusalCode::Setting, message).at(rule.span));
-    let left = Side::from_objects(std::slice::from_ref(&original), discovery).map_err(reject)?;
-    let Some(only) = left.loaded().policies.first().cloned() else {
+    let side = |object: &Json| Side::from_objects(std::slice::from_ref(object), discovery);
+    let left = match side(&original) {
+        // Kyverno checks more of a policy with one rule, which it could convert. The same rule twice is the same policy.
+        Err(_) if policy.spec.rules.len() > 1 => side(&doubled(&original)).map_err(reject)?,
+        side => side.map_err(reject)?,
+    };
+    let Some(mut only) = left.loaded().policies.first().map(|policy| (**policy).clone()) else {
         return Err(reject("the policy cannot be read".to_owned()));
     };
-    let source = Source { cut: &only, rule };
+    only.spec.rules.truncate(1);
+    let source = Source {
+        cut: &only,
+        rule,
+        guesses,
+    };
     let mut tried: Vec<Vec<Draft>> = Vec::new();
     let mut tested = None;
     let mut refuted: Option<Failed> = None;
@@ -236,17 +300,24 @@ fn best(
         })?;
         let comparison = compare_sides(&left, &right, discovery, &options.proof);
         let objects = assemble::objects(policy, base, &drafts);
+        let notes: Vec<String> = drafts.iter().flat_map(|draft| draft.notes.clone()).take(1).collect();
         tried.push(drafts);
         let different = matches!(comparison.label, Label::Refuted(_)) || comparison.fault;
         if comparison.label == Label::Proven {
-            return Ok((objects, comparison, Vec::new()));
+            return Ok((objects, comparison, notes));
         }
         if different {
             let reason = "the translation decides a request differently; it is not written";
             let refusal = Refusal::new(RefusalCode::Refuted, reason).at(rule.span);
-            refuted.get_or_insert_with(|| Box::new((refusal, comparison.counterexample)));
+            refuted.get_or_insert_with(|| {
+                Box::new(Failure {
+                    refusal,
+                    counterexample: comparison.counterexample,
+                    rejected: objects,
+                })
+            });
         } else {
-            tested.get_or_insert((objects, comparison, Vec::new()));
+            tested.get_or_insert((objects, comparison, notes));
         }
     }
     match (tested, refuted) {

@@ -9,7 +9,7 @@ use kyvtest_model::{
 };
 use kyvtest_prove::repair::RuleScope;
 
-use super::{Draft, Source, Validation};
+use super::{Draft, Source, Style, Validation};
 use crate::{Expr, Refusal, RefusalCode};
 
 /// Translates a rule in CEL.
@@ -18,6 +18,7 @@ pub(super) fn draft(
     rule: &Rule,
     suffix: &'static str,
     scopes: Vec<RuleScope>,
+    style: Style,
 ) -> Result<Draft, Refusal> {
     let validate = rule.validate.as_ref();
     let Some(cel) = validate.and_then(|validate| validate.cel.as_ref()) else {
@@ -53,11 +54,23 @@ pub(super) fn draft(
         let inlined = kyvtest_prove::inline(text, &variables);
         conditions.push((condition.name.value.clone(), inlined));
     }
+    // A condition that is an error at the API server refuses the request, whatever the actions of the policy are.
+    let guard = if style.match_conditions {
+        None
+    } else {
+        let all = conditions.drain(..).map(|(_, text)| format!("({text})"));
+        let all: Vec<String> = all.collect();
+        (!all.is_empty()).then(|| all.join(" && "))
+    };
+    let guarded = |expression: String| match &guard {
+        Some(guard) => format!("!({guard}) || ({expression})"),
+        None => expression,
+    };
     let fallback = validate
         .and_then(|validate| validate.message.as_ref())
         .map(|text| text.value.trim().to_owned());
     let validations = cel.expressions.iter().map(|validation| Validation {
-        expression: text(validation.expression.text()),
+        expression: guarded(text(validation.expression.text())),
         message: validation
             .message
             .as_ref()
@@ -77,6 +90,7 @@ pub(super) fn draft(
         conditions,
         validations: validations.collect(),
         annotations: annotations.collect(),
+        notes: Vec::new(),
         variables,
     })
 }

@@ -18,6 +18,14 @@ struct Step {
     name: String,
     /// Whether the field is there whenever its parent is.
     always: bool,
+    /// Whether the field may be there and null.
+    nullable: bool,
+}
+
+impl Step {
+    fn is_always(&self) -> bool {
+        self.always && !self.nullable
+    }
 }
 
 impl Path {
@@ -29,11 +37,12 @@ impl Path {
     }
 
     /// A field of the value.
-    pub(crate) fn field(&self, name: &str, always: bool) -> Self {
+    pub(crate) fn field(&self, name: &str, always: bool, nullable: bool) -> Self {
         let mut path = self.clone();
         path.steps.push(Step {
             name: name.to_owned(),
             always,
+            nullable,
         });
         path
     }
@@ -47,7 +56,7 @@ impl Path {
     pub(crate) fn present(&self) -> Self {
         let mut path = self.clone();
         for step in &mut path.steps {
-            step.always = true;
+            (step.always, step.nullable) = (true, false);
         }
         path
     }
@@ -56,7 +65,7 @@ impl Path {
     fn after(&self, other: &Self) -> Self {
         let mut path = self.clone();
         for (step, known) in path.steps.iter_mut().zip(&other.steps) {
-            step.always = known.always;
+            (step.always, step.nullable) = (known.always, known.nullable);
         }
         path
     }
@@ -76,7 +85,12 @@ impl Path {
 
     /// Whether the value is there for sure.
     fn is_always(&self) -> bool {
-        self.steps.iter().all(|step| step.always)
+        self.steps.iter().all(Step::is_always)
+    }
+
+    /// Whether a chain of optional fields cannot tell that there is no value, because it may be null.
+    fn may_be_null(&self) -> bool {
+        self.steps.iter().any(|step| step.nullable)
     }
 
     /// The value as a plain selection.
@@ -105,13 +119,21 @@ impl Path {
             Some((last, before)) => (last, before),
             None => return Expr::bool(true),
         };
-        if last.always && before.iter().all(|step| step.always) {
-            return Expr::bool(true);
-        }
         let parent = Self {
             root: self.root.clone(),
             steps: before.to_vec(),
         };
+        if parent.may_be_null() || last.nullable {
+            let filled = self.plain().relation("!=", &Expr::primary("null"));
+            let mut own = self.clone();
+            for step in &mut own.steps {
+                step.nullable = false;
+            }
+            return Expr::all([parent.has(), own.has(), filled]);
+        }
+        if self.is_always() {
+            return Expr::bool(true);
+        }
         if parent.is_always() {
             let selected = self.plain();
             // `has` needs a field with a name.
@@ -263,11 +285,7 @@ impl Cond {
                 path: below,
                 absent: other,
                 test,
-            } if other == absent
-                || below.after(path).steps[path.steps.len()..]
-                    .iter()
-                    .all(|step| step.always) =>
-            {
+            } if other == absent || below.steps[path.steps.len()..].iter().all(Step::is_always) => {
                 Self::At {
                     path: below.after(path),
                     absent,
@@ -293,7 +311,7 @@ impl Cond {
                     path,
                     absent,
                     test: Test::Each(name, body),
-                } if (absent || path.is_always()) && path.is_containers() => {
+                } if (absent || path.is_always()) && path.is_containers() && !path.may_be_null() => {
                     let parent = path.parent();
                     match joined
                         .iter_mut()
@@ -358,8 +376,8 @@ impl Test {
                     return scalar.render(&path.plain());
                 }
                 match scalar.default(absent) {
-                    Some(default) => scalar.render(&path.or(&default)),
-                    None => guarded(scalar.render(&path.plain())),
+                    Some(default) if !path.may_be_null() => scalar.render(&path.or(&default)),
+                    _ => guarded(scalar.render(&path.plain())),
                 }
             }
             Self::Each(name, body) | Self::Some(name, body) => {
@@ -372,7 +390,7 @@ impl Test {
                     return over(path.plain());
                 }
                 let over_chain = over(path.or(&Expr::list([])));
-                if absent == of_none {
+                if absent == of_none && !path.may_be_null() {
                     over_chain
                 } else {
                     guarded(over(path.plain()))

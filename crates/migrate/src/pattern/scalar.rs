@@ -49,6 +49,8 @@ enum Form {
 enum Guard {
     Needed,
     Known,
+    /// The value is no quantity, and no duration: a percentage or the name of a port.
+    Never,
 }
 
 impl Form {
@@ -122,7 +124,7 @@ impl Form {
                 let order = amount(value.clone()).call("compareTo", [other]);
                 let compared = order.relation(operator, &Expr::int(0));
                 match guard {
-                    Guard::Known => compared,
+                    Guard::Known | Guard::Never => compared,
                     Guard::Needed => {
                         let is = Expr::function("isQuantity", [value.clone()]);
                         Expr::all([is, compared])
@@ -194,7 +196,7 @@ impl Scalar {
             Type::Quantity => texts(pattern, Guard::Known, true)?,
             Type::IntOrText => Form::any(vec![
                 Form::all(vec![Form::Is("int"), ints(pattern)?]),
-                Form::all(vec![Form::Is("string"), texts(pattern, Guard::Needed, false)?]),
+                Form::all(vec![Form::Is("string"), texts(pattern, Guard::Never, true)?]),
             ]),
             Type::List | Type::Map => Form::Known(false),
             Type::Unknown => unknown(pattern)?,
@@ -358,7 +360,7 @@ fn int_atom(operator: Operator<'_>, operand: &str) -> Result<Form, Refusal> {
     // What is no number is compared as a text.
     let matched = if operand == "*" || operand == "?*" {
         true
-    } else if wildcard::has_wildcard(operand) {
+    } else if wildcard::has_wildcard(operand) && operand.bytes().all(|b| b.is_ascii_digit() || b"-*?".contains(&b)) {
         return Err(refuse(format!("the wildcard `{operand}` is compared with a number")));
     } else {
         false
@@ -419,12 +421,12 @@ fn text_atom(operator: Operator<'_>, operand: &str, guard: Guard, nonzero: bool)
         Operator::NotEqual => matched.not(),
         _ => Form::Known(false),
     };
-    if Quantity::parse(operand).is_err() {
+    if guard == Guard::Never || Quantity::parse(operand).is_err() {
         return Ok(as_text);
     }
     let compared = Form::Quantity(word(operator), operand.to_owned(), guard);
     Ok(match (guard, operator) {
-        (Guard::Known, _) => compared,
+        (Guard::Known | Guard::Never, _) => compared,
         // A text that is equal is a quantity as well.
         (Guard::Needed, Operator::NotEqual) => Form::Quantity("==", operand.to_owned(), guard).not(),
         (Guard::Needed, _) => compared,

@@ -97,7 +97,7 @@ impl Value {
     fn field(&self, key: &str) -> Self {
         let member = self.known.field(key);
         Self {
-            path: self.path.present().field(key, member.always),
+            path: self.path.present().field(key, member.always, member.nullable),
             known: member.known,
             is_metadata: self.has_metadata && matches!(key, "labels" | "annotations"),
             has_metadata: key == "metadata",

@@ -135,7 +135,7 @@ pub fn applied_before(policy: &Policy, rule: &Rule, discovery: &Discovery) -> Op
             Some(_) => return None,
         }
     }
-    let found = found?;
+    let found = found.unwrap_or(Formula::FALSE);
     if found.hidden().is_some() || mentions_namespace(&found) {
         return None;
     }
