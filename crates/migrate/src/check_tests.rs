@@ -29,7 +29,9 @@ use crate::{
 };
 
 fn fixture(name: &str) -> (yaml::Tree, FileId) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/migrate").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/migrate")
+        .join(name);
     let text = std::fs::read_to_string(&path).expect("a fixture");
     let file = Sources::new().add(name, text.as_str());
     let tree = yaml::read_first(&text, yaml::Mode::Lax, &yaml::Limits::default());
@@ -41,7 +43,11 @@ fn json_of(node: Node<'_>) -> Json {
 }
 
 fn kinds(row: Node<'_>) -> Vec<(String, String)> {
-    let kinds = row.get("kinds").and_then(Node::as_seq).into_iter().flat_map(|list| list.iter());
+    let kinds = row
+        .get("kinds")
+        .and_then(Node::as_seq)
+        .into_iter()
+        .flat_map(|list| list.iter());
     let pair = |kind: Node<'_>| {
         let (version, kind) = kind.as_str()?.rsplit_once('/')?;
         Some((version.to_owned(), kind.to_owned()))
@@ -93,7 +99,11 @@ fn cases(row: Node<'_>, defaults: Node<'_>, kinds: &[(String, String)]) -> Vec<C
     let request = |row: Node<'_>| row.get("request").map(json_of);
     let request = request(row).or_else(|| request(defaults)).unwrap_or(json!({}));
     let old_object = row.get("oldObject").map_or(Json::Null, json_of);
-    let objects = row.get("objects").and_then(Node::as_seq).into_iter().flat_map(|list| list.iter());
+    let objects = row
+        .get("objects")
+        .and_then(Node::as_seq)
+        .into_iter()
+        .flat_map(|list| list.iter());
     let mut all = Vec::new();
     for object in objects {
         for object in variants(&json_of(object), &ty) {
@@ -122,7 +132,11 @@ impl Case {
             .map(|(name, expr)| (name.to_owned(), expr.as_str().to_owned()))
             .collect();
         let object = Document::from(&self.object);
-        let old = if self.old_object.is_null() { json!({}) } else { self.old_object.clone() };
+        let old = if self.old_object.is_null() {
+            json!({})
+        } else {
+            self.old_object.clone()
+        };
         let old_object = Document::from(&old);
         let request = Document::from(&self.request);
         let params = expected.to_document();
@@ -169,7 +183,12 @@ fn check_rows(name: &str, check: impl Fn(Node<'_>, Node<'_>, FileId) -> Result<u
     let root = tree.root();
     let mut problems = Vec::new();
     let mut compared = 0;
-    for row in root.get("rows").and_then(Node::as_seq).into_iter().flat_map(|rows| rows.iter()) {
+    for row in root
+        .get("rows")
+        .and_then(Node::as_seq)
+        .into_iter()
+        .flat_map(|rows| rows.iter())
+    {
         match check(row, root, file) {
             Ok(count) => compared += count,
             Err(problem) => problems.push(format!("{}: {problem}", note(row))),
@@ -213,7 +232,10 @@ fn check_query(row: Node<'_>, root: Node<'_>) -> Result<usize, String> {
         if !agrees {
             let ours = evaluate(&same, &Data::Null);
             let (expr, object) = (value.plain(), &case.object);
-            return Err(format!("{expr} ({:?}): {ours:?}\n  JMESPath: {theirs:?}\n  {object}", value.missing));
+            return Err(format!(
+                "{expr} ({:?}): {ours:?}\n  JMESPath: {theirs:?}\n  {object}",
+                value.missing
+            ));
         }
     }
     Ok(all.len())

@@ -49,6 +49,8 @@ pub(crate) struct Value {
     pub(crate) hint: Option<String>,
     /// The optional expression is not one yet: `oldObject`, which is an empty map or null if there is none.
     soft: bool,
+    /// Of a context entry: whether it has a value. Reading one that has none is an error that no default replaces.
+    pub(crate) loads: Option<Box<Expr>>,
     /// The path below the object under review, as in [`crate::Subject`].
     pub(crate) path: Option<Vec<String>>,
 }
@@ -70,6 +72,7 @@ impl Value {
             keys_of: None,
             hint: None,
             soft: false,
+            loads: None,
             path: None,
         }
     }
