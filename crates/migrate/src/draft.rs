@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use kyvtest_kyverno::autogen;
 use kyvtest_model::{
-    kube::Discovery,
+    kube::{Discovery, Operation},
     policy::{FailureAction, Policy, Rule, Subtree},
 };
 use kyvtest_prove::repair::{Before, NoScope, RuleScope, applied_before, rule_scopes};
@@ -52,10 +52,23 @@ pub(crate) struct Validation {
 /// Choices between translations of the same rule, from the one that reads best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// Whether preconditions become match conditions, which the API server evaluates as well.
-    pub(crate) match_conditions: bool,
+    pub(crate) preconditions: Preconditions,
+    /// Whether deletions belong to the policy although the check says nothing about them: preconditions may still fail to
+    /// evaluate.
+    pub(crate) deletions: bool,
     /// Whether violations that were there before an update are let through.
     pub(crate) keeps_existing: bool,
+}
+
+/// What becomes of preconditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Preconditions {
+    /// Match conditions, which the API server evaluates as well: one that cannot be evaluated refuses the request.
+    Match,
+    /// `!preconditions || check`, where a check that holds hides an error.
+    Or,
+    /// `preconditions ? check : true`
+    Choose,
 }
 
 /// What is translated: a policy with this rule alone, and the rule as it is written.
@@ -122,8 +135,12 @@ pub(crate) fn drafts(source: Source<'_>, style: Style, discovery: &Discovery) ->
     Ok(merge::merged(drafts))
 }
 
-fn scopes(source: Source<'_>, rule: &Rule, discovery: &Discovery) -> Result<Vec<RuleScope>, Refusal> {
-    let operations = check::operations(rule);
+fn scopes(source: Source<'_>, rule: &Rule, style: Style, discovery: &Discovery) -> Result<Vec<RuleScope>, Refusal> {
+    let operations = if style.deletions {
+        Operation::ALL.to_vec()
+    } else {
+        check::operations(rule)
+    };
     match rule_scopes(source.cut, rule, &operations, discovery) {
         Ok(mut scopes) => {
             for scope in &mut scopes {
@@ -159,7 +176,7 @@ fn draft(
     style: Style,
     discovery: &Discovery,
 ) -> Result<Option<Draft>, Refusal> {
-    let scopes = scopes(source, rule, discovery)?;
+    let scopes = scopes(source, rule, style, discovery)?;
     if scopes.is_empty() {
         return Ok(None);
     }
@@ -192,12 +209,18 @@ fn draft(
     if style.keeps_existing && source.forgives() {
         holds = with_existing(source, rule, holds, &kinds, &mut variables, discovery)?;
     }
+    if style.deletions && !check::operations(rule).contains(&Operation::Delete) {
+        let deleted = Expr::primary("request.operation").relation("==", &Expr::string("DELETE"));
+        holds = Expr::any([deleted, holds]);
+    }
     let mut conditions = Vec::new();
     if let Some(condition) = preconditions {
-        if style.match_conditions && !condition.as_str().contains("variables.") {
-            conditions.push(("preconditions".to_owned(), condition.as_str().to_owned()));
-        } else {
-            holds = Expr::any([condition.negate(), holds]);
+        match style.preconditions {
+            Preconditions::Match if !condition.as_str().contains("variables.") => {
+                conditions.push(("preconditions".to_owned(), condition.as_str().to_owned()));
+            }
+            Preconditions::Match | Preconditions::Or => holds = Expr::any([condition.negated_relation(), holds]),
+            Preconditions::Choose => holds = condition.choose(&holds, &Expr::bool(true)),
         }
     }
     let (message, message_expression) = match message {

@@ -18,7 +18,7 @@ use kyvtest_go_compat::diagnostic::Span;
 
 use crate::{
     Refusal, RefusalCode, assemble,
-    draft::{Draft, Source, Style, drafts},
+    draft::{Draft, Preconditions, Source, Style, drafts},
     guess::{Guess, with_kinds},
 };
 
@@ -35,8 +35,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             existing: Existing::Keep,
-            // The gates compare proofs with more requests than a user waits for.
+            // The gates try more requests than a user waits for.
             proof: body::Options {
+                tries: 40,
                 checks: 4,
                 ..body::Options::default()
             },
@@ -284,11 +285,20 @@ fn best(
     let mut tried: Vec<Vec<Draft>> = Vec::new();
     let mut tested = None;
     let mut refuted: Option<Failed> = None;
-    for match_conditions in [true, false] {
-        let style = Style {
-            match_conditions,
+    let styles = [false, true].into_iter().flat_map(|deletions| {
+        let all = [Preconditions::Match, Preconditions::Or, Preconditions::Choose];
+        all.into_iter().map(move |preconditions| Style {
+            preconditions,
+            deletions,
             keeps_existing: keeps,
-        };
+        })
+    });
+    for style in styles {
+        // Without preconditions and context there is nothing that could fail to evaluate.
+        let plain = rule.preconditions.is_none() && rule.context.is_none();
+        if style.deletions && (plain || tested.is_some()) {
+            break;
+        }
         let drafts = drafts(source, style, discovery).map_err(failed)?;
         if tried.contains(&drafts) {
             continue;

@@ -9,7 +9,7 @@ use kyvtest_model::{
 };
 use kyvtest_prove::repair::RuleScope;
 
-use super::{Draft, Source, Style, Validation};
+use super::{Draft, Preconditions, Source, Style, Validation};
 use crate::{Expr, Refusal, RefusalCode};
 
 /// Translates a rule in CEL.
@@ -55,7 +55,7 @@ pub(super) fn draft(
         conditions.push((condition.name.value.clone(), inlined));
     }
     // A condition that is an error at the API server refuses the request, whatever the actions of the policy are.
-    let guard = if style.match_conditions {
+    let guard = if style.preconditions == Preconditions::Match {
         None
     } else {
         let all = conditions.drain(..).map(|(_, text)| format!("({text})"));
@@ -63,7 +63,8 @@ pub(super) fn draft(
         (!all.is_empty()).then(|| all.join(" && "))
     };
     let guarded = |expression: String| match &guard {
-        Some(guard) => format!("!({guard}) || ({expression})"),
+        Some(guard) if style.preconditions == Preconditions::Or => format!("!({guard}) || ({expression})"),
+        Some(guard) => format!("{guard} ? ({expression}) : true"),
         None => expression,
     };
     let fallback = validate
