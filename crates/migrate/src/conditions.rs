@@ -162,10 +162,12 @@ fn condition(node: Node<'_>, file: FileId, failure: Failure, names: &mut Names<'
     let value = translated("value", names).map_err(|refusal: Refusal| refusal.at(at("value")))?;
     let operator = node.get("operator").and_then(Node::as_str).unwrap_or_default();
     let mut expr = evaluate(operator, &key, &value).map_err(|refusal| refusal.at(at("operator")))?;
+    let mut fails = key.fails_if_read() || value.fails_if_read();
     if failure == Failure::Unmet {
-        expr = Expr::all([key.present(), value.present(), expr]);
+        let loads = [&key, &value].map(|side| side.loads.as_deref().cloned().unwrap_or_else(|| Expr::bool(true)));
+        expr = Expr::all(loads.into_iter().chain([key.present(), value.present(), expr]));
+        fails = [&key, &value].iter().any(|side| side.fails && side.loads.is_none());
     }
-    let fails = key.fails_if_read() || value.fails_if_read();
     Ok(Test { expr, fails })
 }
 

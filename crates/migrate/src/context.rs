@@ -57,8 +57,11 @@ fn named(name: &str, value: Value, names: &mut Names<'_>) -> Value {
 
 /// An entry that has no value is an error when it is read.
 fn loaded(value: Value) -> Value {
+    let loads = Some(value.present()).filter(|_| !value.fails && !value.is_always_present());
     let fails = value.fails || !value.is_always_present();
-    value.assumed().failing_if(fails)
+    let mut value = value.assumed().failing_if(fails);
+    value.loads = loads.map(Box::new);
+    value
 }
 
 fn part(node: Node<'_>, name: &str) -> Data {

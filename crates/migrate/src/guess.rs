@@ -28,11 +28,23 @@ pub(crate) fn with_kinds(policy: &Policy, discovery: &Discovery) -> (Discovery, 
         .collect();
     // A kind that is named with its group is also meant where it is not.
     for named in [true, false] {
-        for selector in selectors.iter().filter(|selector| selector.group.contains('*') != named) {
-            if !all.find(&selector.group, &selector.version, &selector.kind, "").is_empty() {
+        for selector in selectors
+            .iter()
+            .filter(|selector| selector.group.contains('*') != named)
+        {
+            if !all
+                .find(&selector.group, &selector.version, &selector.kind, "")
+                .is_empty()
+            {
                 continue;
             }
-            let concrete = |word: &str, other: &str| if word.contains('*') { other.to_owned() } else { word.to_owned() };
+            let concrete = |word: &str, other: &str| {
+                if word.contains('*') {
+                    other.to_owned()
+                } else {
+                    word.to_owned()
+                }
+            };
             let gvk = GroupVersionKind::new(
                 &concrete(&selector.group, UNKNOWN),
                 &concrete(&selector.version, ANY_VERSION),
@@ -79,7 +91,9 @@ impl Guess {
     /// Whether a rule names the kind.
     pub(crate) fn is_named_by(&self, rule: &Rule) -> bool {
         let blocks = std::iter::once(&rule.matches).chain(rule.exclude.as_ref());
-        blocks.flat_map(|block| block.kinds()).any(|kind| kind.value == self.kind)
+        blocks
+            .flat_map(|block| block.kinds())
+            .any(|kind| kind.value == self.kind)
     }
 
     /// Whether a rule of `matchConstraints` is about the kind.
@@ -103,7 +117,9 @@ pub(crate) fn widen(constraints: &mut Json, guesses: &[Guess]) {
                 }
             }
         }
-        if constraints[key].is_null() && let Some(map) = constraints.as_object_mut() {
+        if constraints[key].is_null()
+            && let Some(map) = constraints.as_object_mut()
+        {
             map.remove(key);
         }
     }

@@ -5,9 +5,12 @@
 
 mod assemble;
 mod check;
+#[cfg(test)]
+mod check_tests;
 mod conditions;
 mod context;
 mod draft;
+mod exception;
 mod expr;
 mod foreach;
 mod guess;
@@ -21,8 +24,11 @@ mod pod_security;
 mod query;
 mod refusal;
 mod scope;
+mod suite;
 
+pub use exception::{MigratedException, Replaced, migrate_exception};
 pub use expr::Expr;
 pub use migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};
 pub use refusal::{Refusal, RefusalCode};
 pub use scope::{Scope, Subject};
+pub use suite::{Reported, ResourceType, RewrittenSuite, Suite, rewrite_suite};

@@ -102,10 +102,24 @@ fn with_literal(key: &Value, literal: &Data) -> Result<Expr, Refusal> {
             _ => never(),
         },
         Data::Map(entries) => match &key.ty {
+            Type::Merged(added) if entries.values().all(|value| value.as_str().is_some()) => {
+                let agrees = |(name, value): &(String, Option<String>)| {
+                    entries.get(name.as_str()).and_then(Data::as_str) == value.as_deref() && value.is_some()
+                };
+                if !added.iter().all(agrees) {
+                    return never();
+                }
+                let is_added = |name: &str| added.iter().any(|(key, _)| key == name);
+                let rest = entries.iter().filter(|(name, _)| !is_added(name));
+                let rest: Data = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
+                Ok(expr.relation("==", Value::literal(&rest)?.plain()))
+            }
             Type::Map(_) | Type::Any if entries.values().all(|value| value.as_str().is_some()) => {
                 Ok(expr.relation("==", Value::literal(literal)?.plain()))
             }
-            Type::Map(_) | Type::Any | Type::Object(_) | Type::Resource | Type::Truth => type_unknown(key),
+            Type::Map(_) | Type::Any | Type::Object(_) | Type::Resource | Type::Truth | Type::Merged(_) => {
+                type_unknown(key)
+            }
             _ => never(),
         },
     }
@@ -195,6 +209,7 @@ fn variables(key: &Value, value: &Value) -> Result<Expr, Refusal> {
             Ok(left.call("compareTo", [right]).relation("==", &Expr::int(0)))
         }
         (Type::Text(_), Type::Text(right)) if right.plain => same(),
+        (Type::Merged(left), Type::Merged(right)) if left == right => same(),
         (Type::List { item: left, .. }, Type::List { item: right, .. })
             if matches!((&**left, &**right), (Type::Text(_), Type::Text(_))) =>
         {

@@ -34,6 +34,9 @@ impl Membership {
     }
 }
 
+/// A list of texts in JSON; one with escapes in it is taken for a wildcard.
+const JSON_TEXTS: &str = r#"^\s*\[\s*("[^"\\]*"\s*(,\s*"[^"\\]*"\s*)*)?\]\s*$"#;
+
 /// The list or text that keys are looked up in.
 enum Container<'v> {
     /// Constant texts.
@@ -159,7 +162,7 @@ fn keys_in(
     }
     let variable = Expr::primary(keys.hint.as_deref().filter(|hint| *hint != "item").unwrap_or("key"));
     let key = Value::new(variable.clone(), keys.ty.item());
-    let found = self::found(&key, container)?;
+    let found = found(&key, container)?;
     let (method, test, negate) = match membership {
         Membership::AnyIn => ("exists", found, false),
         Membership::AllIn => ("all", found, false),
@@ -239,7 +242,7 @@ fn found(key: &Value, container: &Container<'_>) -> Result<Expr, Refusal> {
             }
             let text = text.plain();
             let members = Expr::primary("json").call("unmarshal", [text.clone()]);
-            let is_list = text.call("startsWith", [Expr::string("[")]);
+            let is_list = text.call("matches", [Expr::string(JSON_TEXTS)]);
             let fits = text_matches_glob_of(key.plain(), text);
             Ok(is_list.choose(&key.plain().relation("in", &members), &fits))
         }

@@ -68,7 +68,7 @@ fn service(node: Node<'_>, service: Node<'_>, post: bool, names: &mut Names<'_>)
         args.push(Expr::primary(format!("{{{}}}", headers.join(", "))));
     }
     let method = if post { "Post" } else { "Get" };
-    let called = Expr::primary("http").call(method, args);
+    let called = Expr::function("dyn", [Expr::primary("http").call(method, args)]);
     Ok(Value::new(called, Type::Any).failing_if(true))
 }
 
@@ -119,7 +119,11 @@ fn path(path: &str, names: &mut Names<'_>) -> Result<Value, Refusal> {
         resource,
         verb,
     });
-    let called = Expr::primary("resource").call(method, args);
+    let mut called = Expr::primary("resource").call(method, args);
+    if name.is_none() {
+        // The checker knows nothing of the members of a list.
+        called = Expr::function("dyn", [called]);
+    }
     Ok(Value::new(called, ty).failing_if(true))
 }
 

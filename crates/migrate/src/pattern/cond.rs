@@ -285,13 +285,11 @@ impl Cond {
                 path: below,
                 absent: other,
                 test,
-            } if other == absent || below.steps[path.steps.len()..].iter().all(Step::is_always) => {
-                Self::At {
-                    path: below.after(path),
-                    absent,
-                    test,
-                }
-            }
+            } if other == absent || below.steps[path.steps.len()..].iter().all(Step::is_always) => Self::At {
+                path: below.after(path),
+                absent,
+                test,
+            },
             inner => Self::At {
                 path: path.clone(),
                 absent,

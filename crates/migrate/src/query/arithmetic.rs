@@ -2,8 +2,7 @@
 //!
 //! Upstream counterpart: Kyverno `pkg/engine/jmespath/{arithmetic,time}.go` (1.19).
 //!
-//! Known deviations: a division of quantities by zero is an error in JMESPath, and infinite in CEL; `time_now` has no fractions
-//! of a second in JMESPath.
+//! Known deviation: `time_now` has no fractions of a second in JMESPath.
 
 use kyvtest_go_compat::{
     text::{duration, number, quantity::Quantity},
@@ -25,7 +24,22 @@ pub(super) fn call(call: &Call<'_>) -> Result<Option<Value>, Refusal> {
         "abs" => rounded(call, "math.abs")?,
         "ceil" => rounded(call, "math.ceil")?,
         "floor" => rounded(call, "math.floor")?,
-        "sum" | "avg" | "round" => return unsupported(call.name, ""),
+        "sum" => {
+            let item = call.arg(0)?.ty.item();
+            if !item.is_number() && item != Type::Any {
+                return unsupported("sum", " for quantities and durations");
+            }
+            let list = call.plain(0)?;
+            // JMESPath has no sum of nothing.
+            let first = list.index(&Expr::int(0));
+            let sum = list
+                .call("size", [])
+                .relation("==", &Expr::int(0))
+                .choose(&first, &list.call("sum", []));
+            call.made(sum, if item == Type::Any { Type::Int } else { item })
+                .failing_if(true)
+        }
+        "avg" | "round" => return unsupported(call.name, ""),
         "to_number" => to_number(call)?,
         "semver_compare" => semver(call)?,
         name if name.starts_with("time_") => time(call)?,
@@ -74,8 +88,11 @@ fn binary(call: &Call<'_>) -> Result<Value, Refusal> {
             call.made(expr, Type::Number)
         }
         (Operand::Quantity(left), Operand::Quantity(right)) if call.name == "divide" => {
+            // CEL divides doubles by zero without an error, JMESPath does not; integers are divided alike.
+            let sign = Expr::function("sign", [right.clone()]);
+            let one = Expr::function("double", [sign.product("/", &sign)]);
             let [left, right] = [left, right].map(|side| side.call("asApproximateFloat", []));
-            call.made(left.product("/", &right), Type::Number)
+            call.made(left.product("/", &right).product("*", &one), Type::Number)
         }
         _ => return unsupported(call.name, " for these operands"),
     };

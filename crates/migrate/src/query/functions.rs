@@ -80,14 +80,30 @@ impl Call<'_> {
     }
 }
 
-fn strings() -> Type {
-    Type::list(Type::text())
-}
-
 impl Translator<'_, '_> {
     pub(super) fn function(&mut self, name: &str, args: &[Node], current: Current<'_>) -> Result<Value, Refusal> {
         if matches!(name, "map" | "sort_by" | "max_by" | "min_by") {
             return self.with_expression(name, args, current);
+        }
+        if let ("merge", [map, Node::MultiSelectHash(entries)]) = (name, args) {
+            let added = entries.iter().map(|(key, node)| match node {
+                Node::Literal(Data::String(text)) => Some((key.to_string(), Some(text.to_string()))),
+                Node::Literal(Data::Null) => Some((key.to_string(), None)),
+                // `{label: null}` reads a field `null`, which no map is expected to have.
+                Node::Field(field) if &**field == "null" => Some((key.to_string(), None)),
+                _ => None,
+            });
+            let added: Option<Vec<_>> = added.collect();
+            let map = self.node(map, current)?.or_null();
+            return merged(&map, added);
+        }
+        if let ("merge", [map, Node::Literal(Data::Map(entries))]) = (name, args) {
+            let added = entries
+                .iter()
+                .map(|(key, value)| Some((key.to_string(), Some(value.as_str()?.to_owned()))));
+            let added: Option<Vec<_>> = added.collect();
+            let map = self.node(map, current)?.or_null();
+            return merged(&map, added);
         }
         let args: Vec<Value> = args
             .iter()
@@ -216,6 +232,23 @@ impl Translator<'_, '_> {
         value.fails = made.fails || !list.is_always_present();
         Ok(value)
     }
+}
+
+/// A map with constant entries added.
+fn merged(map: &Value, added: Option<Vec<(String, Option<String>)>>) -> Result<Value, Refusal> {
+    let is_texts = matches!(&map.ty, Type::Map(value) if matches!(**value, Type::Text(_) | Type::Any));
+    let (true, Some(added)) = (is_texts, added) else {
+        return unsupported("merge", " for other maps than one of texts and a constant one");
+    };
+    let keys = Expr::list(added.iter().map(|(key, _)| Expr::string(key)));
+    let [key, value] = ["key", "value"].map(Expr::primary);
+    let kept = match added.as_slice() {
+        [(only, _)] => key.relation("!=", &Expr::string(only)),
+        _ => key.relation("in", &keys).negate(),
+    };
+    let rest = map.plain().call("transformMap", [key, value.clone(), kept, value]);
+    let fails = map.fails || !map.is_always_present();
+    Ok(Value::new(rest, Type::Merged(added)).failing_if(fails))
 }
 
 fn contains(call: &Call<'_>) -> Result<Value, Refusal> {

@@ -150,11 +150,18 @@ impl Translator<'_, '_> {
     /// A part of the images of all containers of a list: `images.containers.*.registry`.
     pub(super) fn images(&mut self, list: &str, part: &str) -> Result<Value, Refusal> {
         let kinds = self.names.scope.kinds();
-        if !kinds.iter().all(|(_, kind)| kind == "Pod") || kinds.is_empty() {
-            return Err(unknown("images", "it is translated for Pods only"));
-        }
+        let paths: Option<Vec<&[&str]>> = kinds.iter().map(|(_, kind)| pod_spec(kind)).collect();
+        let path = match paths.as_deref() {
+            Some([first, rest @ ..]) if rest.iter().all(|path| path == first) => *first,
+            _ => {
+                return Err(unknown(
+                    "images",
+                    "it is translated for Pods and their controllers, one path at a time",
+                ));
+            }
+        };
         let object = self.request_field("object")?;
-        let containers = object.field("spec").field(list);
+        let containers = path.iter().fold(object, |value, field| value.field(field)).field(list);
         let (_, variable) = self.names.scope.enter("container");
         let container = Expr::primary(variable.clone());
         let image = Expr::function("image", [container.field("image")]);
@@ -189,6 +196,18 @@ impl Translator<'_, '_> {
         value.fails = true;
         Ok(value)
     }
+}
+
+/// Where the specification of the Pod is in an object of a kind.
+fn pod_spec(kind: &str) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        "Pod" => &["spec"],
+        "DaemonSet" | "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" | "Job" => {
+            &["spec", "template", "spec"]
+        }
+        "CronJob" => &["spec", "jobTemplate", "spec", "template", "spec"],
+        _ => return None,
+    })
 }
 
 fn unknown(name: &str, why: &str) -> Refusal {

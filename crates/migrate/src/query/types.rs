@@ -38,6 +38,8 @@ pub(crate) enum Type {
     Duration,
     /// A CEL timestamp where JMESPath has the text of one.
     Timestamp,
+    /// A map of texts to which `merge` adds these constant entries; the expression is the map without their keys.
+    Merged(Vec<(String, Option<String>)>),
     /// A value of which only the truth is known: the result of `&&` on other types than booleans.
     Truth,
 }

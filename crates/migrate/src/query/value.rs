@@ -49,6 +49,8 @@ pub(crate) struct Value {
     pub(crate) hint: Option<String>,
     /// The optional expression is not one yet: `oldObject`, which is an empty map or null if there is none.
     soft: bool,
+    /// Of a context entry: whether it has a value. Reading one that has none is an error that no default replaces.
+    pub(crate) loads: Option<Box<Expr>>,
     /// The path below the object under review, as in [`crate::Subject`].
     pub(crate) path: Option<Vec<String>>,
 }
@@ -70,6 +72,7 @@ impl Value {
             keys_of: None,
             hint: None,
             soft: false,
+            loads: None,
             path: None,
         }
     }
@@ -242,7 +245,7 @@ impl Value {
         let mut value = Self {
             fails: self.fails,
             missing,
-            hint: Some(singular(name)),
+            hint: Some(word(name, field.ty.is_list() || field.ty == Type::Any)),
             path: self.path.as_ref().map(|path| extended(path, name)),
             ..Self::new(plain, field.ty)
         };
@@ -457,39 +460,37 @@ fn number(value: f64) -> Result<(Expr, Type), Refusal> {
     Ok((Expr::primary(format!("{value:?}")), Type::Number))
 }
 
-/// A word for one of several: `containers` have a `container`.
-pub(super) fn singular(plural: &str) -> String {
-    let short: String = plural.chars().filter(char::is_ascii_alphanumeric).collect();
-    let word = if let Some(stem) = short.strip_suffix("ies") {
+/// Names that CEL, Kubernetes or Kyverno give a meaning.
+const TAKEN: [&str; 13] = [
+    "object",
+    "request",
+    "variable",
+    "image",
+    "resource",
+    "namespace",
+    "exception",
+    "param",
+    "package",
+    "const",
+    "loop",
+    "import",
+    "type",
+];
+
+/// A word for an element: `containers` have a `container`, and the host ports of several are each a `hostPort`.
+fn word(field: &str, is_list: bool) -> String {
+    let short: String = field.chars().filter(char::is_ascii_alphanumeric).collect();
+    let word = if !is_list {
+        short
+    } else if let Some(stem) = short.strip_suffix("ies") {
         format!("{stem}y")
     } else if let Some(stem) = short.strip_suffix("sses") {
         format!("{stem}ss")
     } else if let Some(stem) = short.strip_suffix('s').filter(|stem| !stem.ends_with('s')) {
         stem.to_owned()
     } else {
-        "item".to_owned()
+        String::new()
     };
-    // Names that CEL, Kubernetes or Kyverno give a meaning.
-    const TAKEN: [&str; 12] = [
-        "object",
-        "request",
-        "variable",
-        "image",
-        "resource",
-        "namespace",
-        "exception",
-        "param",
-        "package",
-        "const",
-        "loop",
-        "import",
-    ];
-    if TAKEN.contains(&word.as_str()) {
-        return "item".to_owned();
-    }
-    let mut chars = word.chars();
-    match chars.next() {
-        Some(first) if first.is_ascii_alphabetic() => first.to_ascii_lowercase().to_string() + chars.as_str(),
-        _ => "item".to_owned(),
-    }
+    let usable = word.starts_with(|c: char| c.is_ascii_lowercase()) && !TAKEN.contains(&word.as_str());
+    if usable { word } else { "item".to_owned() }
 }

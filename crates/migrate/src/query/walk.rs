@@ -209,7 +209,7 @@ impl Translator<'_, '_> {
                 (&left.ty, literal),
                 (Type::List { .. } | Type::Any, Data::List(_))
                     | (Type::Map(_) | Type::Object(_) | Type::Any, Data::Map(_))
-                    | (Type::Text(_) | Type::Any, Data::String(_))
+                    | (Type::Text(_) | Type::Any | Type::IntOrText, Data::String(_))
             );
             let mut value = Value::new(left.or_else(right.plain()), left.ty.clone());
             if left.ty == Type::Any {
@@ -275,13 +275,14 @@ impl Translator<'_, '_> {
             };
             if left.ty == Type::IntOrText {
                 // Zero is a value, an empty text is not.
+                if !right.is_always_present() {
+                    return refused("the right side of `||` may be missing");
+                }
                 let text = left.or_else(&zero);
-                let some = Expr::function("optional.of", [text.clone()]);
-                text.relation("==", &zero)
-                    .choose(&Expr::function("optional.none", []), &some)
-            } else {
-                Expr::function("optional.ofNonZeroValue", [left.or_else(&zero)])
+                let chosen = text.relation("==", &zero).choose(right.plain(), &text);
+                return Ok(Value::new(chosen, Type::IntOrText).failing_if(fails));
             }
+            Expr::function("optional.ofNonZeroValue", [left.or_else(&zero)])
         } else {
             left.as_optional()
         };
