@@ -23,6 +23,7 @@ mod kyverno_cli;
 mod kyverno_live;
 mod kyverno_probes;
 mod matching;
+mod migrate;
 mod policy_validate;
 mod probes;
 mod prove;
