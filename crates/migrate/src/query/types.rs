@@ -268,13 +268,7 @@ impl Struct {
         let found = self.of.field(name, self.stored)?;
         let mut ty = read(&found.shape, self.stored);
         let mut always = found.always;
-        // Tests give objects as people write them: without what the API server adds.
-        let shell = matches!(
-            name,
-            "apiVersion" | "kind" | "metadata" | "spec" | "template" | "jobTemplate"
-        );
-        let of_template = self.of.name().ends_with("TemplateSpec") && name == "metadata";
-        let mut required = found.required || always && shell && !of_template;
+        let mut required = is_given(self.of, name, &found);
         if self.of.name() == "meta.v1.ObjectMeta" {
             match name {
                 "name" => {
@@ -324,6 +318,16 @@ impl Struct {
             .fields()
             .any(|name| self.field(name).is_some_and(|field| field.always))
     }
+}
+
+/// Whether a field is there in every object as people write it: tests give objects without what the API server adds.
+pub(crate) fn is_given(own: schema::Type, name: &str, field: &schema::Field) -> bool {
+    let shell = matches!(
+        name,
+        "apiVersion" | "kind" | "metadata" | "spec" | "template" | "jobTemplate"
+    );
+    let of_template = own.name().ends_with("TemplateSpec") && name == "metadata";
+    field.required || field.always && shell && !of_template
 }
 
 fn read(shape: &schema::Shape, stored: bool) -> Type {
