@@ -5,6 +5,8 @@
 
 use kyvtest_normalise::schema::{self, Shape};
 
+use crate::query::is_given;
+
 /// The facts about a value, given that it is there. A rule for several kinds knows what all of them have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
@@ -108,7 +110,7 @@ impl Known {
                     };
                     let metadata = own.name() == "meta.v1.ObjectMeta";
                     let containers = own.name() == "core.v1.PodSpec" && name == "containers" && !self.stored;
-                    always &= containers || found.always || metadata && name == "name";
+                    always &= containers || is_given(*own, name, &found) || metadata && name == "name";
                     nullable |= found.nullable && !containers;
                     nonzero &= found.nonzero || containers || metadata && name == "name";
                     if !shapes.contains(&found.shape) {

@@ -64,7 +64,7 @@ impl Call<'_> {
     /// The value that is made of the arguments.
     pub(super) fn made(&self, expr: Expr, ty: Type) -> Value {
         let mut value = Value::new(expr, ty);
-        value.fails = self.args.iter().any(|arg| !arg.is_always_present() || arg.fails);
+        value.fails = self.args.iter().any(|arg| !arg.is_served() || arg.fails);
         value
     }
 

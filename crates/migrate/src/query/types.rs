@@ -69,8 +69,10 @@ pub(crate) struct Struct {
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) ty: Type,
-    /// The field is always there.
+    /// The field is always there, also in an object as people write it.
     pub(crate) required: bool,
+    /// The field is always there in an object as the API server shows it.
+    pub(crate) always: bool,
     /// The field may be null.
     pub(crate) nullable: bool,
 }
@@ -130,6 +132,7 @@ impl Type {
         let any = |required| Field {
             ty: Self::Any,
             required,
+            always: required,
             nullable: false,
         };
         match self {
@@ -144,6 +147,7 @@ impl Type {
                         all.ty = all.ty.either(field.ty);
                     }
                     all.required &= field.required;
+                    all.always &= field.always;
                     all.nullable |= field.nullable;
                 }
                 all
@@ -152,11 +156,13 @@ impl Type {
                 ("apiVersion" | "kind", _) => Field {
                     ty: Self::name(),
                     required: true,
+                    always: true,
                     nullable: false,
                 },
                 ("metadata", Some(of)) => Field {
                     ty: Self::Object(vec![Struct { of, stored: true }]),
                     required: true,
+                    always: true,
                     nullable: false,
                 },
                 _ => any(false),
@@ -164,11 +170,13 @@ impl Type {
             Self::ResourceList if name == "items" => Field {
                 ty: Self::list(Self::Resource),
                 required: true,
+                always: true,
                 nullable: false,
             },
             Self::Map(value) => Field {
                 ty: (**value).clone(),
                 required: false,
+                always: false,
                 nullable: false,
             },
             _ => any(false),
@@ -259,12 +267,14 @@ impl Struct {
     fn field(self, name: &str) -> Option<Field> {
         let found = self.of.field(name, self.stored)?;
         let mut ty = read(&found.shape, self.stored);
-        let mut required = found.always;
+        let mut always = found.always;
+        let mut required = is_given(self.of, name, &found);
         if self.of.name() == "meta.v1.ObjectMeta" {
             match name {
                 "name" => {
                     ty = Type::name();
                     required = true;
+                    always = true;
                 }
                 "namespace" | "uid" => ty = Type::name(),
                 "labels" => {
@@ -290,17 +300,34 @@ impl Struct {
                 let containers = self.of.name() == "core.v1.PodSpec" && name == "containers" && !self.stored;
                 *nonempty = found.nonzero || containers;
                 nullable &= !containers;
+                required |= containers;
+                always |= containers;
             }
             _ => {}
         }
-        Some(Field { ty, required, nullable })
+        Some(Field {
+            ty,
+            required,
+            always,
+            nullable,
+        })
     }
 
     fn has_required_field(self) -> bool {
         self.of
             .fields()
-            .any(|name| self.field(name).is_some_and(|field| field.required))
+            .any(|name| self.field(name).is_some_and(|field| field.always))
     }
+}
+
+/// Whether a field is there in every object as people write it: tests give objects without what the API server adds.
+pub(crate) fn is_given(own: schema::Type, name: &str, field: &schema::Field) -> bool {
+    let shell = matches!(
+        name,
+        "apiVersion" | "kind" | "metadata" | "spec" | "template" | "jobTemplate"
+    );
+    let of_template = own.name().ends_with("TemplateSpec") && name == "metadata";
+    field.required || field.always && shell && !of_template
 }
 
 fn read(shape: &schema::Shape, stored: bool) -> Type {

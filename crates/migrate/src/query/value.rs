@@ -51,6 +51,8 @@ pub(crate) struct Value {
     soft: bool,
     /// Of a context entry: whether it has a value. Reading one that has none is an error that no default replaces.
     pub(crate) loads: Option<Box<Expr>>,
+    /// Whether the API server always shows the value, so that it is missing only in objects as people write them.
+    served: bool,
     /// The path below the object under review, as in [`crate::Subject`].
     pub(crate) path: Option<Vec<String>>,
 }
@@ -73,6 +75,7 @@ impl Value {
             hint: None,
             soft: false,
             loads: None,
+            served: true,
             path: None,
         }
     }
@@ -84,6 +87,7 @@ impl Value {
             present: Some(expr.optional("metadata").call("hasValue", [])),
             missing: Missing::Null,
             soft: true,
+            served: false,
             ..Self::new(expr, ty)
         }
     }
@@ -95,6 +99,7 @@ impl Value {
         Self {
             present,
             missing,
+            served: false,
             ..Self::new(expr, ty)
         }
     }
@@ -108,6 +113,7 @@ impl Value {
             optional,
             present,
             missing,
+            served: false,
             ..Self::new(plain, ty)
         }
     }
@@ -169,9 +175,14 @@ impl Value {
         self.missing == Missing::Never
     }
 
+    /// Whether the value is there in every object that the API server shows.
+    pub(crate) fn is_served(&self) -> bool {
+        self.missing == Missing::Never || self.served
+    }
+
     /// Whether reading the value plainly can be an error.
     pub(crate) fn fails_if_read(&self) -> bool {
-        self.fails || matches!(self.missing, Missing::Error | Missing::Either)
+        self.fails || matches!(self.missing, Missing::Error | Missing::Either) && !self.served
     }
 
     /// The value as an optional one.
@@ -245,6 +256,7 @@ impl Value {
         let mut value = Self {
             fails: self.fails,
             missing,
+            served: self.served && field.always && !field.nullable,
             hint: Some(word(name, field.ty.is_list() || field.ty == Type::Any)),
             path: self.path.as_ref().map(|path| extended(path, name)),
             ..Self::new(plain, field.ty)
@@ -306,6 +318,7 @@ impl Value {
         let mut value = Self {
             fails: self.fails,
             missing,
+            served: self.served && first,
             path: self.path.as_ref().map(|path| extended(path, "*")),
             ..Self::new(plain, self.ty.item())
         };
@@ -326,7 +339,7 @@ impl Value {
     /// # Errors
     /// Where neither an error nor null is certain if the value is missing.
     pub(crate) fn read(&self) -> Result<(), Refusal> {
-        if self.missing == Missing::Either {
+        if self.missing == Missing::Either && !self.served {
             let reason = format!(
                 "`{}` may be missing or null, which JMESPath tells apart; write `|| ''` or another default behind the path",
                 self.plain
