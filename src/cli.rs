@@ -25,6 +25,7 @@ mod interrupt;
 mod list;
 mod man;
 mod merge;
+mod migrate;
 mod new_files;
 mod normalise;
 mod output;
@@ -100,6 +101,7 @@ enum Command {
     Merge(merge::Args),
     Fix(fix::Args),
     Convert(convert::Args),
+    Migrate(migrate::Args),
     Prove(prove::Args),
     Diff(diff::Args),
     Eval(eval::Args),
@@ -124,6 +126,7 @@ impl Command {
             Self::Merge(args) => args.run(output),
             Self::Fix(args) => args.run(output),
             Self::Convert(args) => args.run(output),
+            Self::Migrate(args) => args.run(output),
             Self::Prove(args) => args.run(output),
             Self::Diff(args) => args.run(output),
             Self::Eval(args) => args.run(output),

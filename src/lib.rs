@@ -16,6 +16,7 @@ pub use kyvtest_convert as convert;
 pub use kyvtest_go_compat::{diagnostic, regex, text, value, yaml};
 pub use kyvtest_jmespath as jmespath;
 pub use kyvtest_kyverno as kyverno;
+pub use kyvtest_migrate as migrate;
 pub use kyvtest_model::{compare, kube, policy, verdict};
 pub use kyvtest_prove as prove;
 pub use kyvtest_prove::pair;

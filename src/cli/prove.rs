@@ -14,7 +14,7 @@ use std::{io::Write as _, path::PathBuf, sync::atomic::Ordering};
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 
-pub(super) use self::{human::witness, json::region_json};
+pub(super) use self::{human::witness, json::region_json, pairs::witness as comparison_witness};
 use self::{
     human::{human, markdown},
     json::{json_of, policy_json},

@@ -24,6 +24,7 @@ mod kyverno_live;
 mod kyverno_probes;
 mod map;
 mod matching;
+mod migrate;
 mod policy_validate;
 mod probes;
 mod prove;

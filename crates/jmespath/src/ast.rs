@@ -8,12 +8,18 @@ use kyvtest_go_compat::value::Data;
 
 /// How two values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Comparator {
+pub enum Comparator {
+    /// `<`
     Less,
+    /// `<=`
     LessOrEqual,
+    /// `>`
     Greater,
+    /// `>=`
     GreaterOrEqual,
+    /// `==`
     Equal,
+    /// `!=`
     NotEqual,
 }
 
@@ -31,33 +37,52 @@ impl Comparator {
     }
 }
 
-/// One node.
+/// One node. Its operands come in the order in which the expression has them.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node {
+pub enum Node {
     /// What is left of an index that could not be read; an error when it is evaluated.
     Empty,
+    /// `a == b` and the other comparisons.
     Comparator(Comparator, Box<(Node, Node)>),
+    /// `@`
     Current,
+    /// `&a`, an argument that a function evaluates itself.
     Expref(Box<Node>),
-    /// A call; without a name where something stands before the parenthesis that is none.
+    /// A call; without a name if something other than a name is before the parenthesis.
     Function(Option<Arc<str>>, Vec<Node>),
+    /// A key of the current map.
     Field(Arc<str>),
-    /// What is filtered, what is made of the elements, the condition.
+    /// `a[?c].b`: the filtered list, what is made of its elements, the condition.
     FilterProjection(Box<(Node, Node, Node)>),
+    /// `a[]`, before its elements are projected.
     Flatten(Box<Node>),
+    /// The current value, where the grammar needs an operand and the expression has none.
     Identity,
+    /// `[n]` of the current list.
     Index(i64),
+    /// A list and what is taken of it: an index or a slice.
     IndexExpression(Box<(Node, Node)>),
+    /// A raw string or a JSON literal.
     Literal(Data),
+    /// `{a: b}`
     MultiSelectHash(Vec<(Arc<str>, Node)>),
+    /// `[a, b]`
     MultiSelectList(Vec<Node>),
+    /// `a || b`
     Or(Box<(Node, Node)>),
+    /// `a && b`
     And(Box<(Node, Node)>),
+    /// `!a`
     Not(Box<Node>),
+    /// `a | b`
     Pipe(Box<(Node, Node)>),
+    /// `a[*].b` and `a[].b`: the list, and what is made of its elements.
     Projection(Box<(Node, Node)>),
+    /// `a.b`
     Subexpression(Box<(Node, Node)>),
+    /// `[start:stop:step]`
     Slice([Option<i64>; 3]),
+    /// `a.*.b`: the map, and what is made of its values.
     ValueProjection(Box<(Node, Node)>),
 }
 

@@ -15,7 +15,7 @@
 //! - `is_external_url` knows no names but `localhost`.
 //! - Depth, size and work are bounded ([`Error::Limit`]).
 
-mod ast;
+pub mod ast;
 mod functions;
 mod interpreter;
 mod item;
@@ -78,6 +78,11 @@ impl Expression {
         Ok(Self {
             node: parser::parse(text)?,
         })
+    }
+
+    /// The tree, for translations into other languages.
+    pub fn tree(&self) -> &ast::Node {
+        &self.node
     }
 
     /// The answer for a value.

@@ -23,6 +23,8 @@ enum Level {
 pub struct Expr {
     text: String,
     level: Level,
+    /// Of `==` and `!=`: the same with the other operator.
+    opposite: Option<String>,
 }
 
 impl Expr {
@@ -31,6 +33,7 @@ impl Expr {
         Self {
             text: text.into(),
             level: Level::Postfix,
+            opposite: None,
         }
     }
 
@@ -98,6 +101,11 @@ impl Expr {
         Self::primary(format!("{}[{}]", self.at(Level::Postfix), index.text))
     }
 
+    /// `self[?index]`: absent where the index is out of range.
+    pub fn optional_index(&self, index: &Self) -> Self {
+        Self::primary(format!("{}[?{}]", self.at(Level::Postfix), index.text))
+    }
+
     /// `self.method(args)`; macros such as `all` take the variable as their first argument.
     pub fn call(&self, method: &str, args: impl IntoIterator<Item = Self>) -> Self {
         Self::primary(format!("{}.{method}({})", self.at(Level::Postfix), join(args)))
@@ -123,18 +131,39 @@ impl Expr {
         {
             let level = Level::Postfix;
             let text = inner.to_owned();
-            return Self { text, level };
+            let opposite = None;
+            return Self { text, level, opposite };
         }
         Self {
             text: format!("!{}", self.at(Level::Postfix)),
             level: Level::Unary,
+            opposite: None,
+        }
+    }
+
+    /// The negation, with the opposite relation in place of a `!` in front: `a != b`.
+    pub fn negated_relation(&self) -> Self {
+        match &self.opposite {
+            Some(opposite) => Self {
+                text: opposite.clone(),
+                level: Level::Relation,
+                opposite: Some(self.text.clone()),
+            },
+            None => self.negate(),
         }
     }
 
     /// `self == other`, and the other relations: `!=`, `<`, `<=`, `>`, `>=`, `in`.
     pub fn relation(&self, operator: &str, other: &Self) -> Self {
+        let (left, right) = (self.at(Level::Sum), other.at(Level::Sum));
+        let opposite = match operator {
+            "==" => Some("!="),
+            "!=" => Some("=="),
+            _ => None,
+        };
         Self {
-            text: format!("{} {operator} {}", self.at(Level::Sum), other.at(Level::Sum)),
+            opposite: opposite.map(|operator| format!("{left} {operator} {right}")),
+            text: format!("{left} {operator} {right}"),
             level: Level::Relation,
         }
     }
@@ -144,6 +173,7 @@ impl Expr {
         Self {
             text: format!("{} {operator} {}", self.at(Level::Sum), other.at(Level::Product)),
             level: Level::Sum,
+            opposite: None,
         }
     }
 
@@ -152,6 +182,7 @@ impl Expr {
         Self {
             text: format!("{} {operator} {}", self.at(Level::Product), other.at(Level::Unary)),
             level: Level::Product,
+            opposite: None,
         }
     }
 
@@ -170,6 +201,7 @@ impl Expr {
         Self {
             text: format!("{} ? {} : {}", self.at(Level::Or), yes.at(Level::Or), no.text),
             level: Level::Conditional,
+            opposite: None,
         }
     }
 
@@ -196,6 +228,7 @@ impl Expr {
                 Self {
                     text: texts.join(&format!(" {operator} ")),
                     level,
+                    opposite: None,
                 }
             }
         }
@@ -222,30 +255,10 @@ fn join(args: impl IntoIterator<Item = Expr>) -> String {
     args.join(", ")
 }
 
-/// Whether a name can be selected with a dot. Reserved words of CEL cannot.
+/// Whether a name can be selected with a dot.
 fn is_identifier(name: &str) -> bool {
-    const RESERVED: [&str; 20] = [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "false",
-        "for",
-        "function",
-        "if",
-        "import",
-        "in",
-        "let",
-        "loop",
-        "namespace",
-        "null",
-        "package",
-        "return",
-        "true",
-        "var",
-        "void",
-    ];
+    // Other reserved words may follow a dot: `object.metadata.namespace`.
+    const RESERVED: [&str; 4] = ["false", "in", "null", "true"];
     let mut bytes = name.bytes();
     let first = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     first && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_') && !RESERVED.contains(&name)
@@ -273,7 +286,8 @@ mod tests {
     fn fields_and_keys() {
         let object = Expr::primary("object");
         assert_eq!(object.field("spec").as_str(), "object.spec");
-        assert_eq!(object.field("namespace").as_str(), "object['namespace']");
+        assert_eq!(object.field("namespace").as_str(), "object.namespace");
+        assert_eq!(object.field("in").as_str(), "object['in']");
         assert_eq!(
             object.optional("app.kubernetes.io/name").as_str(),
             "object[?'app.kubernetes.io/name']"

@@ -3,10 +3,32 @@
 //! No upstream counterpart: Kyverno's migration guide describes the work by hand. A rule is translated construct by
 //! construct; what has no translation is a [`Refusal`] with a code and a place.
 
+mod assemble;
+mod check;
+#[cfg(test)]
+mod check_tests;
+mod conditions;
+mod context;
+mod draft;
+mod exception;
 mod expr;
+mod foreach;
+mod guess;
+mod known;
+mod layout;
+mod message;
+mod migrate;
+mod names;
+mod pattern;
+mod pod_security;
+mod query;
 mod refusal;
 mod scope;
+mod suite;
 
+pub use exception::{MigratedException, Replaced, migrate_exception};
 pub use expr::Expr;
+pub use migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};
 pub use refusal::{Refusal, RefusalCode};
 pub use scope::{Scope, Subject};
+pub use suite::{Reported, ResourceType, RewrittenSuite, Suite, rewrite_suite};

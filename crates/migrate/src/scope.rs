@@ -1,6 +1,6 @@
 //! What names mean where a classic expression is translated.
 
-use crate::Expr;
+use crate::{Expr, known::Known, query::Value};
 
 /// What the first name of a path refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,11 +16,39 @@ pub struct Subject {
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     names: Vec<(String, Subject)>,
+    /// Values whose types are known: context entries, elements.
+    values: Vec<(String, Value)>,
     /// Loop variables in use, so that a new one never captures another.
     loops: usize,
+    /// The kinds under review, each with its API version; empty if they are not known.
+    kinds: Vec<(String, String)>,
+    /// Whether the object under review was stored earlier.
+    stored: bool,
 }
 
 impl Scope {
+    /// Says which kinds are under review, each with its API version: their schemas say which fields are always present.
+    pub fn set_kinds(&mut self, kinds: Vec<(String, String)>) {
+        self.kinds = kinds;
+    }
+
+    /// Says that the object under review was stored earlier: what validation requires today may be missing in it.
+    pub(crate) fn set_stored(&mut self) {
+        self.stored = true;
+    }
+
+    /// What is known of a value.
+    pub(crate) fn known(&self, subject: &Subject) -> Known {
+        let kinds = self
+            .kinds
+            .iter()
+            .map(|(version, kind)| (version.as_str(), kind.as_str()));
+        match &subject.path {
+            Some(path) => Known::objects(kinds, self.stored).at(path.iter().map(String::as_str)),
+            None => Known::nothing(),
+        }
+    }
+
     /// Binds a name; later bindings hide earlier ones.
     pub fn bind(&mut self, name: impl Into<String>, subject: Subject) {
         self.names.push((name.into(), subject));
@@ -33,6 +61,32 @@ impl Scope {
             .rev()
             .find(|(bound, _)| bound == name)
             .map(|(_, subject)| subject)
+    }
+
+    /// Whether the object under review was stored earlier.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.stored
+    }
+
+    /// The kinds under review, each with its API version; empty if they are not known.
+    pub fn kinds(&self) -> &[(String, String)] {
+        &self.kinds
+    }
+
+    /// Binds a name to a translated value; later bindings hide earlier ones.
+    pub(crate) fn bind_value(&mut self, name: impl Into<String>, value: Value) {
+        self.values.push((name.into(), value));
+    }
+
+    /// The translated value of a name.
+    pub(crate) fn value(&self, name: &str) -> Option<&Value> {
+        let mut values = self.values.iter().rev();
+        values.find(|(bound, _)| bound == name).map(|(_, value)| value)
+    }
+
+    /// Whether a loop variable is in force: what is written here cannot move out.
+    pub(crate) fn is_in_loop(&self) -> bool {
+        self.loops > 0
     }
 
     /// A scope with one more loop, and the name of its variable. `hint` is a word for the elements (`container`).

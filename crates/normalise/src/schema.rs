@@ -47,6 +47,8 @@ pub struct Field {
     pub shape: Shape,
     /// Whether the server writes the field even if it has no value: null, a zero value or an empty struct.
     pub always: bool,
+    /// Whether whoever writes the object gives a value: validation requires one, or the API does not call it optional.
+    pub required: bool,
     /// Whether the value may be null.
     pub nullable: bool,
     /// Whether Go's zero value is left out, so that a present value is another one.
@@ -83,6 +85,7 @@ impl Type {
         let drops_zero = field.omit == Omit::Empty || default.is_some_and(|default| !Node::is_empty(default));
         Some(Field {
             always: field.always_written() || default.is_some() || required,
+            required: required || field.omit == Omit::Never && !nil,
             nullable: field.omit == Omit::Never && nil && default.is_none() && !required,
             nonzero: !field.pointer && (drops_zero || required),
             choices: checks.iter().filter_map(|check| check.choices()).flatten().collect(),

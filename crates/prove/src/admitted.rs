@@ -3,11 +3,14 @@
 //! A difference that shows only on objects that a server refuses, or changes before admission, is none that a cluster can
 //! show: such a witness is printed as `data=raw`. No upstream counterpart; the server's part is [`super::server`].
 
+use std::sync::Arc;
+
 use super::{
     server::{Refused, Server},
     witness::Situation,
 };
 use kyvtest_go_compat::value::Document;
+use kyvtest_model::kube::{Operation, Resource};
 
 /// Returns the request with its objects as admission sees them.
 ///
@@ -19,7 +22,8 @@ pub(super) fn admitted(situation: &Situation, server: &Server) -> Result<Situati
     Ok(admitted)
 }
 
-/// Returns the request with its objects as a server decodes them. Objects of subresources are not validated.
+/// Returns the request with its objects as a server decodes them. Objects of subresources are not validated, except that a Pod
+/// that gets ephemeral containers stays as it is otherwise, and was valid when it was created.
 ///
 /// # Errors
 /// The refusal of the API server.
@@ -33,9 +37,45 @@ pub(super) fn decoded(situation: &Situation, server: &Server) -> Result<Situatio
     } else {
         ""
     };
+    let ephemeral = with_ephemeral_containers(situation, server)?;
+    let situation = ephemeral.as_ref().unwrap_or(situation);
     let decode = |object: &Document| server.decode(&resource.object_kind, namespace, object);
     let mut seen = situation.clone();
     seen.request.object = decode(&situation.request.object)?;
     seen.request.old_object = decode(&situation.request.old_object)?;
     Ok(seen)
+}
+
+/// An update of a Pod's ephemeral containers as the server carries it out (`dropNonEphemeralContainerUpdates`); `None` if the
+/// request is another one.
+fn with_ephemeral_containers(situation: &Situation, server: &Server) -> Result<Option<Situation>, Refused> {
+    let resource = &situation.request.resource;
+    let is_update = situation.request.operation == Operation::Update;
+    if !is_update || resource.subresource != "ephemeralcontainers" || resource.plural != "pods" {
+        return Ok(None);
+    }
+    let mut created = situation.clone();
+    let mut first = situation.request.old_object.root().to_serde();
+    if let Some(metadata) = first["metadata"].as_object_mut() {
+        metadata.shift_remove("resourceVersion");
+    }
+    if let Some(spec) = first["spec"].as_object_mut() {
+        spec.shift_remove("ephemeralContainers");
+    }
+    created.request.operation = Operation::Create;
+    created.request.resource = Arc::new(Resource::main(&resource.object_kind, "pods", true));
+    created.request.object = Document::from(&first);
+    created.request.old_object = Document::null();
+    server.admit(&mut created.request)?;
+    let mut changed = situation.clone();
+    let mut new = situation.request.old_object.root().to_serde();
+    let wanted = situation.request.object.root().to_serde();
+    if let Some(spec) = new["spec"].as_object_mut() {
+        spec.shift_remove("ephemeralContainers");
+        if let Some(list) = wanted["spec"].get("ephemeralContainers") {
+            spec.insert("ephemeralContainers".to_owned(), list.clone());
+        }
+    }
+    changed.request.object = Document::from(&new);
+    Ok(Some(changed))
 }

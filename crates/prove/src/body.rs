@@ -53,8 +53,10 @@ pub struct Options {
     pub collections: bool,
     /// How many cases one question may have.
     pub cases: u64,
-    /// How many requests of each class are tried where nothing is proven, and against each proof.
+    /// How many requests of each class are tried where nothing is proven.
     pub tries: u64,
+    /// How many requests of each class are tried against a proof.
+    pub checks: u64,
 }
 
 impl Default for Options {
@@ -64,6 +66,7 @@ impl Default for Options {
             collections: true,
             cases: 8_000,
             tries: 300,
+            checks: 300,
         }
     }
 }
@@ -193,7 +196,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
     }
     let mut hunt = Hunt::new(a, b);
     for cell in &undecided {
-        if let Some(found) = hunt.search(&mut both, cell) {
+        if let Some(found) = hunt.search(&mut both, cell, options.tries) {
             return both.refuted(found);
         }
     }
@@ -207,7 +210,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         };
     }
     for cell in &decided {
-        if let Some(found) = hunt.search(&mut both, cell) {
+        if let Some(found) = hunt.search(&mut both, cell, options.checks) {
             let reason = format!("the engines contradict a proof on {}", universe::name(cell));
             return Comparison {
                 label: Label::Unknown,

@@ -13,7 +13,7 @@ use kyvtest_cel::{
 const LONGEST: usize = 64 * 1024;
 
 /// The expression with its variables written out. What cannot be written out stays.
-pub(super) fn inline(text: &str, variables: &[(String, String)]) -> String {
+pub fn inline(text: &str, variables: &[(String, String)]) -> String {
     if variables.is_empty() || !text.contains("variables") {
         return text.to_owned();
     }

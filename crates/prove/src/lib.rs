@@ -42,7 +42,10 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-pub use self::region::{Answer, Region};
+pub use self::{
+    inline::inline,
+    region::{Answer, Region},
+};
 use self::{
     replay::{Engines, Replayed},
     search::Search,

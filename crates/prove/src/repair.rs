@@ -14,11 +14,13 @@ mod group;
 mod object;
 mod place;
 mod rules;
+mod scopes;
 mod steps;
 mod validating;
 
 use std::collections::BTreeSet;
 
+pub use self::scopes::{Before, NoScope, RuleScope, applied_before, rule_scopes};
 use self::{object::Objects, steps::Steps};
 use super::{Label, Layer, NEITHER, Options, Proof, Region, Target, at_layer, out_of_scope, prove, sides::ignores};
 use crate::pair::Pair;

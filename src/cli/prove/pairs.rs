@@ -140,7 +140,7 @@ fn answer(found: &Comparison, world: &World) -> Json {
 }
 
 /// A counterexample as `kyvtest eval --cases` reads it.
-fn witness(example: &Counterexample) -> Json {
+pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
     let situation = example.situation();
     let request = &situation.request;
     let resource = &request.resource;

@@ -73,14 +73,14 @@ impl Hunt {
         from.get(at)
     }
 
-    /// Tries requests of a class.
-    pub(super) fn search(&mut self, both: &mut Match<'_>, cell: &Cell<'_>) -> Option<Counterexample> {
+    /// Tries some requests of a class.
+    pub(super) fn search(&mut self, both: &mut Match<'_>, cell: &Cell<'_>, tries: u64) -> Option<Counterexample> {
         let mut arena = Arena::new();
         let request = Request::new(&mut arena, *cell, cell.resource);
         let kind = &cell.resource.object_kind;
         let shape = Shape::object(&kind.api_version(), &kind.kind);
         let base = ordinary(cell.resource);
-        for _ in 0..both.options.tries {
+        for _ in 0..tries {
             let new = merge(&base, &self.value(&shape, "", 0));
             let old = match self.next(3) {
                 0 => new.clone(),
@@ -244,6 +244,16 @@ impl Hunt {
             Inner::Text(_) => {
                 let texts = self.texts.clone();
                 self.pick(&texts).map_or(Json::Null, |text| json!(text))
+            }
+            Inner::Custom => {
+                let mut object = self.anything(shape, depth);
+                if let Some(entries) = object.as_object_mut()
+                    && let Some((metadata, _)) = shape.field("metadata", false)
+                {
+                    let metadata = self.value(&metadata, "metadata", depth + 1);
+                    entries.insert("metadata".to_owned(), metadata);
+                }
+                object
             }
             Inner::Unknown | Inner::Record(_) | Inner::Entry(..) => self.anything(shape, depth),
         }

@@ -85,6 +85,8 @@ pub(super) enum Inner {
     /// A canonical quantity.
     Quantity,
     Struct(Type),
+    /// An object of a custom kind: the server decodes its metadata, and nothing is known of the rest.
+    Custom,
     List(Box<Shape>),
     Map(Box<Shape>),
     /// A map of texts whose keys and values are those of labels.
@@ -116,12 +118,18 @@ impl Shape {
         Self::of(Kind::Text, Inner::Text(vec![Predicate::In(base)]))
     }
 
-    /// An object of a kind; anything of which nothing is known if the kind is not built in.
+    /// An object of a kind; one of which only the metadata is known if the kind is not built in.
     pub(super) fn object(api_version: &str, kind: &str) -> Self {
         match schema::of_kind(api_version, kind) {
             Some(found) => Self::of(Kind::Map, Inner::Struct(found)),
-            None => Self::of(Kind::Map, Inner::Unknown),
+            None => Self::of(Kind::Map, Inner::Custom),
         }
+    }
+
+    /// The metadata of any object.
+    fn metadata() -> Option<Self> {
+        let field = schema::of_kind("v1", "ConfigMap")?.field("metadata", true)?;
+        Some(Self::read(&field.shape))
     }
 
     fn read(shape: &schema::Shape) -> Self {
@@ -186,6 +194,11 @@ impl Shape {
                 let (_, shape, optional) = fields.iter().find(|(own, ..)| *own == name)?;
                 Some((shape.clone(), *optional))
             }
+            Inner::Custom => match name {
+                "metadata" => Some((Self::metadata()?, false)),
+                "apiVersion" | "kind" => Some((Self::of(Kind::Text, Inner::Text(Vec::new())), false)),
+                _ => Some((Self::any(), true)),
+            },
             Inner::Map(value) => Some(((**value).clone(), true)),
             Inner::Labels => Some((Self::text(Base::LabelValue), true)),
             Inner::Unknown if self.kinds.has(Kind::Map) => Some((Self::any(), true)),
@@ -208,6 +221,7 @@ impl Shape {
         match &self.inner {
             Inner::Map(value) => entry(text(), (**value).clone()),
             Inner::Labels => entry(Self::text(Base::LabelKey), Self::text(Base::LabelValue)),
+            Inner::Custom => entry(text(), Self::any()),
             Inner::Unknown if self.kinds.has(Kind::Map) => entry(text(), Self::any()),
             _ => None,
         }

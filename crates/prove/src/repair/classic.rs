@@ -22,6 +22,8 @@ pub(super) struct Source<'p> {
     pub(super) policy: &'p ClassicPolicy,
     pub(super) rule: &'p Rule,
     pub(super) exceptions: Vec<&'p MatchResources>,
+    /// Whether the namespace of a Policy is part of the formula.
+    pub(super) own_namespace: bool,
 }
 
 /// Requests of one place and operation.
@@ -85,7 +87,7 @@ impl Source<'_> {
             };
             parts.push(lifted.negate());
         }
-        if self.policy.kind == PolicyKind::Policy {
+        if self.policy.kind == PolicyKind::Policy && self.own_namespace {
             let own = self.policy.metadata.namespace.as_ref();
             let own = own.map_or("default", |namespace| namespace.value.as_str());
             parts.push(match place.class() {

@@ -58,11 +58,20 @@ pub(super) enum Lack {
     TooMany,
 }
 
-/// The native policies of a rule.
-pub(super) fn groups(source: &Source<'_>, places: &[Place]) -> Result<Vec<Group>, Lack> {
+/// The policies of a rule, about some operations only. With `bindings`, what a violation does may differ by namespace within
+/// a policy.
+pub(super) fn groups(
+    source: &Source<'_>,
+    places: &[Place],
+    operations: &[Operation],
+    bindings: bool,
+) -> Result<Vec<Group>, Lack> {
     let mut entries = Vec::new();
     for (at, place) in places.iter().enumerate() {
         for operation in place.operations() {
+            if !operations.contains(&operation) {
+                continue;
+            }
             let applies = source.applies(place, operation);
             if applies == Formula::FALSE {
                 continue;
@@ -71,14 +80,15 @@ pub(super) fn groups(source: &Source<'_>, places: &[Place]) -> Result<Vec<Group>
             if let Some(what) = applies.hidden().or(denies.hidden()) {
                 return Err(Lack::Hidden(what.to_owned()));
             }
-            if bound(&denies).is_some() {
+            if matches!(denies, Formula::Known(_)) || bindings && bound(&denies).is_some() {
                 entries.push((at, operation, applies, denies));
             } else {
                 // What no selector can tell apart becomes two policies.
                 let refused = Formula::all([applies.clone(), denies.clone()]);
                 let others = Formula::all([applies, denies.negate()]);
-                entries.push((at, operation, refused, Formula::TRUE));
-                entries.push((at, operation, others, Formula::FALSE));
+                let split = [(refused, Formula::TRUE), (others, Formula::FALSE)];
+                let split = split.into_iter().filter(|(applies, _)| *applies != Formula::FALSE);
+                entries.extend(split.map(|(applies, denies)| (at, operation, applies, denies)));
             }
         }
     }
@@ -233,13 +243,18 @@ impl Group {
         self.items.iter().any(|item| item.rest.mentions(has))
     }
 
+    /// The numbers of its places.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        self.items.iter().map(|item| item.place)
+    }
+
     /// The selector of namespaces.
     pub(super) fn needs(&self) -> &[Need] {
         &self.needs
     }
 
-    /// The parts of the native policy.
-    pub(super) fn scope(&self, places: &[Place], discovery: &Discovery) -> Scope {
+    /// The parts of the policy; `either` is the new object, or the old one where there is no new one.
+    pub(super) fn scope(&self, places: &[Place], discovery: &Discovery, either: &'static str) -> Scope {
         let mut listed: Vec<Rule> = Vec::new();
         let mut excluded: Vec<Rule> = Vec::new();
         let mut resources: Vec<&Resource> = Vec::new();
@@ -312,7 +327,7 @@ impl Group {
         }
         Scope {
             constraints,
-            condition: self.condition(places),
+            condition: self.condition(places, either),
             bindings: bound(&self.denies).unwrap_or_default(),
         }
     }
@@ -328,7 +343,7 @@ impl Group {
         })
     }
 
-    fn condition(&self, places: &[Place]) -> Option<String> {
+    fn condition(&self, places: &[Place], either: &'static str) -> Option<String> {
         let mut formulas: Vec<&Formula> = Vec::new();
         for item in &self.items {
             if !formulas.contains(&&item.rest) {
@@ -343,7 +358,7 @@ impl Group {
             } else if self.items.iter().all(deletes) {
                 "oldObject"
             } else {
-                "(object != null ? object : oldObject)"
+                either
             },
             in_namespace: self.items.iter().all(|item| class(item) != Some(Class::Cluster)),
         };

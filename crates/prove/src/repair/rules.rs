@@ -19,9 +19,12 @@ use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Value;
 use kyvtest_kyverno::{autogen, matching::kind_matches};
 use kyvtest_model::{
-    kube::{Discovery, NAME_LABEL},
+    kube::{Discovery, NAME_LABEL, Operation},
     policy::{ClassicPolicy, MatchResources, PolicyException, PolicyKind, Rule, validate_exception},
 };
+
+/// The object that a native policy looks at: the API server shows null where there is none.
+const EITHER: &str = "(object != null ? object : oldObject)";
 
 /// Adds the native policies of all rules. A rule that applies to nothing has none.
 pub(super) fn add(
@@ -75,9 +78,10 @@ fn add_rule(
         policy,
         rule,
         exceptions: lifting(policy, rule, exceptions)?,
+        own_namespace: true,
     };
     let places = Place::all(&source.matched(), &source.excluded(), discovery, layer != Layer::Rule);
-    let groups = match groups(&source, &places) {
+    let groups = match groups(&source, &places, &Operation::ALL, true) {
         Ok(groups) => groups,
         Err(Lack::Nothing) => return Ok(()),
         Err(Lack::Hidden(what)) => {
@@ -104,7 +108,7 @@ fn add_rule(
         .map(|variable| (variable.name.value.clone(), variable.expression.text().to_owned()))
         .collect();
     for group in &groups {
-        let scope = group.scope(&places, discovery);
+        let scope = group.scope(&places, discovery, EITHER);
         note(group, &scope, &places, &source, steps);
         let mut conditions = Conditions::default();
         if let Some(condition) = &scope.condition {

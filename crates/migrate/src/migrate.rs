@@ -1,0 +1,338 @@
+//! A policy, rule by rule: translated, proven, and put together.
+//!
+//! Each rule is compared on its own with a policy that has this rule alone. Of several translations the first that is proven
+//! is taken; one that decides a request differently is never written.
+
+use kyvtest_kyverno::autogen;
+use kyvtest_model::{
+    kube::Discovery,
+    policy::{Policy, Rule},
+};
+use kyvtest_prove::{
+    Label,
+    body::{self, Comparison, Counterexample, Side, compare_sides},
+};
+use serde_json::{Value as Json, json};
+
+use kyvtest_go_compat::diagnostic::Span;
+
+use crate::{
+    Refusal, RefusalCode, assemble,
+    draft::{Draft, Preconditions, Source, Style, drafts},
+    guess::{Guess, with_kinds},
+};
+
+/// How policies are migrated.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whether updates of objects that violated a rule before stay allowed.
+    pub existing: Existing,
+    /// How translations are compared with their rules.
+    pub proof: body::Options,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            existing: Existing::Keep,
+            // The gates try more requests than a user waits for.
+            proof: body::Options {
+                tries: 40,
+                checks: 4,
+                ..body::Options::default()
+            },
+        }
+    }
+}
+
+/// What becomes of `allowExistingViolations`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Existing {
+    /// The new policy lets the same updates through.
+    #[default]
+    Keep,
+    /// The new policy refuses them.
+    Drop,
+}
+
+/// What is known about the translation of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RuleLabel {
+    /// Every request has the same effect.
+    Proven,
+    /// Requests were tried, and nothing else is claimed.
+    Tested(u64),
+    /// There is no translation.
+    NotMigrated(RefusalCode),
+}
+
+impl RuleLabel {
+    /// The word in reports.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Proven => "PROVEN",
+            Self::Tested(_) => "TESTED",
+            Self::NotMigrated(_) => "NOT-MIGRATED",
+        }
+    }
+
+    /// The code of a refusal.
+    pub const fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::NotMigrated(code) => Some(code.as_str()),
+            _ => None,
+        }
+    }
+}
+
+/// A rule and what became of it.
+#[derive(Debug, Clone)]
+pub struct MigratedRule {
+    /// The rule's name.
+    pub name: String,
+    /// What is known about the translation.
+    pub label: RuleLabel,
+    /// Why the label is not better; empty if it is the best.
+    pub reason: String,
+    /// Where the rule, or the construct without translation, is.
+    pub place: Span,
+    /// The policies that replace the rule.
+    pub objects: Vec<Json>,
+    /// A translation that is not written because it decides a request differently.
+    pub rejected: Vec<Json>,
+    /// The request that the translation decides differently.
+    pub counterexample: Option<Box<Counterexample>>,
+    /// What else is to be known.
+    pub notes: Vec<String>,
+}
+
+/// A policy and what became of it.
+#[derive(Debug, Clone)]
+pub struct Migration {
+    /// The rules, in order.
+    pub rules: Vec<MigratedRule>,
+}
+
+impl Migration {
+    /// The new policies, in the order of the rules.
+    pub fn objects(&self) -> impl Iterator<Item = &Json> {
+        self.rules.iter().flat_map(|rule| &rule.objects)
+    }
+}
+
+/// Migrates a policy.
+pub fn migrate(policy: &Policy, discovery: &Discovery, options: &Options) -> Migration {
+    let several = policy.spec.rules.len() > 1;
+    let (discovery, guesses) = with_kinds(policy, discovery);
+    let rules = policy.spec.rules.iter().map(|rule| {
+        let name = &policy.metadata.name.value;
+        let base = if several {
+            format!("{name}-{}", identifier(&rule.name.value))
+        } else {
+            name.clone()
+        };
+        migrate_rule(policy, rule, &base, (&discovery, &guesses), options)
+    });
+    Migration { rules: rules.collect() }
+}
+
+/// A name of an object from a name of a rule.
+fn identifier(name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    let clean: String = lower
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' })
+        .collect();
+    clean.trim_matches('-').to_owned()
+}
+
+/// The policy with one rule alone, as an object.
+fn cut(policy: &Policy, rule: &Rule) -> Json {
+    let pairs = |list: &[(kyvtest_model::policy::Text, kyvtest_model::policy::Text)]| -> Json {
+        let each = list.iter().map(|(key, value)| (key.value.clone(), json!(value.value)));
+        Json::Object(each.collect())
+    };
+    let mut metadata = json!({
+        "name": policy.metadata.name.value,
+        "labels": pairs(&policy.metadata.labels),
+        "annotations": pairs(&policy.metadata.annotations),
+    });
+    if let Some(namespace) = &policy.metadata.namespace {
+        metadata["namespace"] = json!(namespace.value);
+    }
+    // Another rule may keep this one from counting for pod controllers.
+    if autogen::controllers(policy).contains("none") {
+        metadata["annotations"][autogen::ANNOTATION] = json!("none");
+    }
+    let mut spec = policy.spec.source.document().root().to_serde();
+    spec["rules"] = json!([rule.source.document().root().to_serde()]);
+    // A policy that looks at no request would be like any other such policy.
+    spec["admission"] = json!(true);
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("applyRules");
+    }
+    json!({
+        "apiVersion": policy.api_version,
+        "kind": policy.kind.name(),
+        "metadata": metadata,
+        "spec": spec,
+    })
+}
+
+/// A policy with its only rule twice.
+fn doubled(policy: &Json) -> Json {
+    let mut policy = policy.clone();
+    let mut again = policy["spec"]["rules"][0].clone();
+    let name = again["name"].as_str().unwrap_or_default();
+    again["name"] = json!(format!("{}-2", name.chars().take(60).collect::<String>()));
+    if let Some(rules) = policy["spec"]["rules"].as_array_mut() {
+        rules.push(again);
+    }
+    policy
+}
+
+fn migrate_rule(
+    policy: &Policy,
+    rule: &Rule,
+    base: &str,
+    (discovery, guesses): (&Discovery, &[Guess]),
+    options: &Options,
+) -> MigratedRule {
+    let mut migrated = MigratedRule {
+        name: rule.name.value.clone(),
+        label: RuleLabel::Proven,
+        reason: String::new(),
+        place: rule.span,
+        objects: Vec::new(),
+        rejected: Vec::new(),
+        counterexample: None,
+        notes: Vec::new(),
+    };
+    match best(policy, rule, base, (discovery, guesses), options) {
+        Ok((objects, comparison, notes)) => {
+            migrated.label = match comparison.label {
+                Label::Proven => RuleLabel::Proven,
+                _ => RuleLabel::Tested(comparison.requests),
+            };
+            migrated.reason = comparison.reason;
+            migrated.objects = objects;
+            migrated.notes = notes;
+            let own = guesses.iter().filter(|guess| guess.is_named_by(rule));
+            migrated.notes.extend(own.map(Guess::note));
+        }
+        Err(failed) => {
+            let Failure {
+                refusal,
+                counterexample,
+                rejected,
+            } = *failed;
+            migrated.label = RuleLabel::NotMigrated(refusal.code);
+            migrated.reason = refusal.reason;
+            migrated.place = refusal.span.unwrap_or(rule.span);
+            migrated.counterexample = counterexample;
+            migrated.rejected = rejected;
+        }
+    }
+    migrated
+}
+
+/// Why a rule has no translation.
+struct Failure {
+    refusal: Refusal,
+    counterexample: Option<Box<Counterexample>>,
+    rejected: Vec<Json>,
+}
+
+type Failed = Box<Failure>;
+
+fn failed(refusal: Refusal) -> Failed {
+    Box::new(Failure {
+        refusal,
+        counterexample: None,
+        rejected: Vec::new(),
+    })
+}
+
+/// The best translation of a rule.
+fn best(
+    policy: &Policy,
+    rule: &Rule,
+    base: &str,
+    (discovery, guesses): (&Discovery, &[Guess]),
+    options: &Options,
+) -> Result<(Vec<Json>, Comparison, Vec<String>), Failed> {
+    let keeps = options.existing == Existing::Keep;
+    let mut original = cut(policy, rule);
+    if !keeps {
+        original["spec"]["rules"][0]["validate"]["allowExistingViolations"] = json!(false);
+    }
+    let reject = |message: String| failed(Refusal::new(RefusalCode::Setting, message).at(rule.span));
+    let side = |object: &Json| Side::from_objects(std::slice::from_ref(object), discovery);
+    let left = match side(&original) {
+        // Kyverno checks more of a policy with one rule, which it could convert. The same rule twice is the same policy.
+        Err(_) if policy.spec.rules.len() > 1 => side(&doubled(&original)).map_err(reject)?,
+        side => side.map_err(reject)?,
+    };
+    let Some(mut only) = left.loaded().policies.first().map(|policy| (**policy).clone()) else {
+        return Err(reject("the policy cannot be read".to_owned()));
+    };
+    only.spec.rules.truncate(1);
+    let source = Source {
+        cut: &only,
+        rule,
+        guesses,
+    };
+    let mut tried: Vec<Vec<Draft>> = Vec::new();
+    let mut tested = None;
+    let mut refuted: Option<Failed> = None;
+    let styles = [false, true].into_iter().flat_map(|deletions| {
+        let all = [Preconditions::Match, Preconditions::Or, Preconditions::Choose];
+        all.into_iter().map(move |preconditions| Style {
+            preconditions,
+            deletions,
+            keeps_existing: keeps,
+        })
+    });
+    for style in styles {
+        // Without preconditions and context there is nothing that could fail to evaluate.
+        let plain = rule.preconditions.is_none() && rule.context.is_none();
+        if style.deletions && (plain || tested.is_some()) {
+            break;
+        }
+        let drafts = drafts(source, style, discovery).map_err(failed)?;
+        if tried.contains(&drafts) {
+            continue;
+        }
+        let proven = assemble::objects(&only, base, &drafts);
+        let right = Side::from_objects(&proven, discovery).map_err(|message| {
+            let reason = format!("the translation is not a valid policy: {message}");
+            failed(Refusal::new(RefusalCode::Refuted, reason).at(rule.span))
+        })?;
+        let comparison = compare_sides(&left, &right, discovery, &options.proof);
+        let objects = assemble::objects(policy, base, &drafts);
+        let notes: Vec<String> = drafts.iter().flat_map(|draft| draft.notes.clone()).take(1).collect();
+        tried.push(drafts);
+        let different = matches!(comparison.label, Label::Refuted(_)) || comparison.fault;
+        if comparison.label == Label::Proven {
+            return Ok((objects, comparison, notes));
+        }
+        if different {
+            let reason = "the translation decides a request differently; it is not written";
+            let refusal = Refusal::new(RefusalCode::Refuted, reason).at(rule.span);
+            refuted.get_or_insert_with(|| {
+                Box::new(Failure {
+                    refusal,
+                    counterexample: comparison.counterexample,
+                    rejected: objects,
+                })
+            });
+        } else {
+            tested.get_or_insert((objects, comparison, notes));
+        }
+    }
+    match (tested, refuted) {
+        (Some(tested), _) => Ok(tested),
+        (None, Some(refuted)) => Err(refuted),
+        (None, None) => Err(reject("there is no translation".to_owned())),
+    }
+}

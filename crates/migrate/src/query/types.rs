@@ -1,0 +1,351 @@
+//! What is known about the type of a value: from the schema of a kind, or from how an expression makes the value.
+//!
+//! No upstream counterpart. Facts about fields are those of `kyvtest_normalise::schema`; names and labels are as the API
+//! server validates them.
+
+use std::sync::LazyLock;
+
+use kyvtest_normalise::schema;
+
+/// A type, as far as it is known. Values of custom resources are [`Type::Any`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Type {
+    Any,
+    Null,
+    Bool,
+    Int,
+    /// An integer or a floating-point number.
+    Number,
+    Text(Text),
+    IntOrText,
+    List {
+        item: Box<Type>,
+        nonempty: bool,
+    },
+    /// A map with free keys.
+    Map(Box<Type>),
+    /// An object of one of these struct types.
+    Object(Vec<Struct>),
+    /// An object of an unknown kind.
+    Resource,
+    /// A list of such objects, as the API server answers.
+    ResourceList,
+    /// What a registry knows of an image.
+    ImageData,
+    /// The admission request.
+    Request,
+    /// A CEL duration where JMESPath has the text of one.
+    Duration,
+    /// A CEL timestamp where JMESPath has the text of one.
+    Timestamp,
+    /// A map of texts to which `merge` adds these constant entries; the expression is the map without their keys.
+    Merged(Vec<(String, Option<String>)>),
+    /// A value of which only the truth is known: the result of `&&` on other types than booleans.
+    Truth,
+}
+
+/// What is known about a text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Text {
+    /// It has at least one character.
+    pub(crate) nonempty: bool,
+    /// It has neither `*` nor `?`.
+    pub(crate) plain: bool,
+    /// It is a quantity in its canonical form.
+    pub(crate) quantity: bool,
+    /// It is one of these, if there are any.
+    pub(crate) choices: Vec<&'static str>,
+}
+
+/// A struct type of the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Struct {
+    of: schema::Type,
+    /// Only what decoding does is known: the object was stored earlier.
+    stored: bool,
+}
+
+/// A field of a map.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    pub(crate) ty: Type,
+    /// The field is always there, also in an object as people write it.
+    pub(crate) required: bool,
+    /// The field is always there in an object as the API server shows it.
+    pub(crate) always: bool,
+    /// The field may be null.
+    pub(crate) nullable: bool,
+}
+
+static METADATA: LazyLock<Option<schema::Type>> = LazyLock::new(|| {
+    let config_map = schema::of_kind("v1", "ConfigMap")?;
+    match config_map.field("metadata", false)?.shape {
+        schema::Shape::Struct(found) => Some(found),
+        _ => None,
+    }
+});
+
+impl Type {
+    pub(crate) fn text() -> Self {
+        Self::Text(Text::default())
+    }
+
+    /// A text without wildcards that is not empty: a name.
+    pub(crate) fn name() -> Self {
+        Self::Text(Text {
+            nonempty: true,
+            plain: true,
+            ..Text::default()
+        })
+    }
+
+    pub(crate) fn list(item: Self) -> Self {
+        let item = Box::new(item);
+        Self::List { item, nonempty: false }
+    }
+
+    /// The objects of some kinds, each with its API version. `stored` objects were accepted earlier, perhaps by an older
+    /// version of the API server.
+    pub(crate) fn of_kinds(kinds: &[(String, String)], stored: bool) -> Self {
+        let found: Option<Vec<Struct>> = kinds
+            .iter()
+            .map(|(api_version, kind)| schema::of_kind(api_version, kind).map(|of| Struct { of, stored }))
+            .collect();
+        match found {
+            Some(found) if !found.is_empty() => Self::Object(found),
+            _ => Self::Resource,
+        }
+    }
+
+    /// A container of any of the lists of a Pod.
+    pub(crate) fn any_container() -> Self {
+        let pod = Self::of_kinds(&[("v1".to_owned(), "Pod".to_owned())], false);
+        let spec = pod.field("spec").ty;
+        let lists = ["containers", "initContainers", "ephemeralContainers"];
+        let mut items = lists.map(|list| spec.field(list).ty.item()).into_iter();
+        let first = items.next().unwrap_or(Self::Any);
+        items.fold(first, Self::either)
+    }
+
+    /// What is known of a field.
+    pub(crate) fn field(&self, name: &str) -> Field {
+        let any = |required| Field {
+            ty: Self::Any,
+            required,
+            always: required,
+            nullable: false,
+        };
+        match self {
+            Self::Object(structs) => {
+                let mut fields = structs.iter().map(|own| own.field(name));
+                let Some(Some(mut all)) = fields.next() else {
+                    return any(false);
+                };
+                for field in fields {
+                    let Some(field) = field else { return any(false) };
+                    if field.ty != all.ty {
+                        all.ty = all.ty.either(field.ty);
+                    }
+                    all.required &= field.required;
+                    all.always &= field.always;
+                    all.nullable |= field.nullable;
+                }
+                all
+            }
+            Self::Resource => match (name, *METADATA) {
+                ("apiVersion" | "kind", _) => Field {
+                    ty: Self::name(),
+                    required: true,
+                    always: true,
+                    nullable: false,
+                },
+                ("metadata", Some(of)) => Field {
+                    ty: Self::Object(vec![Struct { of, stored: true }]),
+                    required: true,
+                    always: true,
+                    nullable: false,
+                },
+                _ => any(false),
+            },
+            Self::ResourceList if name == "items" => Field {
+                ty: Self::list(Self::Resource),
+                required: true,
+                always: true,
+                nullable: false,
+            },
+            Self::Map(value) => Field {
+                ty: (**value).clone(),
+                required: false,
+                always: false,
+                nullable: false,
+            },
+            _ => any(false),
+        }
+    }
+
+    /// The elements of a list.
+    pub(crate) fn item(&self) -> Self {
+        match self {
+            Self::List { item, .. } => (**item).clone(),
+            _ => Self::Any,
+        }
+    }
+
+    fn either(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Object(mut left), Self::Object(right)) => {
+                left.extend(right);
+                left.dedup();
+                Self::Object(left)
+            }
+            (Self::Text(left), Self::Text(right)) => Self::Text(Text {
+                nonempty: left.nonempty && right.nonempty,
+                plain: left.plain && right.plain,
+                quantity: left.quantity && right.quantity,
+                choices: if left.choices == right.choices {
+                    left.choices
+                } else {
+                    Vec::new()
+                },
+            }),
+            (
+                Self::List { item, nonempty },
+                Self::List {
+                    item: other,
+                    nonempty: other_nonempty,
+                },
+            ) => Self::List {
+                item: Box::new(item.either(*other)),
+                nonempty: nonempty && other_nonempty,
+            },
+            (left, right) if left == right => left,
+            _ => Self::Any,
+        }
+    }
+
+    /// Whether values of the type can be false in JMESPath's sense: false or empty.
+    pub(crate) fn can_be_false(&self) -> bool {
+        match self {
+            Self::Int
+            | Self::Number
+            | Self::Duration
+            | Self::Timestamp
+            | Self::Resource
+            | Self::ResourceList
+            | Self::Request => false,
+            Self::Text(text) => !text.nonempty,
+            Self::List { nonempty, .. } => !nonempty,
+            Self::Object(structs) => !structs.iter().all(|own| own.has_required_field()),
+            _ => true,
+        }
+    }
+
+    pub(crate) fn is_number(&self) -> bool {
+        matches!(self, Self::Int | Self::Number)
+    }
+
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self, Self::List { .. })
+    }
+
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(
+            self,
+            Self::Map(_) | Self::Object(_) | Self::Resource | Self::ResourceList | Self::ImageData
+        )
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&Text> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Struct {
+    fn field(self, name: &str) -> Option<Field> {
+        let found = self.of.field(name, self.stored)?;
+        let mut ty = read(&found.shape, self.stored);
+        let mut always = found.always;
+        let mut required = is_given(self.of, name, &found);
+        if self.of.name() == "meta.v1.ObjectMeta" {
+            match name {
+                "name" => {
+                    ty = Type::name();
+                    required = true;
+                    always = true;
+                }
+                "namespace" | "uid" => ty = Type::name(),
+                "labels" => {
+                    let plain = true;
+                    let value = Type::Text(Text {
+                        plain,
+                        ..Text::default()
+                    });
+                    ty = Type::Map(Box::new(value));
+                }
+                _ => {}
+            }
+        }
+        let mut nullable = found.nullable;
+        match &mut ty {
+            Type::Text(text) => {
+                text.nonempty |= found.nonzero;
+                text.plain |= !found.choices.is_empty();
+                text.choices = found.choices;
+            }
+            Type::List { nonempty, .. } => {
+                // Validation requires containers (`pkg/apis/core/validation`, `validateContainers`).
+                let containers = self.of.name() == "core.v1.PodSpec" && name == "containers" && !self.stored;
+                *nonempty = found.nonzero || containers;
+                nullable &= !containers;
+                required |= containers;
+                always |= containers;
+            }
+            _ => {}
+        }
+        Some(Field {
+            ty,
+            required,
+            always,
+            nullable,
+        })
+    }
+
+    fn has_required_field(self) -> bool {
+        self.of
+            .fields()
+            .any(|name| self.field(name).is_some_and(|field| field.always))
+    }
+}
+
+/// Whether a field is there in every object as people write it: tests give objects without what the API server adds.
+pub(crate) fn is_given(own: schema::Type, name: &str, field: &schema::Field) -> bool {
+    let shell = matches!(
+        name,
+        "apiVersion" | "kind" | "metadata" | "spec" | "template" | "jobTemplate"
+    );
+    let of_template = own.name().ends_with("TemplateSpec") && name == "metadata";
+    field.required || field.always && shell && !of_template
+}
+
+fn read(shape: &schema::Shape, stored: bool) -> Type {
+    match shape {
+        schema::Shape::Text | schema::Shape::Time => Type::text(),
+        schema::Shape::Bool => Type::Bool,
+        schema::Shape::Int(..) => Type::Int,
+        schema::Shape::Float => Type::Number,
+        schema::Shape::Quantity => Type::Text(Text {
+            nonempty: true,
+            plain: true,
+            quantity: true,
+            choices: Vec::new(),
+        }),
+        schema::Shape::IntOrString => Type::IntOrText,
+        schema::Shape::Struct(of) => Type::Object(vec![Struct { of: *of, stored }]),
+        schema::Shape::List(item) => Type::list(read(item, stored)),
+        schema::Shape::Map(value) => Type::Map(Box::new(read(value, stored))),
+        schema::Shape::Any => Type::Any,
+    }
+}

@@ -1,0 +1,316 @@
+//! Test files (`kyverno-test.yaml`) rewritten for the new policies: paths, rows, names.
+//!
+//! Upstream counterpart: none; the schema is that of `cmd/cli/kubectl-kyverno/apis/v1alpha1` (1.19). Only what must change is
+//! changed, comments and layout stay. This needs nothing but the text and its tree, so it is here and not beside the test runner,
+//! which says through [`Suite`] what the new policies report.
+//!
+//! A classic row names a rule, a new row names a policy. A rule with several policies (Pods, their controllers, CronJobs) has
+//! its resources split among them by kind.
+
+use std::collections::BTreeSet;
+
+use kyvtest_go_compat::yaml::{self, Edits, Entry, Node, Span, emit};
+use serde_json::Value as Json;
+
+use crate::{MigratedRule, exception::Replaced};
+
+/// A resource type, as the rules of a policy name it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResourceType {
+    /// The API group; empty for the core.
+    pub group: String,
+    /// The plural: `deployments`.
+    pub resource: String,
+}
+
+/// What a new policy reports for a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reported {
+    /// The policy is not about the resource.
+    Nothing,
+    Pass,
+    Fail,
+    Skip,
+    Error,
+}
+
+/// What the rewriting of a test file needs to know.
+pub struct Suite<'s> {
+    /// The policies that were migrated.
+    pub policies: &'s [Replaced],
+    /// Paths as the file has them under `policies` and `exceptions`, and the paths to write instead.
+    pub paths: &'s [(String, Vec<String>)],
+    /// The types of a resource, by its name in a row and the row's kind; empty if unknown.
+    pub types: &'s dyn Fn(&str, Option<&str>) -> Vec<ResourceType>,
+    /// What a new policy reports for a resource; `None` if unknown.
+    pub reports: &'s dyn Fn(&str, &str) -> Option<Reported>,
+}
+
+impl std::fmt::Debug for Suite<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Suite")
+            .field("paths", &self.paths)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A rewritten test file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RewrittenSuite {
+    /// The text.
+    pub text: String,
+    /// What people should know: rows that change their result, rows that stay.
+    pub notes: Vec<String>,
+}
+
+/// Rewrites a test file; `None` if nothing in it changes.
+///
+/// # Errors
+/// Text that is not YAML.
+pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSuite>, yaml::Error> {
+    let tree = yaml::read_first(text, yaml::Mode::Lax, &yaml::Limits::default())?;
+    let root = tree.root();
+    let mut rewrite = Rewrite {
+        text,
+        suite,
+        edits: Edits::new(text),
+        notes: Vec::new(),
+    };
+    for key in ["policies", "exceptions"] {
+        if let Some(entry) = root.as_map().and_then(|entries| entries.get(key)) {
+            rewrite.paths(root, entry);
+        }
+    }
+    let rows = root.get("results").and_then(Node::as_seq);
+    for row in rows.into_iter().flat_map(|rows| rows.iter()) {
+        rewrite.row(row);
+    }
+    if rewrite.edits.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(RewrittenSuite {
+        text: rewrite.edits.finish(),
+        notes: rewrite.notes,
+    }))
+}
+
+struct Rewrite<'t, 's> {
+    text: &'t str,
+    suite: &'s Suite<'s>,
+    edits: Edits<'t>,
+    notes: Vec<String>,
+}
+
+/// One new row: its policy, its resources and its result.
+struct NewRow<'r> {
+    policy: &'r str,
+    /// Resources of the row that the policy is about; `None` if all of them.
+    resources: Option<Vec<String>>,
+    result: String,
+}
+
+impl Rewrite<'_, '_> {
+    fn paths(&mut self, root: Node<'_>, entry: Entry<'_>) {
+        let written: Vec<String> = entry
+            .value
+            .as_seq()
+            .into_iter()
+            .flat_map(|paths| paths.iter())
+            .filter_map(|path| path.as_str().map(str::to_owned))
+            .collect();
+        let mut paths: Vec<String> = Vec::new();
+        for path in &written {
+            let replaced = self.suite.paths.iter().find(|(old, _)| old == path);
+            let new = replaced.map_or_else(|| vec![path.clone()], |(_, new)| new.clone());
+            for path in new {
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+        }
+        if paths == written {
+            return;
+        }
+        // A single path is replaced where it is, which keeps the comments around it.
+        if let (Some(items), true) = (entry.value.as_seq(), paths.len() == written.len()) {
+            for (item, path) in items.iter().zip(&paths) {
+                if item.as_str() != Some(path) {
+                    self.edits.replace(item.span(), emit::quote(path));
+                }
+            }
+            return;
+        }
+        self.edits.replace_by_list(root, entry, entry.key, &paths);
+    }
+
+    fn row(&mut self, row: Node<'_>) {
+        let text = |key: &str| row.get(key).and_then(Node::as_str);
+        let Some(policy) = text("policy") else { return };
+        let Some(replaced) = self.suite.policies.iter().find(|replaced| replaced.key == policy) else {
+            return;
+        };
+        let wanted = text("rule").map(plain_rule);
+        let rules: Vec<&MigratedRule> = replaced
+            .migration
+            .rules
+            .iter()
+            .filter(|rule| wanted.is_none_or(|wanted| rule.name == wanted))
+            .collect();
+        let rule_name = wanted.unwrap_or("any rule");
+        if rules.is_empty() || rules.iter().any(|rule| rule.objects.is_empty()) {
+            self.notes.push(format!(
+                "the row for policy `{policy}`, {rule_name} stays: the rule was not migrated"
+            ));
+            return;
+        }
+        let rows = self.new_rows(row, &rules, &format!("policy `{policy}`, rule `{rule_name}`"));
+        if rows.is_empty() {
+            self.notes.push(format!(
+                "the row for policy `{policy}`, {rule_name} stays: none of the new policies is about its resources"
+            ));
+            return;
+        }
+        let indent = self.edits.indent(row.span().start);
+        let dash = indent.get(..indent.len().saturating_sub(2)).unwrap_or_default();
+        let separator = if self.edits.is_flow(row) {
+            ", ".to_owned()
+        } else {
+            format!("\n{dash}- ")
+        };
+        let texts: Vec<String> = rows.iter().map(|new| self.rendered(row, new)).collect();
+        self.edits.replace(content(row, self.text), texts.join(&separator));
+    }
+
+    /// The rows that replace a row.
+    fn new_rows<'r>(&mut self, row: Node<'_>, rules: &[&'r MigratedRule], shown: &str) -> Vec<NewRow<'r>> {
+        let kind = row.get("kind").and_then(Node::as_str);
+        let written: Vec<&str> = row
+            .get("resources")
+            .and_then(Node::as_seq)
+            .into_iter()
+            .flat_map(|list| list.iter())
+            .filter_map(Node::as_str)
+            .collect();
+        let expected = row.get("result").and_then(Node::as_str).unwrap_or_default().to_owned();
+        let mut rows: Vec<NewRow<'r>> = Vec::new();
+        for object in rules.iter().flat_map(|rule| &rule.objects) {
+            let policy = object["metadata"]["name"].as_str().unwrap_or_default();
+            let fits = |resource: &str| {
+                let types = (self.suite.types)(resource, kind);
+                let matched = types.is_empty() || types.iter().any(|ty| is_about(object, ty));
+                matched && (self.suite.reports)(policy, resource) != Some(Reported::Nothing)
+            };
+            if written.is_empty() {
+                if fits("") {
+                    rows.push(NewRow {
+                        policy,
+                        resources: None,
+                        result: expected.clone(),
+                    });
+                }
+                continue;
+            }
+            // A classic `skip` is a `pass` where the new policy has no condition for it.
+            let mut by_result: Vec<(String, Vec<String>)> = Vec::new();
+            for resource in written.iter().filter(|resource| fits(resource)) {
+                let reported = (self.suite.reports)(policy, resource);
+                let result = match (expected.as_str(), reported) {
+                    ("skip", Some(Reported::Pass)) => "pass".to_owned(),
+                    ("skip", Some(Reported::Skip) | None) => expected.clone(),
+                    _ => expected.clone(),
+                };
+                if result != expected {
+                    self.notes.push(format!(
+                        "{shown}: `{resource}` is skipped by the rule and passes the new policy"
+                    ));
+                }
+                match by_result.iter_mut().find(|(known, _)| *known == result) {
+                    Some((_, resources)) => resources.push((*resource).to_owned()),
+                    None => by_result.push((result, vec![(*resource).to_owned()])),
+                }
+            }
+            for (result, resources) in by_result {
+                let resources = Some(resources).filter(|resources| resources.len() != written.len());
+                rows.push(NewRow {
+                    policy,
+                    resources,
+                    result,
+                });
+            }
+        }
+        rows
+    }
+
+    /// The text of a new row: that of the old one with other values.
+    fn rendered(&self, row: Node<'_>, new: &NewRow<'_>) -> String {
+        let mut changes: Vec<(Span, String)> = Vec::new();
+        let entries = row.as_map();
+        let entry = |key: &str| entries.and_then(|entries| entries.get(key));
+        let flow = self.edits.is_flow(row);
+        let indent = self.edits.indent(row.span().start);
+        let gap = if flow { ", ".to_owned() } else { format!("\n{indent}") };
+        let marked = entry("isValidatingPolicy").is_some();
+        let mut policy = format!("policy: {}", emit::quote(new.policy));
+        match entry("rule") {
+            Some(rule) if !marked => changes.push((Edits::entry_span(rule), "isValidatingPolicy: true".to_owned())),
+            None if !marked => policy = format!("{policy}{gap}isValidatingPolicy: true"),
+            _ => {}
+        }
+        if let Some(entry) = entry("policy") {
+            changes.push((Edits::entry_span(entry), policy));
+        }
+        if let Some(entry) = entry("result") {
+            changes.push((Edits::entry_span(entry), format!("result: {}", new.result)));
+        }
+        if let (Some(entry), Some(resources)) = (entry("resources"), &new.resources) {
+            let quoted: Vec<String> = resources.iter().map(|resource| emit::quote(resource)).collect();
+            let list = if flow || self.edits.is_flow(entry.value) {
+                format!("resources: [{}]", quoted.join(", "))
+            } else {
+                let items = quoted.iter().map(|resource| format!("\n{indent}- {resource}"));
+                format!("resources:{}", items.collect::<String>())
+            };
+            changes.push((Edits::entry_span(entry), list));
+        }
+        let span = content(row, self.text);
+        changes.sort_by_key(|(span, _)| span.start);
+        let mut out = String::new();
+        let mut done = span.start;
+        for (at, text) in changes {
+            out.push_str(&self.text[done as usize..at.start as usize]);
+            out.push_str(&text);
+            done = at.end;
+        }
+        out.push_str(&self.text[done as usize..span.end as usize]);
+        out
+    }
+}
+
+/// The text of a row without the blanks behind it.
+fn content(row: Node<'_>, text: &str) -> Span {
+    let span = row.span();
+    let own = &text[span.start as usize..span.end as usize];
+    let length = u32::try_from(own.trim_end().len()).unwrap_or_default();
+    Span::new(span.start, span.start + length)
+}
+
+/// A rule as it is written in the policy, not as Kyverno generates it for controllers.
+fn plain_rule(rule: &str) -> &str {
+    let rule = rule.strip_prefix("autogen-").unwrap_or(rule);
+    rule.strip_prefix("cronjob-").unwrap_or(rule)
+}
+
+/// Whether the rules of a new policy name a resource type.
+fn is_about(policy: &Json, ty: &ResourceType) -> bool {
+    let texts = |value: &Json| -> BTreeSet<String> {
+        let items = value.as_array().into_iter().flatten();
+        items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+    };
+    let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array();
+    rules.into_iter().flatten().any(|rule| {
+        let (groups, resources) = (texts(&rule["apiGroups"]), texts(&rule["resources"]));
+        let group = groups.contains("*") || groups.contains(&ty.group);
+        let plain = |name: &String| name.split('/').next() == Some(ty.resource.as_str());
+        group && (resources.contains("*") || resources.contains("*/*") || resources.iter().any(plain))
+    })
+}

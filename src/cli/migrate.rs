@@ -1,0 +1,300 @@
+//! `kyvtest migrate`: the ValidatingPolicies that replace ClusterPolicies, each rule proven or refused with a code.
+
+mod files;
+mod report;
+
+use std::{io::Write as _, path::PathBuf, sync::Arc};
+
+use clap::ValueEnum;
+use rayon::prelude::*;
+
+use super::{Exit, Failure, cluster::Cluster, input, interrupt, output::Output};
+use kyvtest_convert::Exceptions;
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, FileId, Severity, Sources, Span},
+    value::Document,
+    yaml::{self, Limits, Mode, emit::Emitter},
+};
+use kyvtest_migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};
+use kyvtest_model::{
+    kube::Discovery,
+    policy::{self, Loaded, Policy, Purpose},
+};
+use kyvtest_prove::{
+    body::Side,
+    pair::Original,
+    repair::{Repair, repair},
+};
+use serde_json::Value as Json;
+
+/// Migrate ClusterPolicies to ValidatingPolicies, proven rule by rule
+///
+/// Writes the ValidatingPolicies (or NamespacedValidatingPolicies) that replace ClusterPolicies and Policies, and compares each
+/// rule with its translation on every request that can occur. A rule whose translation decides a request differently, or that
+/// has no translation, is not written: the report names the construct, its place and what to do by hand.
+///
+/// PROVEN: every request has the same effect. TESTED: no difference on the requests that were tried. NOT-MIGRATED: no
+/// policy was written for the rule.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Files with policies, or directories that are searched for them; `-` is standard input
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// Write a file for each policy to this directory [default: standard output]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Overwrite existing files
+    #[arg(long, requires = "out")]
+    force: bool,
+
+    /// The output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "format",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t
+    )]
+    format: Format,
+
+    /// Print the change of each document instead of the new policies
+    #[arg(long, conflicts_with = "out")]
+    diff: bool,
+
+    /// Explain each label: why it is not better, and the request that a refused translation decides differently
+    #[arg(long)]
+    explain: bool,
+
+    /// Exit with code 5 if a label is weaker than LABEL
+    #[arg(long, value_name = "LABEL", value_enum, default_value_t)]
+    require: Required,
+
+    /// What becomes of updates of objects that violated a rule before
+    ///
+    /// Kyverno lets them through unless a rule says `allowExistingViolations: false`. `keep` writes that into the new policy,
+    /// `drop` leaves it out and prints a request that is then refused.
+    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
+    existing_violations: ExistingWord,
+
+    /// Go on to ValidatingAdmissionPolicies where the policy has a proven native form
+    #[arg(long, value_name = "KIND", value_enum)]
+    to: Option<Kind>,
+
+    #[command(flatten)]
+    cluster: Cluster,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Human,
+    Json,
+    Markdown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Required {
+    Proven,
+    #[default]
+    Tested,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum ExistingWord {
+    #[default]
+    Keep,
+    Drop,
+}
+
+/// Where a migration ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Vap,
+}
+
+/// A policy of the input and what became of it.
+struct Row {
+    policy: Arc<Policy>,
+    migration: Migration,
+    /// The new objects, as they are written.
+    objects: Vec<Json>,
+    notes: Vec<String>,
+}
+
+impl Row {
+    fn file(&self) -> FileId {
+        self.policy.origin.file
+    }
+
+    fn rules(&self) -> &[MigratedRule] {
+        &self.migration.rules
+    }
+
+    /// The new policies as YAML documents.
+    fn yaml(&self) -> String {
+        let mut emitter = Emitter::new();
+        for object in &self.objects {
+            emitter.document();
+            Document::from(object).root().emit(&mut emitter);
+        }
+        emitter.finish()
+    }
+
+    /// The policy's document as it is written.
+    fn source<'s>(&self, sources: &'s Sources) -> &'s str {
+        let Span { start, end, .. } = self.policy.origin.span;
+        let text = sources.text(self.file()).map_or("", |text| text);
+        text.get(start as usize..end as usize).unwrap_or_default()
+    }
+}
+
+impl Args {
+    pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        let discovery = self.cluster.discovery()?;
+        let mut sources = Sources::new();
+        let loaded = self.load(&mut sources)?;
+        let mut exit = Exit::Success;
+        for diagnostic in &loaded.diagnostics {
+            output.diagnostic(diagnostic, &sources);
+            if diagnostic.severity == Severity::Error {
+                exit = Exit::Input;
+            }
+        }
+        if loaded.policies.is_empty() && exit == Exit::Success {
+            let help = "ClusterPolicies and Policies can be migrated";
+            return Err(Diagnostic::new(Code::NothingToConvert, "no policy to migrate").with_help(help).into());
+        }
+        let rows = self.rows(&loaded, &discovery);
+        if interrupt::flag().load(std::sync::atomic::Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
+        }
+        if let Some(directory) = &self.out {
+            files::write(directory, self.force, &rows)?;
+        }
+        self.print(&rows, &sources, output)?;
+        let weak = |rule: &MigratedRule| match rule.label {
+            RuleLabel::Proven => false,
+            RuleLabel::Tested(_) => self.require == Required::Proven,
+            RuleLabel::NotMigrated(_) => true,
+        };
+        if rows.iter().flat_map(Row::rules).any(weak) {
+            exit = exit.combine(Exit::BelowThreshold);
+        }
+        Ok(exit)
+    }
+
+    fn load(&self, sources: &mut Sources) -> Result<Loaded, Failure> {
+        let mut loaded = Loaded::default();
+        for path in &self.paths {
+            let files = if path.is_dir() {
+                input::policy_files(path)
+            } else {
+                vec![path.clone()]
+            };
+            for path in files {
+                let file = input::read(&path, sources)?;
+                let text = sources.text(file).cloned().unwrap_or_default();
+                let stream = yaml::read(text.as_bytes(), Mode::Lax, &Limits::default());
+                policy::load(stream, file, Purpose::Policies, &mut loaded);
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Migrates every policy, in the order of the files.
+    fn rows(&self, loaded: &Loaded, discovery: &Discovery) -> Vec<Row> {
+        let options = Options {
+            existing: match self.existing_violations {
+                ExistingWord::Keep => Existing::Keep,
+                ExistingWord::Drop => Existing::Drop,
+            },
+            ..Options::default()
+        };
+        let policies = loaded.policies.par_iter();
+        policies
+            .map(|policy| {
+                let migration = migrate(policy, discovery, &options);
+                let mut row = Row {
+                    policy: Arc::clone(policy),
+                    objects: migration.objects().cloned().collect(),
+                    migration,
+                    notes: Vec::new(),
+                };
+                if self.to == Some(Kind::Vap) {
+                    nativise(&mut row, discovery);
+                }
+                row
+            })
+            .collect()
+    }
+
+    fn print(&self, rows: &[Row], sources: &Sources, output: &mut Output) -> Result<(), Failure> {
+        match self.format {
+            Format::Json => {
+                let text = format!("{:#}\n", report::json(rows, sources));
+                output.artefact().write_all(text.as_bytes())?;
+            }
+            Format::Markdown => {
+                let text = report::markdown(rows, sources, self.explain);
+                output.artefact().write_all(text.as_bytes())?;
+            }
+            Format::Human => {
+                if self.diff {
+                    for row in rows {
+                        output.artefact().write_all(report::diff(row, sources).as_bytes())?;
+                    }
+                } else if self.out.is_none() {
+                    let texts: Vec<String> = rows.iter().map(Row::yaml).filter(|text| !text.is_empty()).collect();
+                    output.artefact().write_all(texts.join("---\n").as_bytes())?;
+                }
+                let text = report::human(rows, sources, self.explain);
+                if self.out.is_some() {
+                    output.styled(&text)?;
+                } else {
+                    output.remark(&text);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Replaces ValidatingPolicies by native policies where the equivalence is proven.
+fn nativise(row: &mut Row, discovery: &Discovery) {
+    let mut objects = Vec::new();
+    for object in std::mem::take(&mut row.objects) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let side = Side::from_objects(std::slice::from_ref(&object), discovery).ok();
+        let policy = side.and_then(|side| side.loaded().validating_policies.first().cloned());
+        let Some(policy) = policy else {
+            objects.push(object);
+            continue;
+        };
+        let original = Original::ValidatingPolicy(policy);
+        let options = kyvtest_prove::Options {
+            stop: Some(interrupt::flag()),
+            ..kyvtest_prove::Options::default()
+        };
+        let exceptions = Exceptions {
+            classic: &[],
+            cel: &[],
+        };
+        match repair(&original, exceptions, discovery, &options) {
+            Repair::Done(repaired) => {
+                let documents = super::convert::repair::documents(&repaired);
+                objects.extend(documents.into_iter().map(|document| document.root().to_serde()));
+            }
+            Repair::Refused(refused) => {
+                row.notes.push(format!(
+                    "`{name}` stays a ValidatingPolicy ({}): {}",
+                    refused.code, refused.reason
+                ));
+                objects.push(object);
+            }
+        }
+    }
+    row.objects = objects;
+}

@@ -1,0 +1,227 @@
+//! Reports of migrations: for people, for machines and for pull requests.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde_json::{Value as Json, json};
+use similar::TextDiff;
+
+use super::Row;
+use crate::cli::{
+    color::{HEADING, LITERAL},
+    prove::comparison_witness,
+};
+use kyvtest_go_compat::diagnostic::{Sources, Span};
+use kyvtest_migrate::{MigratedRule, RuleLabel};
+use kyvtest_prove::body::Counterexample;
+
+/// What every migration changes, said once.
+const DIFFERENCES: [&str; 3] = [
+    "a request that a rule skips is reported as `pass`, or not at all, by a ValidatingPolicy",
+    "denials read `Policy NAME failed: MESSAGE`, without the rule and the path of the violation",
+    "a policy stops at the first validation that fails",
+];
+
+fn place(span: Span, sources: &Sources) -> Json {
+    let position = sources.position(span.file, span.start);
+    json!({
+        "file": sources.name(span.file),
+        "line": position.map(|position| position.line),
+        "column": position.map(|position| position.column),
+    })
+}
+
+fn place_text(span: Span, sources: &Sources) -> String {
+    let name = sources.name(span.file).unwrap_or_default();
+    match sources.position(span.file, span.start) {
+        Some(position) => format!("{name}:{}:{}", position.line, position.column),
+        None => name.to_owned(),
+    }
+}
+
+/// The label with what belongs to it.
+fn label(rule: &MigratedRule) -> String {
+    match &rule.label {
+        RuleLabel::Proven => "PROVEN".to_owned(),
+        RuleLabel::Tested(requests) => format!("TESTED({requests})"),
+        RuleLabel::NotMigrated(code) => format!("NOT-MIGRATED({})", code.as_str()),
+    }
+}
+
+/// The report for machines.
+pub(super) fn json(rows: &[Row], sources: &Sources) -> Json {
+    let policies = rows.iter().map(|row| {
+        let rules = row.rules().iter().map(|rule| {
+            let mut json = json!({
+                "name": rule.name,
+                "label": rule.label.as_str(),
+                "code": rule.label.code(),
+                "reason": (!rule.reason.is_empty()).then_some(&rule.reason),
+                "place": place(rule.place, sources),
+                "notes": rule.notes,
+            });
+            if let RuleLabel::Tested(requests) = rule.label {
+                json["requests"] = json!(requests);
+            }
+            if let Some(example) = &rule.counterexample {
+                json["witness"] = comparison_witness(example);
+            }
+            json
+        });
+        let metadata = &row.policy.metadata;
+        json!({
+            "source": {
+                "apiVersion": row.policy.api_version,
+                "kind": row.policy.kind.name(),
+                "name": metadata.name.value,
+                "namespace": metadata.namespace.as_ref().map(|text| &text.value),
+                "place": place(row.policy.origin.span, sources),
+            },
+            "rules": rules.collect::<Vec<_>>(),
+            "objects": row.objects,
+            "notes": row.notes,
+        })
+    });
+    json!({"version": 1, "policies": policies.collect::<Vec<_>>(), "suites": []})
+}
+
+/// How often each label occurs, the best first.
+fn totals(rows: &[Row]) -> Vec<(String, usize)> {
+    let mut counts: BTreeMap<(u8, String), usize> = BTreeMap::new();
+    for rule in rows.iter().flat_map(Row::rules) {
+        let (rank, word) = match &rule.label {
+            RuleLabel::Proven => (0, "PROVEN".to_owned()),
+            RuleLabel::Tested(_) => (1, "TESTED".to_owned()),
+            RuleLabel::NotMigrated(_) => (2, label(rule)),
+        };
+        *counts.entry((rank, word)).or_default() += 1;
+    }
+    counts.into_iter().map(|((_, word), count)| (word, count)).collect()
+}
+
+/// The report for people.
+pub(super) fn human(rows: &[Row], sources: &Sources, explain: bool) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let kind = row.policy.kind.name();
+        let _ = writeln!(text, "{HEADING}{kind} {}{HEADING:#}", row.policy.key());
+        for rule in row.rules() {
+            let _ = writeln!(text, "  {LITERAL}{}{LITERAL:#}  {}", label(rule), rule.name);
+            let refused = matches!(rule.label, RuleLabel::NotMigrated(_));
+            if !rule.reason.is_empty() && (explain || refused) {
+                let _ = writeln!(text, "    {}", rule.reason);
+            }
+            if refused {
+                let _ = writeln!(text, "    at {}", place_text(rule.place, sources));
+            }
+            for note in &rule.notes {
+                let _ = writeln!(text, "    note: {note}");
+            }
+            if let Some(example) = rule.counterexample.as_deref().filter(|_| explain) {
+                text.push_str(&request(example));
+            }
+        }
+        for note in &row.notes {
+            let _ = writeln!(text, "  note: {note}");
+        }
+    }
+    let rules = rows.iter().map(|row| row.rules().len()).sum::<usize>();
+    let _ = writeln!(text, "\npolicies {}, rules {rules}", rows.len());
+    for (word, count) in totals(rows) {
+        let _ = writeln!(text, "{count:>6}  {word}");
+    }
+    if explain {
+        text.push_str("\nThe new engine differs in what it reports:\n");
+        for line in DIFFERENCES {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
+    text
+}
+
+/// A request that both sides decide differently.
+fn request(example: &Counterexample) -> String {
+    let request = &example.situation().request;
+    let [first, second] = example.verdicts();
+    let mut text = format!(
+        "    {} {}: the rule decides {}, the translation {}\n",
+        request.operation.as_str(),
+        request.resource.name(),
+        first.effect,
+        second.effect
+    );
+    for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
+        if !document.root().is_null() {
+            let _ = writeln!(text, "      {name}:");
+            for line in document.root().to_yaml().lines() {
+                let _ = writeln!(text, "        {line}");
+            }
+        }
+    }
+    text
+}
+
+/// The report for a pull request.
+pub(super) fn markdown(rows: &[Row], sources: &Sources, explain: bool) -> String {
+    let mut text = String::from("# Migration to ValidatingPolicy\n\n| label | rules |\n|---|---|\n");
+    for (word, count) in totals(rows) {
+        let _ = writeln!(text, "| {word} | {count} |");
+    }
+    text.push_str("\n| policy | rule | label | new policies | remarks |\n|---|---|---|---|---|\n");
+    for row in rows {
+        for rule in row.rules() {
+            let names: Vec<String> = rule
+                .objects
+                .iter()
+                .filter_map(|object| object["metadata"]["name"].as_str())
+                .map(|name| format!("`{name}`"))
+                .collect();
+            let mut remarks: Vec<String> = Vec::new();
+            if !rule.reason.is_empty() {
+                remarks.push(rule.reason.clone());
+            }
+            if matches!(rule.label, RuleLabel::NotMigrated(_)) {
+                remarks.push(format!("at {}", place_text(rule.place, sources)));
+            }
+            remarks.extend(rule.notes.iter().cloned());
+            let remarks = remarks.join("; ").replace('|', "\\|").replace('\n', " ");
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {remarks} |",
+                row.policy.key(),
+                rule.name,
+                label(rule),
+                names.join(", ")
+            );
+        }
+    }
+    text.push_str("\n## Differences\n\nThe decisions are the same where a rule is PROVEN. The new engine differs in what it reports:\n\n");
+    for line in DIFFERENCES {
+        let _ = writeln!(text, "- {line}");
+    }
+    text.push_str("\n## Replay\n\n```sh\n");
+    let mut files: Vec<&str> = rows.iter().filter_map(|row| sources.name(row.file())).collect();
+    files.dedup();
+    for file in files {
+        let _ = writeln!(text, "kyvtest migrate {file} --explain");
+    }
+    text.push_str("```\n");
+    if explain {
+        for row in rows.iter().filter(|row| !row.objects.is_empty()) {
+            let _ = writeln!(text, "\n## {}\n\n```yaml\n{}```", row.policy.key(), row.yaml());
+        }
+    }
+    text
+}
+
+/// The change of a policy's document.
+pub(super) fn diff(row: &Row, sources: &Sources) -> String {
+    let before = row.source(sources);
+    let before = format!("{}\n", before.trim_end());
+    let after = row.yaml();
+    let name = sources.name(row.file()).unwrap_or_default();
+    TextDiff::from_lines(before.as_str(), after.as_str())
+        .unified_diff()
+        .context_radius(3)
+        .header(name, name)
+        .to_string()
+}
