@@ -18,7 +18,7 @@ use kyvtest_go_compat::{
 use kyvtest_migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, Loaded, Policy, Purpose},
+    policy::{self, ClassicPolicy, Loaded, Purpose},
 };
 use kyvtest_prove::{
     body::Side,
@@ -117,7 +117,7 @@ enum Kind {
 
 /// A policy of the input and what became of it.
 struct Row {
-    policy: Arc<Policy>,
+    policy: Arc<ClassicPolicy>,
     migration: Migration,
     /// The new objects, as they are written.
     objects: Vec<Json>,
@@ -163,9 +163,11 @@ impl Args {
                 exit = Exit::Input;
             }
         }
-        if loaded.policies.is_empty() && exit == Exit::Success {
+        if loaded.classic().next().is_none() && exit == Exit::Success {
             let help = "ClusterPolicies and Policies can be migrated";
-            return Err(Diagnostic::new(Code::NothingToConvert, "no policy to migrate").with_help(help).into());
+            return Err(Diagnostic::new(Code::NothingToConvert, "no policy to migrate")
+                .with_help(help)
+                .into());
         }
         let rows = self.rows(&loaded, &discovery);
         if interrupt::flag().load(std::sync::atomic::Ordering::Relaxed) {
@@ -213,8 +215,9 @@ impl Args {
             },
             ..Options::default()
         };
-        let policies = loaded.policies.par_iter();
+        let policies: Vec<&Arc<ClassicPolicy>> = loaded.classic().collect();
         policies
+            .into_par_iter()
             .map(|policy| {
                 let migration = migrate(policy, discovery, &options);
                 let mut row = Row {
@@ -268,7 +271,7 @@ fn nativise(row: &mut Row, discovery: &Discovery) {
     for object in std::mem::take(&mut row.objects) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let side = Side::from_objects(std::slice::from_ref(&object), discovery).ok();
-        let policy = side.and_then(|side| side.loaded().validating_policies.first().cloned());
+        let policy = side.and_then(|side| side.loaded().validating().next().cloned());
         let Some(policy) = policy else {
             objects.push(object);
             continue;
@@ -278,10 +281,7 @@ fn nativise(row: &mut Row, discovery: &Discovery) {
             stop: Some(interrupt::flag()),
             ..kyvtest_prove::Options::default()
         };
-        let exceptions = Exceptions {
-            classic: &[],
-            cel: &[],
-        };
+        let exceptions = Exceptions { classic: &[], cel: &[] };
         match repair(&original, exceptions, discovery, &options) {
             Repair::Done(repaired) => {
                 let documents = super::convert::repair::documents(&repaired);

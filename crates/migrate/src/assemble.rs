@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: the types of `api/policies.kyverno.io/v1`. Fields are written in the order in which people read them.
 
-use kyvtest_model::policy::{FailurePolicy, Policy, PolicyKind, autogen};
+use kyvtest_model::policy::{ClassicPolicy, FailurePolicy, PolicyKind, autogen};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{draft::Draft, layout::layout};
@@ -11,7 +11,7 @@ use crate::{draft::Draft, layout::layout};
 const DROPPED: [&str; 2] = [autogen::ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration"];
 
 /// The policies of the drafts of one rule. `base` is the name of the first.
-pub(crate) fn objects(policy: &Policy, base: &str, drafts: &[Draft]) -> Vec<Json> {
+pub(crate) fn objects(policy: &ClassicPolicy, base: &str, drafts: &[Draft]) -> Vec<Json> {
     let mut objects = Vec::new();
     let mut names: Vec<String> = Vec::new();
     for draft in drafts {
@@ -38,7 +38,7 @@ pub(crate) fn objects(policy: &Policy, base: &str, drafts: &[Draft]) -> Vec<Json
     objects
 }
 
-fn object(policy: &Policy, name: &str, spec: Json) -> Json {
+fn object(policy: &ClassicPolicy, name: &str, spec: Json) -> Json {
     let pairs = |list: &[(kyvtest_model::policy::Text, kyvtest_model::policy::Text)]| -> Map<String, Json> {
         let kept = list.iter().filter(|(key, _)| !DROPPED.contains(&key.value.as_str()));
         kept.map(|(key, value)| (key.value.clone(), json!(value.value)))
@@ -66,7 +66,7 @@ fn object(policy: &Policy, name: &str, spec: Json) -> Json {
     })
 }
 
-fn spec(policy: &Policy, draft: &Draft, scope: &kyvtest_prove::repair::RuleScope) -> Json {
+fn spec(policy: &ClassicPolicy, draft: &Draft, scope: &kyvtest_prove::repair::RuleScope) -> Json {
     let mut spec = json!({});
     let actions = match (scope.denies, policy.spec.emit_warning) {
         (true, _) => json!(["Deny"]),
@@ -125,7 +125,7 @@ fn spec(policy: &Policy, draft: &Draft, scope: &kyvtest_prove::repair::RuleScope
 }
 
 /// Failure policy, timeout, background scans and admission.
-fn settings(policy: &Policy, spec: &mut Json) {
+fn settings(policy: &ClassicPolicy, spec: &mut Json) {
     let own = &policy.spec;
     let webhook = own.webhook.as_ref();
     let failure = webhook

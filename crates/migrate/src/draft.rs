@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use kyvtest_kyverno::autogen;
 use kyvtest_model::{
     kube::{Discovery, Operation},
-    policy::{FailureAction, Policy, Rule, Subtree},
+    policy::{ClassicPolicy, FailureAction, Rule, Subtree},
 };
 use kyvtest_prove::repair::{Before, NoScope, RuleScope, applied_before, rule_scopes};
 
@@ -74,7 +74,7 @@ pub(crate) enum Preconditions {
 /// What is translated: a policy with this rule alone, and the rule as it is written.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'p> {
-    pub(crate) cut: &'p Policy,
+    pub(crate) cut: &'p ClassicPolicy,
     pub(crate) rule: &'p Rule,
     pub(crate) guesses: &'p [Guess],
 }

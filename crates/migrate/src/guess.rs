@@ -5,7 +5,7 @@
 
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Resource},
-    policy::{KindSelector, Policy, Rule},
+    policy::{ClassicPolicy, KindSelector, Rule},
 };
 use serde_json::{Value as Json, json};
 
@@ -16,7 +16,7 @@ const UNKNOWN: &str = "unknown.kyvtest.dev";
 const ANY_VERSION: &str = "v1";
 
 /// A cluster with the kinds of a policy, and what is assumed about each that was not there.
-pub(crate) fn with_kinds(policy: &Policy, discovery: &Discovery) -> (Discovery, Vec<Guess>) {
+pub(crate) fn with_kinds(policy: &ClassicPolicy, discovery: &Discovery) -> (Discovery, Vec<Guess>) {
     let mut all = discovery.clone();
     let mut guesses: Vec<Guess> = Vec::new();
     let rules = policy.spec.rules.iter();

@@ -6,7 +6,7 @@
 use kyvtest_kyverno::autogen;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{Policy, Rule},
+    policy::{ClassicPolicy, Rule},
 };
 use kyvtest_prove::{
     Label,
@@ -121,7 +121,7 @@ impl Migration {
 }
 
 /// Migrates a policy.
-pub fn migrate(policy: &Policy, discovery: &Discovery, options: &Options) -> Migration {
+pub fn migrate(policy: &ClassicPolicy, discovery: &Discovery, options: &Options) -> Migration {
     let several = policy.spec.rules.len() > 1;
     let (discovery, guesses) = with_kinds(policy, discovery);
     let rules = policy.spec.rules.iter().map(|rule| {
@@ -147,7 +147,7 @@ fn identifier(name: &str) -> String {
 }
 
 /// The policy with one rule alone, as an object.
-fn cut(policy: &Policy, rule: &Rule) -> Json {
+fn cut(policy: &ClassicPolicy, rule: &Rule) -> Json {
     let pairs = |list: &[(kyvtest_model::policy::Text, kyvtest_model::policy::Text)]| -> Json {
         let each = list.iter().map(|(key, value)| (key.value.clone(), json!(value.value)));
         Json::Object(each.collect())
@@ -192,7 +192,7 @@ fn doubled(policy: &Json) -> Json {
 }
 
 fn migrate_rule(
-    policy: &Policy,
+    policy: &ClassicPolicy,
     rule: &Rule,
     base: &str,
     (discovery, guesses): (&Discovery, &[Guess]),
@@ -255,7 +255,7 @@ fn failed(refusal: Refusal) -> Failed {
 
 /// The best translation of a rule.
 fn best(
-    policy: &Policy,
+    policy: &ClassicPolicy,
     rule: &Rule,
     base: &str,
     (discovery, guesses): (&Discovery, &[Guess]),
@@ -273,7 +273,7 @@ fn best(
         Err(_) if policy.spec.rules.len() > 1 => side(&doubled(&original)).map_err(reject)?,
         side => side.map_err(reject)?,
     };
-    let Some(mut only) = left.loaded().policies.first().map(|policy| (**policy).clone()) else {
+    let Some(mut only) = left.loaded().classic().next().map(|policy| (**policy).clone()) else {
         return Err(reject("the policy cannot be read".to_owned()));
     };
     only.spec.rules.truncate(1);

@@ -16,7 +16,7 @@ use kyvtest_go_compat::text::wildcard;
 use kyvtest_kyverno::matching::kind_matches;
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Operation},
-    policy::{Policy, Rule},
+    policy::{ClassicPolicy, Rule},
 };
 
 /// The object of a request, whatever is done to it.
@@ -53,7 +53,7 @@ pub enum NoScope {
 /// Returns the scopes of the policies that replace a rule, with these operations only. What a namespaced policy says about its
 /// own namespace is left to the namespaced kind.
 pub fn rule_scopes(
-    policy: &Policy,
+    policy: &ClassicPolicy,
     rule: &Rule,
     operations: &[Operation],
     discovery: &Discovery,
@@ -99,7 +99,7 @@ pub fn rule_scopes(
 
 /// Whether the rule would have applied to the creation of the old object of an update to which it applies, by the user whom
 /// Kyverno invents for that question: a condition on `oldObject`. `None` if that depends on the kind or cannot be told.
-pub fn applied_before(policy: &Policy, rule: &Rule, discovery: &Discovery) -> Option<Before> {
+pub fn applied_before(policy: &ClassicPolicy, rule: &Rule, discovery: &Discovery) -> Option<Before> {
     let source = Source {
         policy,
         rule,
@@ -170,9 +170,7 @@ fn as_nobody(formula: Formula) -> Formula {
         Formula::All(parts) => Formula::all(parts.into_iter().map(as_nobody)),
         Formula::Any(parts) => Formula::any(parts.into_iter().map(as_nobody)),
         Formula::Not(inner) => as_nobody(*inner).negate(),
-        Formula::User(pattern) => {
-            Formula::Known(wildcard::matches(&pattern, "kyverno:kyverno-invalid-controller"))
-        }
+        Formula::User(pattern) => Formula::Known(wildcard::matches(&pattern, "kyverno:kyverno-invalid-controller")),
         Formula::Group(pattern) => Formula::Known(wildcard::matches(&pattern, "kyverno:invalidgroup")),
         other => other,
     }
