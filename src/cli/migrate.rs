@@ -22,7 +22,6 @@ use kyvtest_model::{
 };
 use kyvtest_prove::{
     body::Side,
-    pair::Original,
     repair::{Repair, repair},
 };
 use serde_json::Value as Json;
@@ -276,7 +275,7 @@ fn nativise(row: &mut Row, discovery: &Discovery) {
             objects.push(object);
             continue;
         };
-        let original = Original::ValidatingPolicy(policy);
+        let original = policy::Policy::Validating(policy);
         let options = kyvtest_prove::Options {
             stop: Some(interrupt::flag()),
             ..kyvtest_prove::Options::default()

@@ -153,7 +153,7 @@ fn situation(row: &Value, discovery: &Discovery) -> Result<Situation, String> {
 fn check(row: &Value) -> Result<(), String> {
     let mut loaded = Loaded::default();
     read(text(row, "policy"), Purpose::Policies, &mut loaded);
-    let Some(policy) = loaded.policies.first() else {
+    let Some(policy) = loaded.classic().next() else {
         return Ok(());
     };
     let resource = &row["resource"];
