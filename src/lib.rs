@@ -7,6 +7,7 @@
 pub mod cli;
 pub mod eval;
 pub mod report;
+pub mod rewrite;
 pub mod run;
 pub mod suite;
 

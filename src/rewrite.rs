@@ -1,0 +1,215 @@
+//! Test files rewritten with the policies that they test: what the new policies report decides which of them a row names.
+//!
+//! Upstream counterpart: none. The text is changed by `kyvtest_migrate::rewrite_suite`; this module runs the rewritten file in
+//! memory as `kyverno test` would, and rewrites it once more with what came of it: a policy that is not about a resource gets no
+//! row for it, and a row that expected `skip` expects `pass` where the new policy has no condition to skip by.
+
+use std::{collections::BTreeMap, io};
+
+use kyvtest_go_compat::text::path::clean;
+use kyvtest_migrate::{Replaced, Reported, ResourceType, RewrittenSuite, rewrite_suite};
+use kyvtest_model::{kube::Discovery, verdict::Status};
+
+use crate::{
+    run::{Outcome, Settings, run},
+    suite::{Files, Memory, Options, Overlay, Suite, load},
+};
+
+/// A file of policies or exceptions, and the files beside it that replace it.
+#[derive(Debug, Clone)]
+pub struct Moved {
+    /// The file.
+    pub old: String,
+    /// Whether something in it was not migrated, so that it stays in use.
+    pub stays: bool,
+    /// Names and texts of the new files, in the same folder.
+    pub new: Vec<(String, String)>,
+}
+
+/// Rewrites a test file; `None` if nothing in it changes.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn rewrite(
+    files: &dyn Files,
+    test: &str,
+    moved: &[Moved],
+    policies: &[Replaced],
+) -> io::Result<Option<RewrittenSuite>> {
+    let text = String::from_utf8_lossy(&files.read(test)?).into_owned();
+    let suites = load(files, test, &Options::default());
+    let paths: Vec<(String, Vec<String>)> = suites.iter().flat_map(|suite| new_paths(suite, test, moved)).collect();
+    let discovery = Discovery::kubernetes();
+    let types = |name: &str, kind: Option<&str>| types(&suites, &discovery, name, kind);
+    let attempt = |reports: &dyn Fn(&str, &str) -> Option<Reported>| {
+        let suite = kyvtest_migrate::Suite {
+            policies,
+            paths: &paths,
+            types: &types,
+            reports,
+        };
+        rewrite_suite(&text, &suite).map_err(io::Error::other)
+    };
+    let Some(first) = attempt(&|_, _| None)? else {
+        return Ok(None);
+    };
+    let reported = reported(files, test, &first.text, moved);
+    attempt(&|policy, resource| reported.get(&(policy.to_owned(), resource.to_owned())).copied())
+}
+
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or(".", |(folder, _)| folder)
+}
+
+/// The paths of a suite that change, as written.
+fn new_paths(suite: &Suite, test: &str, moved: &[Moved]) -> Vec<(String, Vec<String>)> {
+    let Some(document) = &suite.test else { return Vec::new() };
+    let written = document.policies.iter().chain(&document.exceptions);
+    let changed = written.filter_map(|path| {
+        let full = clean(&format!("{}/{}", folder(test), path.value));
+        let moved = moved.iter().find(|moved| clean(&moved.old) == full)?;
+        let own = path.value.rsplit_once('/').map(|(folder, _)| folder);
+        let beside = |name: &String| own.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"));
+        let stays = moved.stays.then(|| path.value.clone());
+        let new = moved.new.iter().map(|(name, _)| beside(name));
+        Some((path.value.clone(), stays.into_iter().chain(new).collect()))
+    });
+    changed.collect()
+}
+
+/// The types of the resources that a row means.
+fn types(suites: &[Suite], discovery: &Discovery, name: &str, kind: Option<&str>) -> Vec<ResourceType> {
+    let own = name.rsplit('/').next().unwrap_or(name);
+    let kind = kind.map(|kind| kind.rsplit('/').next().unwrap_or(kind));
+    let resources = suites.iter().flat_map(|suite| &suite.resources);
+    let meant = resources
+        .filter(|resource| (name.is_empty() || resource.name == own) && kind.is_none_or(|kind| resource.kind == kind));
+    let found = meant.filter_map(|resource| {
+        let served = discovery.by_object(&resource.api_version, &resource.kind)?;
+        Some(ResourceType {
+            group: served.group.clone(),
+            resource: served.plural.clone(),
+        })
+    });
+    found.collect()
+}
+
+/// What the new policies report for the resources of the rows that name them.
+fn reported(files: &dyn Files, test: &str, text: &str, moved: &[Moved]) -> BTreeMap<(String, String), Reported> {
+    let mut over = Memory::default();
+    over.add(test, text);
+    for moved in moved {
+        for (name, text) in &moved.new {
+            over.add(&format!("{}/{name}", folder(&moved.old)), text.as_str());
+        }
+    }
+    let overlay = Overlay { under: files, over };
+    let settings = Settings::new(true);
+    let mut reported = BTreeMap::new();
+    for suite in load(&overlay, test, &Options::default()) {
+        for case in run(&suite, &settings).cases {
+            let said = match (&case.kyverno, case.outcome) {
+                (Some(answer), _) => match answer.status {
+                    Status::Pass => Reported::Pass,
+                    Status::Fail | Status::Warn => Reported::Fail,
+                    Status::Skip => Reported::Skip,
+                    Status::NoMatch => Reported::Nothing,
+                    _ => Reported::Error,
+                },
+                (None, Outcome::Unmatched | Outcome::Skip | Outcome::Silent) => Reported::Nothing,
+                (None, _) => continue,
+            };
+            let key = &case.resource;
+            for name in [key.name.clone(), format!("{}/{}", key.namespace, key.name)] {
+                reported.insert((case.policy.clone(), name), said);
+            }
+        }
+    }
+    reported
+}
+
+#[cfg(test)]
+mod tests {
+    use kyvtest_go_compat::{diagnostic::Sources, value::Document, yaml};
+    use kyvtest_migrate::{Options as Migrating, Replaced, migrate, migrate_exception};
+    use kyvtest_model::{
+        kube::Discovery,
+        policy::{self, Loaded, Purpose},
+    };
+
+    use super::{Moved, rewrite};
+    use crate::{
+        run::{Outcome, Settings, run},
+        suite::{Files, Memory, Options, load},
+    };
+
+    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/migrate/suite");
+
+    fn fixture(name: &str) -> String {
+        std::fs::read_to_string(format!("{FOLDER}/{name}")).expect("a fixture")
+    }
+
+    fn loaded(name: &str, purpose: Purpose) -> Loaded {
+        let text = fixture(name);
+        let mut loaded = Loaded::default();
+        let file = Sources::new().add(name, text.as_str());
+        let stream = yaml::read(text.as_bytes(), yaml::Mode::Lax, &yaml::Limits::default());
+        policy::load(stream, file, purpose, &mut loaded);
+        loaded
+    }
+
+    #[test]
+    fn a_rewritten_suite_passes_as_the_original_did() {
+        let mut files = Memory::default();
+        for name in ["policy.yaml", "exception.yaml", "resources.yaml", "kyverno-test.yaml"] {
+            files.add(&format!("suite/{name}"), fixture(name));
+        }
+        let policies = loaded("policy.yaml", Purpose::Policies);
+        let discovery = Discovery::kubernetes();
+        let replaced: Vec<Replaced> = policies
+            .policies
+            .iter()
+            .map(|policy| Replaced {
+                key: policy.key(),
+                migration: migrate(policy, &discovery, &Migrating::default()),
+            })
+            .collect();
+        let yaml = |object: &serde_json::Value| Document::from(object).root().to_yaml();
+        let objects: Vec<String> = replaced
+            .iter()
+            .flat_map(|one| one.migration.objects())
+            .map(yaml)
+            .collect();
+        let exceptions = loaded("exception.yaml", Purpose::Exceptions);
+        let exception = migrate_exception(&exceptions.exceptions[0], &replaced);
+        let exception = exception.expect("a translation").expect("a migrated rule");
+        let moved = [
+            Moved {
+                old: "suite/policy.yaml".to_owned(),
+                stays: false,
+                new: vec![("new-policy.yaml".to_owned(), objects.join("---\n"))],
+            },
+            Moved {
+                old: "suite/exception.yaml".to_owned(),
+                stays: false,
+                new: vec![("new-exception.yaml".to_owned(), yaml(&exception.object))],
+            },
+        ];
+        let rewritten = rewrite(&files, "suite/kyverno-test.yaml", &moved, &replaced);
+        let rewritten = rewritten.expect("YAML").expect("a change");
+        assert_eq!(rewritten.text, fixture("rewritten.yaml"));
+        assert_eq!(rewritten.notes.join("\n") + "\n", fixture("notes.txt"));
+        for moved in &moved {
+            for (name, text) in &moved.new {
+                files.add(&format!("suite/{name}"), text.as_str());
+            }
+        }
+        files.add("suite/kyverno-test.yaml", rewritten.text);
+        let suites = load(&files as &dyn Files, "suite/kyverno-test.yaml", &Options::default());
+        let result = run(&suites[0], &Settings::new(true));
+        assert!(!result.cases.is_empty());
+        for case in &result.cases {
+            assert_eq!(case.outcome, Outcome::Pass, "{}: {}", case.policy, case.reason);
+        }
+    }
+}
