@@ -167,8 +167,7 @@ mod tests {
         let policies = loaded("policy.yaml", Purpose::Policies);
         let discovery = Discovery::kubernetes();
         let replaced: Vec<Replaced> = policies
-            .policies
-            .iter()
+            .classic()
             .map(|policy| Replaced {
                 key: policy.key(),
                 migration: migrate(policy, &discovery, &Migrating::default()),
