@@ -31,7 +31,11 @@ pub(crate) fn context(entries: &Subtree, names: &mut Names<'_>) -> Result<(), Re
 /// # Errors
 /// See [`context`].
 pub(crate) fn bind(entries: Node<'_>, file: FileId, names: &mut Names<'_>) -> Result<(), Refusal> {
-    for entry in entries.as_seq().into_iter().flat_map(|entries| entries.iter()) {
+    for entry in entries
+        .as_seq()
+        .into_iter()
+        .flat_map(kyvtest_go_compat::yaml::Items::iter)
+    {
         let name = entry.get("name").and_then(Node::as_str).unwrap_or_default();
         let at = place(file, entry.span());
         let value = source(entry, names).map_err(|refusal| refusal.at(at))?;

@@ -38,7 +38,11 @@ fn loops(
     names: &mut Names<'_>,
 ) -> Result<Expr, Refusal> {
     let mut all = Vec::new();
-    for entry in entries.as_seq().into_iter().flat_map(|entries| entries.iter()) {
+    for entry in entries
+        .as_seq()
+        .into_iter()
+        .flat_map(kyvtest_go_compat::yaml::Items::iter)
+    {
         let at = place(file, entry.span());
         all.push(entry_passes(entry, file, subject, depth, names).map_err(|refusal| refusal.at(at))?);
     }

@@ -82,7 +82,7 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
         }
     }
     let rows = root.get("results").and_then(Node::as_seq);
-    for row in rows.into_iter().flat_map(|rows| rows.iter()) {
+    for row in rows.into_iter().flat_map(yaml::Items::iter) {
         rewrite.row(row);
     }
     if rewrite.edits.is_empty() {
@@ -115,7 +115,7 @@ impl Rewrite<'_, '_> {
             .value
             .as_seq()
             .into_iter()
-            .flat_map(|paths| paths.iter())
+            .flat_map(yaml::Items::iter)
             .filter_map(|path| path.as_str().map(str::to_owned))
             .collect();
         let mut paths: Vec<String> = Vec::new();
@@ -188,7 +188,7 @@ impl Rewrite<'_, '_> {
             .get("resources")
             .and_then(Node::as_seq)
             .into_iter()
-            .flat_map(|list| list.iter())
+            .flat_map(yaml::Items::iter)
             .filter_map(Node::as_str)
             .collect();
         let expected = row.get("result").and_then(Node::as_str).unwrap_or_default().to_owned();

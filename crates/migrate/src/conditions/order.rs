@@ -137,9 +137,8 @@ fn text_literal(
 
 fn variables(relation: &str, key: &Value, value: &Value) -> Result<Expr, Refusal> {
     match (&key.ty, &value.ty) {
-        (Type::Int | Type::Number, Type::Int | Type::Number)
+        (Type::Int | Type::Number | Type::Any, Type::Int | Type::Number)
         | (Type::Duration, Type::Duration)
-        | (Type::Any, Type::Int | Type::Number)
         | (Type::Int | Type::Number, Type::Any) => Ok(key.plain().relation(relation, value.plain())),
         (Type::Text(left), Type::Text(right)) if left.quantity && right.quantity => {
             let [left, right] = [key, value].map(|side| Expr::function("quantity", [side.plain().clone()]));

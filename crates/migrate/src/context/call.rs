@@ -39,7 +39,11 @@ fn service(node: Node<'_>, service: Node<'_>, post: bool, names: &mut Names<'_>)
     let url = query::text_of(&query::read_text(url, names)?)?;
     let entries = |list: Option<Node<'_>>, names: &mut Names<'_>| -> Result<Vec<String>, Refusal> {
         let mut texts = Vec::new();
-        for entry in list.and_then(Node::as_seq).into_iter().flat_map(|list| list.iter()) {
+        for entry in list
+            .and_then(Node::as_seq)
+            .into_iter()
+            .flat_map(kyvtest_go_compat::yaml::Items::iter)
+        {
             let key = entry.get("key").and_then(Node::as_str).unwrap_or_default();
             let value = query::data(&part(entry, "value"), names)?;
             value.read()?;
@@ -57,7 +61,7 @@ fn service(node: Node<'_>, service: Node<'_>, post: bool, names: &mut Names<'_>)
         .get("headers")
         .and_then(Node::as_seq)
         .into_iter()
-        .flat_map(|list| list.iter())
+        .flat_map(kyvtest_go_compat::yaml::Items::iter)
     {
         let key = header.get("key").and_then(Node::as_str).unwrap_or_default();
         let value = header.get("value").and_then(Node::as_str).unwrap_or_default();

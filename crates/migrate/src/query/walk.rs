@@ -339,7 +339,7 @@ fn equal(left: &Value, right: &Value) -> Result<Expr, Refusal> {
         }
         (None, None) => return Ok(left.as_optional().relation("==", &right.as_optional())),
     };
-    let (constant, _) = (Value::literal(literal)?, ());
+    let (constant, ()) = (Value::literal(literal)?, ());
     Ok(match (literal, &value.ty) {
         (Data::Null, _) => value.present().negate(),
         (Data::Bool(wanted), Type::Bool) => {
