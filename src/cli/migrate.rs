@@ -165,7 +165,9 @@ impl Args {
         }
         if loaded.policies.is_empty() && exit == Exit::Success {
             let help = "ClusterPolicies and Policies can be migrated";
-            return Err(Diagnostic::new(Code::NothingToConvert, "no policy to migrate").with_help(help).into());
+            return Err(Diagnostic::new(Code::NothingToConvert, "no policy to migrate")
+                .with_help(help)
+                .into());
         }
         let rows = self.rows(&loaded, &discovery);
         if interrupt::flag().load(std::sync::atomic::Ordering::Relaxed) {
@@ -278,10 +280,7 @@ fn nativise(row: &mut Row, discovery: &Discovery) {
             stop: Some(interrupt::flag()),
             ..kyvtest_prove::Options::default()
         };
-        let exceptions = Exceptions {
-            classic: &[],
-            cel: &[],
-        };
+        let exceptions = Exceptions { classic: &[], cel: &[] };
         match repair(&original, exceptions, discovery, &options) {
             Repair::Done(repaired) => {
                 let documents = super::convert::repair::documents(&repaired);

@@ -38,7 +38,10 @@ fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in entries {
         if path.is_dir() {
             yaml_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+        {
             found.push(path);
         }
     }
@@ -51,7 +54,9 @@ fn policies(folder: &Path) -> Vec<Arc<Policy>> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for file in files {
-        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let Ok(text) = std::fs::read_to_string(&file) else {
+            continue;
+        };
         let id = Sources::new().add(file.display().to_string(), text.as_str());
         let mut loaded = Loaded::default();
         let stream = yaml::read(text.as_bytes(), yaml::Mode::Lax, &yaml::Limits::default());
@@ -95,7 +100,10 @@ fn corpus_rules_are_migrated() {
         *counts.entry(label).or_default() += 1;
     }
     let all = labels.len();
-    let refused = labels.iter().filter(|(_, label)| label.starts_with("NOT-MIGRATED")).count();
+    let refused = labels
+        .iter()
+        .filter(|(_, label)| label.starts_with("NOT-MIGRATED"))
+        .count();
     let proven = counts.get("PROVEN").copied().unwrap_or_default();
     tell(&format!(
         "gate migrate-corpus: {all} rules, {} translated, {proven} proven",
@@ -105,7 +113,10 @@ fn corpus_rules_are_migrated() {
         tell(&format!("  {count} {label}"));
     }
     assert!(all >= 354, "the corpus shrank to {all} rules");
-    assert!((all - refused) * 100 >= TRANSLATED * all, "less is translated than before");
+    assert!(
+        (all - refused) * 100 >= TRANSLATED * all,
+        "less is translated than before"
+    );
     assert!(proven * 100 >= PROVEN * all, "less is proven than before");
 }
 
@@ -113,7 +124,9 @@ fn corpus_rules_are_migrated() {
 fn situation(row: &Value, discovery: &Discovery) -> Result<Situation, String> {
     let resource = &row["resource"];
     let kind = GroupVersionKind::from_api_version(text(resource, "apiVersion"), text(resource, "kind"));
-    let served = discovery.by_kind(&kind.group, &kind.version, &kind.kind).ok_or("no kind")?;
+    let served = discovery
+        .by_kind(&kind.group, &kind.version, &kind.kind)
+        .ok_or("no kind")?;
     let operation: Operation = text(row, "operation").parse().map_err(|_| "operation")?;
     let mut request = Request::about(operation, Arc::clone(served), Document::from(resource));
     if operation == Operation::Update {
@@ -140,7 +153,9 @@ fn situation(row: &Value, discovery: &Discovery) -> Result<Situation, String> {
 fn check(row: &Value) -> Result<(), String> {
     let mut loaded = Loaded::default();
     read(text(row, "policy"), Purpose::Policies, &mut loaded);
-    let Some(policy) = loaded.policies.first() else { return Ok(()) };
+    let Some(policy) = loaded.policies.first() else {
+        return Ok(());
+    };
     let resource = &row["resource"];
     let kind = GroupVersionKind::from_api_version(text(resource, "apiVersion"), text(resource, "kind"));
     let mut discovery = Discovery::kubernetes();

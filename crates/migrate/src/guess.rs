@@ -83,7 +83,7 @@ impl Guess {
     /// The assumption, for people.
     pub(crate) fn note(&self) -> String {
         format!(
-            "assumes that `{}` is served as the namespaced resource `{}`; describe the kind with `--crd` to be sure",
+            "assumes that `{}` is served as the namespaced resource `{}`; describe the kind with `--crds` to be sure",
             self.kind.text, self.plural
         )
     }

@@ -14,8 +14,6 @@ use crate::{Expr, Refusal, RefusalCode, Scope, Subject, names::Variables};
 use cond::{Cond, Path};
 use tree::{Fits, Value, Walk};
 
-pub(crate) use scalar::glob;
-
 /// The condition that a value fits a pattern, or is not concerned by it. Variables must have been substituted.
 pub(crate) fn translate(tree: &Data, subject: &Subject, scope: &Scope) -> Result<Expr, Refusal> {
     Ok(fits(tree, subject, scope)?.good.render())

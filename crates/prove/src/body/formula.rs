@@ -205,7 +205,10 @@ impl Arena {
     pub(super) fn field(&mut self, parent: Place, key: &str) -> Option<Place> {
         let decoded = self.is_stored(parent);
         let (shape, optional) = self.shape(parent).field(key, decoded)?;
-        if matches!(self.shape(parent).inner, Inner::Map(_) | Inner::Labels | Inner::Unknown | Inner::Custom) {
+        if matches!(
+            self.shape(parent).inner,
+            Inner::Map(_) | Inner::Labels | Inner::Unknown | Inner::Custom
+        ) {
             let generic = self.generic(parent);
             let keys = self.keys.entry(generic).or_default();
             if !keys.iter().any(|own| &**own == key) {

@@ -170,9 +170,7 @@ fn as_nobody(formula: Formula) -> Formula {
         Formula::All(parts) => Formula::all(parts.into_iter().map(as_nobody)),
         Formula::Any(parts) => Formula::any(parts.into_iter().map(as_nobody)),
         Formula::Not(inner) => as_nobody(*inner).negate(),
-        Formula::User(pattern) => {
-            Formula::Known(wildcard::matches(&pattern, "kyverno:kyverno-invalid-controller"))
-        }
+        Formula::User(pattern) => Formula::Known(wildcard::matches(&pattern, "kyverno:kyverno-invalid-controller")),
         Formula::Group(pattern) => Formula::Known(wildcard::matches(&pattern, "kyverno:invalidgroup")),
         other => other,
     }
