@@ -245,6 +245,7 @@ struct Failure {
 
 type Failed = Box<Failure>;
 
+#[expect(clippy::unnecessary_box_returns, reason = "errors are boxed to keep results small")]
 fn failed(refusal: Refusal) -> Failed {
     Box::new(Failure {
         refusal,
