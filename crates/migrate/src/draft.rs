@@ -150,7 +150,7 @@ fn scopes(source: Source<'_>, rule: &Rule, style: Style, discovery: &Discovery) 
         }
         Err(NoScope::Nothing) => Ok(Vec::new()),
         Err(NoScope::UnknownKind(kind)) => {
-            let reason = format!("the kind `{kind}` is unknown; describe it with `--crd`");
+            let reason = format!("the kind `{kind}` is unknown; describe it with `--crds`");
             Err(Refusal::new(RefusalCode::Match, reason).at(rule.matches.span))
         }
         Err(NoScope::Hidden(what)) => {
@@ -237,6 +237,16 @@ fn draft(
         validation.expression.as_str(),
         validation.message_expression.as_deref().unwrap_or_default(),
     ]);
+    let permissions: Vec<String> = variables
+        .lookups()
+        .iter()
+        .map(|lookup| {
+            format!(
+                "Kyverno's admission and reports controllers need permission to {} `{}` ({})",
+                lookup.verb, lookup.resource, lookup.api_version
+            )
+        })
+        .collect();
     Ok(Some(Draft {
         suffix,
         scopes,
@@ -250,6 +260,7 @@ fn draft(
         notes: plain_message
             .map(|refusal| format!("the message is shown as it is written: {}", refusal.reason))
             .into_iter()
+            .chain(permissions)
             .collect(),
     }))
 }

@@ -5,7 +5,7 @@
 
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Resource},
-    policy::{ClassicPolicy, KindSelector, Rule},
+    policy::{ClassicPolicy, KindSelector, MatchResources, Rule},
 };
 use serde_json::{Value as Json, json};
 
@@ -22,7 +22,7 @@ pub(crate) fn with_kinds(policy: &ClassicPolicy, discovery: &Discovery) -> (Disc
     let rules = policy.spec.rules.iter();
     let blocks = rules.flat_map(|rule| std::iter::once(&rule.matches).chain(rule.exclude.as_ref()));
     let selectors: Vec<&KindSelector> = blocks
-        .flat_map(|block| block.kinds())
+        .flat_map(MatchResources::kinds)
         .map(|kind| &kind.value)
         .filter(|kind| is_plain(kind))
         .collect();
@@ -46,8 +46,8 @@ pub(crate) fn with_kinds(policy: &ClassicPolicy, discovery: &Discovery) -> (Disc
                 }
             };
             let gvk = GroupVersionKind::new(
-                &concrete(&selector.group, UNKNOWN),
-                &concrete(&selector.version, ANY_VERSION),
+                concrete(&selector.group, UNKNOWN),
+                concrete(&selector.version, ANY_VERSION),
                 &selector.kind,
             );
             all.add(Resource::main(&gvk, &plural(&selector.kind), true));
@@ -83,7 +83,7 @@ impl Guess {
     /// The assumption, for people.
     pub(crate) fn note(&self) -> String {
         format!(
-            "assumes that `{}` is served as the namespaced resource `{}`; describe the kind with `--crd` to be sure",
+            "assumes that `{}` is served as the namespaced resource `{}`; describe the kind with `--crds` to be sure",
             self.kind.text, self.plural
         )
     }
@@ -92,7 +92,7 @@ impl Guess {
     pub(crate) fn is_named_by(&self, rule: &Rule) -> bool {
         let blocks = std::iter::once(&rule.matches).chain(rule.exclude.as_ref());
         blocks
-            .flat_map(|block| block.kinds())
+            .flat_map(MatchResources::kinds)
             .any(|kind| kind.value == self.kind)
     }
 

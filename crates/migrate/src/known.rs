@@ -9,7 +9,7 @@ use crate::query::is_given;
 
 /// The facts about a value, given that it is there. A rule for several kinds knows what all of them have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub(crate) struct Known {
     /// The types that the value may have; none if nothing is known.
     shapes: Vec<Shape>,
     /// Whether the value is never Go's zero value.

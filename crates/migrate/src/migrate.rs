@@ -245,6 +245,7 @@ struct Failure {
 
 type Failed = Box<Failure>;
 
+#[expect(clippy::unnecessary_box_returns, reason = "errors are boxed to keep results small")]
 fn failed(refusal: Refusal) -> Failed {
     Box::new(Failure {
         refusal,
@@ -310,7 +311,12 @@ fn best(
         })?;
         let comparison = compare_sides(&left, &right, discovery, &options.proof);
         let objects = assemble::objects(policy, base, &drafts);
-        let notes: Vec<String> = drafts.iter().flat_map(|draft| draft.notes.clone()).take(1).collect();
+        let mut notes: Vec<String> = Vec::new();
+        for note in drafts.iter().flat_map(|draft| &draft.notes) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
         tried.push(drafts);
         let different = matches!(comparison.label, Label::Refuted(_)) || comparison.fault;
         if comparison.label == Label::Proven {

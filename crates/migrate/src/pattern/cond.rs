@@ -115,9 +115,8 @@ impl Path {
 
     /// Whether the value is there, as an expression.
     fn has(&self) -> Expr {
-        let (last, before) = match self.steps.split_last() {
-            Some((last, before)) => (last, before),
-            None => return Expr::bool(true),
+        let Some((last, before)) = self.steps.split_last() else {
+            return Expr::bool(true);
         };
         let parent = Self {
             root: self.root.clone(),

@@ -53,6 +53,21 @@ enum Guard {
     Never,
 }
 
+/// Which texts a value may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Values {
+    Any,
+    /// Values of labels.
+    Labels,
+}
+
+impl Values {
+    fn may_be(self, text: &str) -> bool {
+        let label = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        self == Self::Any || text.chars().all(label)
+    }
+}
+
 impl Form {
     fn all(parts: Vec<Self>) -> Self {
         let mut kept = Vec::new();
@@ -188,15 +203,20 @@ pub(crate) fn glob(value: &Expr, pattern: &str) -> Expr {
 impl Scalar {
     /// The test of a value of a type that is not a list.
     pub(crate) fn new(pattern: &Data, known: &Known) -> Result<Self, Refusal> {
+        Self::of_values(pattern, known, Values::Any)
+    }
+
+    /// The test of a value of a type that is not a list, if its texts may be restricted.
+    pub(crate) fn of_values(pattern: &Data, known: &Known, values: Values) -> Result<Self, Refusal> {
         let kind = known.kind();
         let form = match kind {
             Type::Bool => bools(pattern),
             Type::Int => ints(pattern)?,
-            Type::Text => texts(pattern, Guard::Needed, known.nonzero)?,
-            Type::Quantity => texts(pattern, Guard::Known, true)?,
+            Type::Text => texts(pattern, Guard::Needed, known.nonzero, values)?,
+            Type::Quantity => texts(pattern, Guard::Known, true, values)?,
             Type::IntOrText => Form::any(vec![
                 Form::all(vec![Form::Is("int"), ints(pattern)?]),
-                Form::all(vec![Form::Is("string"), texts(pattern, Guard::Never, true)?]),
+                Form::all(vec![Form::Is("string"), texts(pattern, Guard::Never, true, values)?]),
             ]),
             Type::List | Type::Map => Form::Known(false),
             Type::Unknown => unknown(pattern)?,
@@ -372,7 +392,7 @@ fn int_atom(operator: Operator<'_>, operand: &str) -> Result<Form, Refusal> {
     }))
 }
 
-fn texts(pattern: &Data, guard: Guard, nonzero: bool) -> Result<Form, Refusal> {
+fn texts(pattern: &Data, guard: Guard, nonzero: bool, values: Values) -> Result<Form, Refusal> {
     let text = match pattern {
         Data::Null => {
             return Ok(if nonzero {
@@ -397,7 +417,8 @@ fn texts(pattern: &Data, guard: Guard, nonzero: bool) -> Result<Form, Refusal> {
     let form = atoms(text, |operator, operand| text_atom(operator, operand, guard, nonzero))?;
     // A text that is the pattern itself fits, whatever its operators say. A trailing space leaves only these.
     let operators = Data::String(format!("{text} ").into());
-    if guard == Guard::Known || satisfies(&Data::String(text.clone()), &operators) {
+    let possible = guard != Guard::Known && values.may_be(text);
+    if !possible || satisfies(&Data::String(text.clone()), &operators) {
         return Ok(form);
     }
     Ok(Form::any(vec![form, Form::OneOf(vec![Expr::string(text)])]))
@@ -435,7 +456,7 @@ fn text_atom(operator: Operator<'_>, operand: &str, guard: Guard, nonzero: bool)
 
 /// A value of unknown type: what a text must be, and numbers and booleans where they can fit.
 fn unknown(pattern: &Data) -> Result<Form, Refusal> {
-    let text = texts(pattern, Guard::Needed, false)?;
+    let text = texts(pattern, Guard::Needed, false, Values::Any)?;
     let int = ints(pattern)?;
     let bool = bools(pattern);
     let typed = |name: &'static str, form: Form| Form::all(vec![Form::Is(name), form]);
@@ -446,7 +467,7 @@ fn unknown(pattern: &Data) -> Result<Form, Refusal> {
     };
     let int = match int {
         Form::Relation("==", number) => Form::Relation("==", number),
-        form => typed("int", form),
+        form => Form::any(vec![typed("int", form.clone()), typed("double", form)]),
     };
     let bool = match bool {
         Form::OneOf(list) => Form::OneOf(list),

@@ -10,7 +10,7 @@ use kyvtest_pattern::{Anchor, AnchorKind as Kind, scalar::satisfies};
 
 use super::{
     cond::{Cond, Path, Test},
-    scalar::{Scalar, glob},
+    scalar::{Scalar, Values, glob},
 };
 use crate::{
     Expr, Refusal, RefusalCode, Scope,
@@ -82,6 +82,9 @@ pub(super) struct Value {
     is_metadata: bool,
     /// Whether the value is a `metadata`.
     has_metadata: bool,
+    /// Which texts the value may be, and which its fields.
+    values: Values,
+    field_values: Values,
 }
 
 impl Value {
@@ -91,6 +94,8 @@ impl Value {
             known,
             is_metadata: false,
             has_metadata: false,
+            values: Values::Any,
+            field_values: Values::Any,
         }
     }
 
@@ -101,6 +106,12 @@ impl Value {
             known: member.known,
             is_metadata: self.has_metadata && matches!(key, "labels" | "annotations"),
             has_metadata: key == "metadata",
+            values: self.field_values,
+            field_values: if self.has_metadata && key == "labels" {
+                Values::Labels
+            } else {
+                Values::Any
+            },
         }
     }
 }
@@ -161,7 +172,7 @@ impl Walk<'_> {
                 let list = Cond::all([is(&path, "list"), at(each(&Known::nothing())?)]);
                 Cond::any([scalar, list])
             }
-            _ => tested(path.clone(), Scalar::new(pattern, &value.known)?),
+            _ => tested(path.clone(), Scalar::of_values(pattern, &value.known, value.values)?),
         }))
     }
 

@@ -126,11 +126,15 @@ impl Walk {
                     let fits = satisfies(arena, sym, scalar)?;
                     return Ok(Fits::or_bad(fits));
                 }
-                if !arena.shape(*place).kinds.is_single() {
-                    return unsupported("a value of unknown type");
-                }
                 // Of a list every element must satisfy it.
-                let fits = Self::every(arena, *place, scalar)?;
+                let every = Self::every(arena, *place, scalar)?;
+                let fits = if arena.shape(*place).kinds.is_single() {
+                    every
+                } else {
+                    let every = arena.and([is_list, every]);
+                    let single = satisfies(arena, sym, scalar)?;
+                    arena.or([every, single])
+                };
                 Ok(Fits::or_bad(fits))
             }
         }

@@ -167,9 +167,23 @@ fn compare(
         }
         (Kind::Int, Some(place)) => integer(arena, place, operand, (as_duration, as_quantity), operator),
         (Kind::Text, Some(place)) => text(arena, place, operand, (as_duration, as_quantity), operator),
+        // Its text is digits, a dot and an exponent.
+        (Kind::Double, _) if as_duration.is_none() && as_quantity.is_none() && !may_be_number(operand) => {
+            let matched = !operand.is_empty() && operand.chars().all(|c| c == '*') || operand == "?*";
+            Ok(Formula::of(match operator {
+                Operator::Equal => matched,
+                Operator::NotEqual => !matched,
+                _ => false,
+            }))
+        }
         (Kind::Double, _) => unsupported("a number that may be a fraction"),
         _ => Ok(Formula::FALSE),
     }
+}
+
+/// Whether the text of a number may fit an operand that is more than a single wildcard.
+fn may_be_number(operand: &str) -> bool {
+    operand != "*" && operand != "?*" && operand.bytes().all(|b| b.is_ascii_digit() || b"+-.E*?".contains(&b))
 }
 
 fn holds(operator: Operator<'_>, ordering: std::cmp::Ordering) -> bool {
@@ -224,7 +238,7 @@ fn integer(
     // What is no number is compared as a text.
     let matched = if operand == "*" || operand == "?*" {
         Formula::TRUE
-    } else if wildcard::has_wildcard(operand) {
+    } else if wildcard::has_wildcard(operand) && may_be_number(operand) {
         return unsupported("wildcards for a number");
     } else {
         Formula::FALSE
