@@ -19,7 +19,7 @@ fn migrated(text: &str) -> String {
     assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
     let mut emitter = yaml::emit::Emitter::new();
     let mut labels = String::new();
-    for policy in &loaded.policies {
+    for policy in loaded.classic() {
         let migration = migrate(policy, &Discovery::kubernetes(), &Options::default());
         for rule in &migration.rules {
             let label = match &rule.label {
