@@ -64,6 +64,28 @@ impl SuiteCluster {
         }
     }
 
+    /// An object as the API server completes it, on its way in; as it is where it would be refused or objects are taken as
+    /// written.
+    pub(super) fn completed(&self, suite: &Suite, object: &Document) -> Document {
+        let root = object.root();
+        let text = |path: &[&str]| root.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if self.server.is_none() || root.is_null() {
+            return object.clone();
+        }
+        let Some(template) = suite.resources.first() else {
+            return object.clone();
+        };
+        let resource = Resource {
+            object: Arc::new(object.clone()),
+            api_version: text(&["apiVersion"]),
+            kind: text(&["kind"]),
+            namespace: text(&["metadata", "namespace"]),
+            name: text(&["metadata", "name"]),
+            ..template.clone()
+        };
+        self.request(suite, &resource, Operation::Create, None).object
+    }
+
     /// The request as written. For UPDATE and DELETE `old` is the object before it, else the one among
     /// the suite's old states, else the resource itself, which is all that `kyverno test` knows.
     pub(super) fn written(

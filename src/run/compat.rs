@@ -28,7 +28,6 @@ pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -
         let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value);
         for key in selected(row, responses) {
             let judge = Judge {
-                suite,
                 number,
                 row,
                 run,
@@ -206,7 +205,6 @@ pub(super) fn describes(spec: &ResourceSpec, key: &Key) -> bool {
 
 /// One row on one resource.
 struct Judge<'s> {
-    suite: &'s Suite,
     number: usize,
     row: &'s Row,
     run: Option<Operation>,
@@ -214,7 +212,7 @@ struct Judge<'s> {
     responses: &'s Responses,
 }
 
-impl<'s> Judge<'s> {
+impl Judge<'_> {
     fn all(&self, cases: &mut Vec<Case>) {
         let policy = self.row.policy_name();
         let answers: Vec<&Response> = self
@@ -353,7 +351,7 @@ impl<'s> Judge<'s> {
             let message = format!("error: failed to load {what} resource ({why})");
             Some(fail("Resource error", message, is_missing))
         };
-        let Some(file) = self.suite.expected(path) else {
+        let Some(file) = self.responses.expected(path) else {
             return failed("the file was not read", false);
         };
         if let Some(problem) = &file.problem {

@@ -46,7 +46,7 @@ pub(super) struct Engines<'s> {
     pub(super) server: Server,
     /// The policies with what Kyverno would generate from them.
     pub(super) counterparts: Counterparts,
-    /// The stages of `kyverno test` beside validation, if the suite has policies for them.
+    /// The stages beside validation, if the suite has policies for them.
     pub(super) offline: Option<Offline>,
 }
 
@@ -111,7 +111,7 @@ impl<'s> Engines<'s> {
         } else {
             Counterparts::new(suite, settings, discovery)
         };
-        let offline = settings.compat.then(|| Offline::new(suite, &cluster)).flatten();
+        let offline = Offline::new(suite, &cluster);
         Self {
             suite,
             settings,
@@ -263,9 +263,7 @@ fn evaluated(suite: &Suite, settings: &Settings, responses: &mut Responses) -> V
     }
     let is_evaluated = |policy: &&Policy| match policy {
         Policy::Classic(_) | Policy::Validating(_) | Policy::Native(_) => true,
-        Policy::Mutating(_) | Policy::Generating(_) | Policy::Deleting(_) | Policy::ImageValidating(_) => {
-            settings.compat
-        }
+        Policy::Mutating(_) | Policy::Generating(_) | Policy::Deleting(_) | Policy::ImageValidating(_) => true,
         // The schemas of Kyverno's command line have one version of these; others are not loaded.
         Policy::NativeMutating(policy) => settings.compat && !policy.api_version.ends_with("v1alpha1"),
         Policy::Cleanup(_) => settings.compat,

@@ -11,7 +11,7 @@ use super::{
     requests::{SuiteRequest, default_operation, keys, requests},
     response::{Key, Response, ResponseObjects, Responses},
 };
-use crate::suite::{Resource, Suite};
+use crate::suite::{ExpectedFile, Resource, Suite};
 use kyvtest_cel::{
     host::{Host, Wrapped},
     observe::Observer,
@@ -44,6 +44,16 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
     responses.notes = engines.counterparts.notes();
     responses.keys = keys(suite);
     responses.targets = suite.targets.iter().map(Key::of).collect();
+    for file in &suite.expected {
+        let objects = file.objects.iter().map(|resource| Resource {
+            object: Arc::new(engines.cluster.completed(suite, &resource.object)),
+            ..resource.clone()
+        });
+        responses.expected.push(ExpectedFile {
+            objects: objects.collect(),
+            ..file.clone()
+        });
+    }
     let observer = Observer::with_story();
     let observed = Wrapped::observed(&engines.cluster.cluster.mocks, &observer);
     let host: &dyn Host = if settings.trace {
@@ -106,11 +116,14 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
             responses.aborts = true;
             return true;
         }
-        let environment = engines.environment(host);
-        engines
-            .counterparts
-            .compare(request, environment, &mut responses.list[before..], settings.watch);
-        lens::note_differences(engines, &rows, &seen, resource, &mut responses.list[before..]);
+        // What mutation makes of an object is compared where it is validated.
+        if engines.offline.is_none() {
+            let environment = engines.environment(host);
+            engines
+                .counterparts
+                .compare(request, environment, &mut responses.list[before..], settings.watch);
+            lens::note_differences(engines, &rows, &seen, resource, &mut responses.list[before..]);
+        }
     }
     true
 }
@@ -136,7 +149,14 @@ impl Subject<'_, '_> {
             return Ok(());
         };
         let Engines { suite, controller, .. } = self.engines;
-        let resource = self.asked.resource;
+        let resource = &Resource {
+            object: Arc::new(
+                request
+                    .subject()
+                    .map_or_else(Document::null, |(_, object)| object.to_document()),
+            ),
+            ..self.asked.resource.clone()
+        };
         let classic = controller.policies().iter().filter_map(Lowered::as_classic);
         let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledPolicy::policy).collect();
         let mut validated: Vec<(usize, Vec<Response>)> = Vec::new();
@@ -145,9 +165,14 @@ impl Subject<'_, '_> {
                 object: Arc::new(object.clone()),
                 ..resource.clone()
             };
-            let request = self.engines.cluster.written(suite, &current, self.operation, None);
+            let written = self.engines.cluster.written(suite, &current, self.operation, None);
+            let request = self.engines.cluster.seen(written).request;
             let mut own = Vec::new();
             self.validate(stage, &request, &mut own);
+            let Engines {
+                counterparts, settings, ..
+            } = self.engines;
+            counterparts.compare(&request, self.engines.environment(self.host), &mut own, settings.watch);
             let objects = Arc::new(ResponseObjects {
                 resource: object.clone(),
                 patched: None,
@@ -164,7 +189,13 @@ impl Subject<'_, '_> {
             while let Some((_, own)) = validated.next_if(|(before, _)| *before <= number) {
                 list.extend(own);
             }
-            let objects = offline::objects(&mut response, &resource.object);
+            let mut objects = offline::objects(&mut response, &resource.object);
+            let completed = |object: &Document| self.engines.cluster.completed(suite, object);
+            objects.patched = objects.patched.as_ref().map(completed);
+            for rule in &mut objects.rules {
+                rule.target = rule.target.as_ref().map(completed);
+                rule.generated = rule.generated.iter().map(completed).collect();
+            }
             list.push(self.made(response, objects));
         }
         list.extend(validated.flat_map(|(_, own)| own));

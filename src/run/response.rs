@@ -12,7 +12,7 @@ use super::{
     lens::LensNote,
     question::Asker,
 };
-use crate::suite::Resource;
+use crate::suite::{ExpectedFile, Resource};
 use kyvtest_go_compat::{
     diagnostic::Diagnostic,
     value::{Document, Value},
@@ -146,6 +146,8 @@ pub struct Responses {
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
+    /// The objects that rows expect, as the API server would complete them in the default lens.
+    pub expected: Vec<ExpectedFile>,
     /// The existing objects that mutations may change.
     pub targets: Vec<Key>,
     /// Resources that the API server refuses; policies were evaluated on them as written.
@@ -181,6 +183,11 @@ impl Responses {
     pub(super) fn named(&self, reference: &str) -> impl Iterator<Item = &Key> {
         let indexes = self.references.get(reference).into_iter().flatten();
         indexes.filter_map(|index| self.keys.get(*index))
+    }
+
+    /// The file that a row names.
+    pub(super) fn expected(&self, path: &str) -> Option<&ExpectedFile> {
+        self.expected.iter().find(|file| file.path == path)
     }
 
     /// The existing objects that some response changed, each once.

@@ -5,12 +5,16 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     Answer, Case, CaseTrace, Key, Outcome, Response, Responses, Settings, compat,
     expect::{Wanted, settle},
-    lens,
+    lens, objects,
     question::Question,
 };
 use crate::suite::{Expected, Suite};
-use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Span, nearest};
-use kyvtest_model::{kube::Operation, verdict::Status};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic, Span, nearest},
+    value::{Document, Value},
+};
+use kyvtest_kyverno::offline::RuleType;
+use kyvtest_model::{kube::Operation, policy::Text, verdict::Status};
 
 /// Judges all rows, and the cases of the sidecar.
 pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -> Vec<Case> {
@@ -130,13 +134,12 @@ impl Judge<'_> {
             .collect();
         let before = cases.len();
         for response in &answers {
-            let selected = response
-                .rules
-                .iter()
-                .filter(|answer| compat::answers_for(self.question.rule_name(), response, &answer.rule));
-            for answer in selected {
+            let rules = response.rules.iter().enumerate();
+            let selected =
+                rules.filter(|(_, answer)| compat::answers_for(self.question.rule_name(), response, &answer.rule));
+            for (number, answer) in selected {
                 let verdict = answer.verdict(response.scored);
-                cases.push(self.answered(
+                let mut case = self.answered(
                     key,
                     response.operation,
                     &answer.rule,
@@ -145,7 +148,13 @@ impl Judge<'_> {
                         effect: verdict.effect,
                         message: verdict.message,
                     },
-                ));
+                );
+                if let Some(finding) = self.object_finding(response, number) {
+                    case.reason.clone_from(&finding.message);
+                    case.outcome = Outcome::Fail;
+                    case.findings.push(finding);
+                }
+                cases.push(case);
             }
         }
         let matched = cases.len() > before;
@@ -192,6 +201,60 @@ impl Judge<'_> {
         }
         case.kyverno = Some(answer);
         case
+    }
+
+    /// What is wrong with the objects that came of a rule, if the row expects any.
+    fn object_finding(&self, response: &Response, number: usize) -> Option<Diagnostic> {
+        let row = self.question.row().and_then(|row| self.suite.rows().get(row))?;
+        let objects = response.objects.as_deref()?;
+        let made = objects.rules.get(number)?;
+        match made.rule_type {
+            RuleType::Mutation => {
+                let path = row.patched_resources.as_ref()?;
+                let object = made.target.as_ref().or(objects.patched.as_ref());
+                self.object_differs(path, object.filter(|object| !object.root().is_null()))
+            }
+            RuleType::Generation => {
+                let several = row.generated_resources.iter().flatten();
+                let paths: Vec<&Text> = several.chain(&row.generated_resource).collect();
+                let first = *paths.first()?;
+                if made.generated.is_empty() {
+                    return self.object_differs(first, None);
+                }
+                let problem = |object: &Document| {
+                    let mut problems = paths.iter().map(|path| self.object_differs(path, Some(object)));
+                    let first = problems.next()??;
+                    problems.all(|problem| problem.is_some()).then_some(first)
+                };
+                made.generated.iter().find_map(problem)
+            }
+            RuleType::Validation | RuleType::Deletion | RuleType::ImageVerify => None,
+        }
+    }
+
+    /// Why an object is not the one of a file.
+    fn object_differs(&self, path: &Text, object: Option<&Document>) -> Option<Diagnostic> {
+        let finding = |message: String| Some(Diagnostic::at(Code::UnexpectedResult, path.span, message));
+        let Some(object) = object else {
+            return finding(format!("no object to compare with `{}`", path.value));
+        };
+        let file = self.responses.expected(&path.value)?;
+        let Some(expected) = objects::expected_for(object, &file.objects) else {
+            let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
+            let message = format!("`{}` does not contain `{}`", path.value, name.unwrap_or_default());
+            return finding(message);
+        };
+        let differences = objects::differences(&expected.object, object);
+        if differences.is_empty() {
+            return None;
+        }
+        let message = format!(
+            "the object differs from `{}`:{}",
+            path.value,
+            objects::describe(&differences)
+        );
+        let start = Span::point(expected.origin.file, expected.origin.span.start);
+        finding(message).map(|found| found.with_label(start, "the expected object"))
     }
 
     fn silent(&self, key: &Key, answers: &[&Response], wanted: &Wanted<'_>) -> Case {

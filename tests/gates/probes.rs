@@ -144,11 +144,10 @@ fn in_scope(base: &Path, probe: &Probe) -> bool {
                 .is_some_and(|validate| validate.cel.is_some() || validate.pattern.is_none() && validate.deny.is_none())
         });
         is_cel
-            && suite
-                .policies
-                .policies
-                .iter()
-                .all(|policy| policy.validates() || policy.as_native_mutating().is_some())
+            && suite.policies.policies.iter().all(|policy| {
+                policy.validates()
+                    || policy.as_native_mutating().is_some() && !policy.api_version().ends_with("v1alpha1")
+            })
     })
 }
 

@@ -113,7 +113,7 @@ pub(super) const HAZARDS: &[Hazard] = &[
         code: "M13",
         name: "mutation-delete-wildcard",
         direction: Direction::Weaker,
-        title: "DELETE under `*`",
+        title: "`DELETE` under `*`",
         explanation: "Kyverno evaluates the policy on a DELETE and denies it, because there is no object; \
                       the native policy never sees it",
         advice: "list the operations",
