@@ -64,26 +64,16 @@ impl SuiteCluster {
         }
     }
 
-    /// An object as the API server completes it, on its way in; as it is where it would be refused or objects are taken as
-    /// written.
-    pub(super) fn completed(&self, suite: &Suite, object: &Document) -> Document {
+    /// An object as the API server decodes it: types and defaults. What plugins add and the server makes up is left out, so that
+    /// objects can be compared with those that a person wrote. An object that cannot be decoded is taken as it is.
+    pub(super) fn decoded(&self, object: &Document) -> Document {
         let root = object.root();
-        let text = |path: &[&str]| root.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        if self.server.is_none() || root.is_null() {
-            return object.clone();
-        }
-        let Some(template) = suite.resources.first() else {
+        let text = |path: &[&str]| root.at(path).and_then(Value::as_str).unwrap_or_default();
+        let Some(server) = self.server.as_ref().filter(|_| !root.is_null()) else {
             return object.clone();
         };
-        let resource = Resource {
-            object: Arc::new(object.clone()),
-            api_version: text(&["apiVersion"]),
-            kind: text(&["kind"]),
-            namespace: text(&["metadata", "namespace"]),
-            name: text(&["metadata", "name"]),
-            ..template.clone()
-        };
-        self.request(suite, &resource, Operation::Create, None).object
+        let kind = GroupVersionKind::from_api_version(text(&["apiVersion"]), text(&["kind"]));
+        server.read(&kind, object).unwrap_or_else(|_| object.clone())
     }
 
     /// The request as written. For UPDATE and DELETE `old` is the object before it, else the one among

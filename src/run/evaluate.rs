@@ -24,11 +24,12 @@ use kyvtest_kyverno::{
     autogen,
     classic_policy::CompiledPolicy,
     lowered::Lowered,
-    offline::{Stage, checks_images},
+    offline::{RuleType, Stage, checks_images},
 };
 use kyvtest_model::{
     kube::{Operation, Request},
     policy::{ClassicPolicy, PolicyId},
+    verdict::Status,
 };
 
 /// Evaluates all policies on all resources: once with the suite's own operation, and once with each operation that rows
@@ -46,7 +47,7 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
     responses.targets = suite.targets.iter().map(Key::of).collect();
     for file in &suite.expected {
         let objects = file.objects.iter().map(|resource| Resource {
-            object: Arc::new(engines.cluster.completed(suite, &resource.object)),
+            object: Arc::new(engines.cluster.decoded(&resource.object)),
             ..resource.clone()
         });
         responses.expected.push(ExpectedFile {
@@ -149,14 +150,8 @@ impl Subject<'_, '_> {
             return Ok(());
         };
         let Engines { suite, controller, .. } = self.engines;
-        let resource = &Resource {
-            object: Arc::new(
-                request
-                    .subject()
-                    .map_or_else(Document::null, |(_, object)| object.to_document()),
-            ),
-            ..self.asked.resource.clone()
-        };
+        let resource = self.asked.resource;
+        let sent = self.engines.cluster.decoded(&resource.object);
         let classic = controller.policies().iter().filter_map(Lowered::as_classic);
         let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledPolicy::policy).collect();
         let mut validated: Vec<(usize, Vec<Response>)> = Vec::new();
@@ -183,18 +178,22 @@ impl Subject<'_, '_> {
             }
             validated.push((before, own));
         };
-        let made = offline.pass(resource, self.asked.run, &accepted, self.host, &mut validate)?;
+        let made = offline.pass((resource, &sent), self.asked.run, &accepted, self.host, &mut validate)?;
         let mut validated = validated.into_iter().peekable();
+        let mut unverified = Vec::new();
         for (number, mut response) in made.into_iter().enumerate() {
             while let Some((_, own)) = validated.next_if(|(before, _)| *before <= number) {
                 list.extend(own);
             }
-            let mut objects = offline::objects(&mut response, &resource.object);
-            let completed = |object: &Document| self.engines.cluster.completed(suite, object);
-            objects.patched = objects.patched.as_ref().map(completed);
+            if !self.engines.settings.compat {
+                needs_registry(&mut response, &mut unverified);
+            }
+            let mut objects = offline::objects(&mut response, &sent);
+            let decoded = |object: &Document| self.engines.cluster.decoded(object);
+            objects.patched = objects.patched.as_ref().map(decoded);
             for rule in &mut objects.rules {
-                rule.target = rule.target.as_ref().map(completed);
-                rule.generated = rule.generated.iter().map(completed).collect();
+                rule.target = rule.target.as_ref().map(decoded);
+                rule.generated = rule.generated.iter().map(decoded).collect();
             }
             list.push(self.made(response, objects));
         }
@@ -272,8 +271,9 @@ impl Subject<'_, '_> {
             namespace: made.policy_namespace,
             name: made.policy,
         };
+        let rules = made.rules.into_iter().map(|rule| rule.response);
         let response = PolicyResponse {
-            rules: made.rules.into_iter().map(|rule| rule.response).collect(),
+            rules: rules.collect(),
             trace: Vec::new(),
         };
         let mut response = self.response(&id, None, response, None);
@@ -281,6 +281,25 @@ impl Subject<'_, '_> {
         response.objects = Some(Arc::new(objects));
         response
     }
+}
+
+/// Marks results that a registry decides: only `kyverno test` asks one that does not answer. Once the verification of a rule is
+/// open, its checks say nothing more; `unverified` are such rules of earlier responses.
+fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, String)>) {
+    let policy = response.policy.clone();
+    response.rules.retain_mut(|rule| {
+        let key = (policy.clone(), rule.response.rule.clone());
+        if rule.rule_type != RuleType::ImageVerify
+            || rule.response.status != Status::Error && !unverified.contains(&key)
+        {
+            return true;
+        }
+        let is_first = !unverified.contains(&key);
+        rule.response.status = Status::Unsupported;
+        rule.response.message = format!("needs a registry: {}", rule.response.message);
+        unverified.push(key);
+        is_first
+    });
 }
 
 /// Whether the response of a classic policy is one of this stage: the policy has a rule that validates, and none that checks images.

@@ -5,7 +5,7 @@
 //!
 //! Known deviation: the text of a difference lists paths with both values; upstream's is a diff of characters.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use serde_json::{Map, Value as Json};
 
@@ -21,6 +21,14 @@ pub struct Difference {
     pub expected: Option<Json>,
     /// What is there.
     pub actual: Option<Json>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |value: &Option<Json>| value.as_ref().map_or_else(|| "nothing".to_owned(), Json::to_string);
+        let (expected, actual) = (show(&self.expected), show(&self.actual));
+        write!(f, "{}: expected {expected}, got {actual}", self.path)
+    }
 }
 
 /// The document that is meant by an object, if there is one: the first of its version, kind, namespace and name.
@@ -49,12 +57,8 @@ pub fn differences(expected: &Document, actual: &Document) -> Vec<Difference> {
 
 /// The differences in lines.
 pub fn describe(differences: &[Difference]) -> String {
-    let mut text = String::new();
-    for Difference { path, expected, actual } in differences {
-        let show = |value: &Option<Json>| value.as_ref().map_or_else(|| "nothing".to_owned(), Json::to_string);
-        let _ = write!(text, "\n{path}: expected {}, got {}", show(expected), show(actual));
-    }
-    text
+    let lines = differences.iter().map(|difference| format!("\n{difference}"));
+    lines.collect()
 }
 
 fn fix_labels(object: &mut Json) {

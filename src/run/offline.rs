@@ -49,7 +49,7 @@ impl Offline {
     /// The text with which `kyverno test` ends.
     pub(super) fn pass(
         &self,
-        resource: &Resource,
+        resource: (&Resource, &Document),
         operation: Option<Operation>,
         accepted: &[&Arc<ClassicPolicy>],
         host: &dyn Host,

@@ -39,6 +39,9 @@ struct Judge<'s> {
     responses: &'s Responses,
 }
 
+/// How many differences of an object are shown.
+const SHOWN: usize = 10;
+
 /// Why nothing answered.
 enum Silence {
     /// The policy and the rule are there, and do not match.
@@ -248,13 +251,18 @@ impl Judge<'_> {
         if differences.is_empty() {
             return None;
         }
-        let message = format!(
-            "the object differs from `{}`:{}",
-            path.value,
-            objects::describe(&differences)
-        );
+        let count = differences.len();
+        let places = if count == 1 {
+            "one place".to_owned()
+        } else {
+            format!("{count} places")
+        };
+        let mut found = finding(format!("the object differs from `{}` in {places}", path.value))?;
+        for difference in differences.iter().take(SHOWN) {
+            found = found.with_note(difference.to_string());
+        }
         let start = Span::point(expected.origin.file, expected.origin.span.start);
-        finding(message).map(|found| found.with_label(start, "the expected object"))
+        Some(found.with_label(start, "the expected object"))
     }
 
     fn silent(&self, key: &Key, answers: &[&Response], wanted: &Wanted<'_>) -> Case {

@@ -113,6 +113,23 @@ impl Server {
         Ok(stored_object(kind, Raw::from(object), sent, &self.cluster)?.object())
     }
 
+    /// An object as the server reads it: types and defaults, without what plugins add and the server makes up. One of a kind
+    /// without a schema is taken as it is.
+    ///
+    /// # Errors
+    /// What cannot be decoded.
+    pub fn read(&self, kind: &GroupVersionKind, object: &Document) -> Result<Document, Refused> {
+        let api_version = kind.api_version();
+        if object.root().is_null() || !self.knows(&api_version, &kind.kind) {
+            return Ok(object.clone());
+        }
+        let kind = Kind {
+            api_version: &api_version,
+            name: &kind.kind,
+        };
+        Ok(kyvtest_normalise::decode(kind, Raw::from(object), &self.cluster)?.object())
+    }
+
     /// Replaces the objects of a request by those that mutating policies see: decoded, with defaults, after the plugins, and
     /// not validated. A name that is yet to be generated stays empty. The stored object of an UPDATE is complete.
     ///

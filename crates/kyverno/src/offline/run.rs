@@ -114,10 +114,18 @@ fn evaluate(
         Stage::Classic => stages.validate(accepted, object, observed),
         Stage::Cel => stages.validating_policies(object, observed),
     };
-    evaluate_with(case, resource, operation, accepted, host, &mut validate)
+    evaluate_with(
+        case,
+        (resource, &resource.object),
+        operation,
+        accepted,
+        host,
+        &mut validate,
+    )
 }
 
-/// One pass over a resource for a caller with a validation of its own, which gets the stage, the object as the stages before
+/// One pass over a resource for a caller with a validation of its own. `object` is the object of the request; policies that delete
+/// look at the resource itself. The caller gets the stage, the object as the stages before
 /// left it, and the number of responses before it. Native mutation is the caller's as well; policies that check
 /// images ([`checks_images`]) are not.
 ///
@@ -125,7 +133,7 @@ fn evaluate(
 /// The text with which the run ends.
 pub fn pass(
     case: &Case,
-    resource: &Resource,
+    (resource, object): (&Resource, &Document),
     operation: Option<Operation>,
     accepted: &[&Arc<ClassicPolicy>],
     host: &dyn Host,
@@ -143,7 +151,7 @@ pub fn pass(
             Stage::NativeMutation | Stage::Cel => Ok(()),
         }
     };
-    evaluate_with(case, resource, operation, accepted, host, &mut validate)
+    evaluate_with(case, (resource, object), operation, accepted, host, &mut validate)
 }
 
 /// Whether a policy has rules that check images in the stage of validation.
@@ -155,7 +163,7 @@ type Validate<'v> = dyn FnMut(&Stages<'_>, Stage, &mut Document, &mut Observed) 
 
 fn evaluate_with(
     case: &Case,
-    resource: &Resource,
+    (resource, object): (&Resource, &Document),
     operation: Option<Operation>,
     accepted: &[&Arc<ClassicPolicy>],
     host: &dyn Host,
@@ -164,7 +172,7 @@ fn evaluate_with(
     let hosts = [Asker::Classic, Asker::Admission, Asker::Unmocked].map(|asker| CaseHost::new(case, host, asker));
     let stages = Stages::new(case, resource, operation, &hosts)?;
     let mut observed = Observed::default();
-    let mut object = (*resource.object).clone();
+    let mut object = object.clone();
     stages.mutate(accepted, &mut object, &mut observed);
     stages.verify_images(accepted, &mut object, &mut observed)?;
     validate(&stages, Stage::Classic, &mut object, &mut observed)?;
