@@ -124,7 +124,7 @@ fn verified(token: &str, key: &[u8]) -> Result<Vec<u8>, String> {
         unverified(&format!("key provider 0 failed: {cause}\n{none}"))
     };
     let field = |name: &str| header_document.root().get(name).and_then(Value::as_str);
-    if let Some(kid) = field("kid").filter(|kid| !kid.is_empty()) {
+    if let Some(kid) = field("kid") {
         return Err(nothing_fits(&format!("failed to find key with key ID \"{kid}\" in key set")));
     }
     let signed = format!("{header}.{payload}");
@@ -207,7 +207,11 @@ fn claims(payload: &[u8]) -> Result<Claims, String> {
                 claims.audience = true;
                 Data::Null
             }
-            "iss" | "jti" | "sub" if value.as_str().is_none() => return Err(wrong()),
+            "iss" | "jti" | "sub" => match value {
+                Value::String(text) => text.into(),
+                Value::Null => "".into(),
+                _ => return Err(wrong()),
+            },
             _ => Data::from(value),
         };
         fields.push((key.into(), data));

@@ -314,7 +314,7 @@ impl Opaque for Message {
 macro_rules! schemas {
     ($table:ident: $($id:ident = $name:literal { $($field:literal: $kind:expr),* $(,)? } $(oneof $group:literal [$($member:literal),*])*;)*) => {
         $(
-            pub static $id: $crate::library::authorization::message::Schema =
+            pub(super) static $id: $crate::library::authorization::message::Schema =
                 $crate::library::authorization::message::Schema {
                     name: $name,
                     fields: &[$(($field, $kind)),*],
