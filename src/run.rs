@@ -3,6 +3,7 @@
 //! Two lenses. In the default one a row that nothing satisfies is a failure; [`compat`] gives the verdicts that
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
+mod authorization;
 mod cluster;
 pub mod compat;
 pub mod counterexample;

@@ -38,6 +38,7 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::Document,
 };
+use kyvtest_kyverno::authorization;
 use kyvtest_model::policy::{Loaded, Spanned, Text};
 
 /// How suites are found and read.
@@ -170,6 +171,8 @@ pub struct Payload {
     pub full_path: String,
     /// The content.
     pub document: Arc<Document>,
+    /// The content of an HTTP or Envoy payload.
+    pub request: Option<Arc<authorization::Request>>,
 }
 
 /// What `kyverno test` does with a suite.

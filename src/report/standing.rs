@@ -101,7 +101,8 @@ pub(super) fn reason(case: &Case) -> String {
 /// `apiVersion/Kind/namespace/name`, as `kyverno test` prints resources; `/name` for payloads.
 pub(super) fn resource(key: &Key) -> String {
     if key.kind.is_empty() {
-        return format!("/{}", key.name);
+        let prefix = if key.name.contains('/') { "" } else { "/" };
+        return format!("{prefix}{}", key.name);
     }
     format!("{}/{}/{}/{}", key.api_version, key.kind, key.namespace, key.name)
 }

@@ -26,7 +26,7 @@ pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -
             break;
         }
         let run: Option<Operation> = row.operation.as_ref().map(|operation| operation.value);
-        for key in selected(row, responses) {
+        for key in selected(row, run, responses) {
             let judge = Judge {
                 number,
                 row,
@@ -156,8 +156,9 @@ pub(super) fn vacuous(suite: &Suite, cases: &[Case]) -> Vec<Diagnostic> {
     .collect()
 }
 
-/// The resources of a row: those that it names; all of them where it names none that exists.
-fn selected<'k>(row: &Row, responses: &'k Responses) -> Vec<&'k Key> {
+/// The resources of a row: those that it names; all of them where it names none that exists. The pass for an operation has
+/// no payloads.
+fn selected<'k>(row: &Row, run: Option<Operation>, responses: &'k Responses) -> Vec<&'k Key> {
     let named = row.resources.iter().flatten().map(|text| text.value.as_str());
     let mut found: Vec<&Key> = Vec::new();
     // Existing objects count only if a policy changed them.
@@ -172,10 +173,12 @@ fn selected<'k>(row: &Row, responses: &'k Responses) -> Vec<&'k Key> {
             found.extend(all.filter(|key| describes(spec, key)));
         }
     }
+    let exists = |key: &&Key| run.is_none() || !key.kind.is_empty();
+    found.retain(exists);
     // What is named twice is checked twice.
     found.sort();
     if found.is_empty() {
-        patched.into_iter().chain(&responses.keys).collect()
+        patched.into_iter().chain(&responses.keys).filter(exists).collect()
     } else {
         found
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Engine, Settings, cluster::SuiteCluster, counterpart::Counterparts, edit::edited, offline::Offline,
+    Engine, Settings, authorization, cluster::SuiteCluster, counterpart::Counterparts, edit::edited, offline::Offline,
     response::Responses, values::SuiteValues,
 };
 use crate::suite::{Resource, Suite};
@@ -11,6 +11,7 @@ use kyvtest_apiserver::{self as apiserver, CompiledPolicy, Server};
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity};
 use kyvtest_kyverno::{
+    authorization::AuthorizationPolicy,
     autogen,
     classic::values::Values,
     controller::{Controller, Evaluation, Installed},
@@ -48,6 +49,8 @@ pub(super) struct Engines<'s> {
     pub(super) counterparts: Counterparts,
     /// The stages beside validation, if the suite has policies for them.
     pub(super) offline: Option<Offline>,
+    /// The policies on HTTP and Envoy requests.
+    pub(super) authorization: Vec<AuthorizationPolicy>,
 }
 
 /// One response to a request.
@@ -101,7 +104,9 @@ impl<'s> Engines<'s> {
         if !settings.compat {
             warn_about_exceptions(suite, responses);
         }
+        let authorization = authorization::compile(suite, settings, responses);
         let kyverno = controller.policies().iter().map(Lowered::name);
+        let kyverno = kyverno.chain(authorization.iter().map(|policy| policy.id().name.as_str()));
         let native = server.policies().iter().map(CompiledPolicy::name);
         responses.policies = kyverno.chain(native).map(str::to_owned).collect();
         responses.policies.sort();
@@ -120,6 +125,7 @@ impl<'s> Engines<'s> {
             controller,
             server,
             counterparts,
+            authorization,
         }
     }
 
@@ -250,16 +256,10 @@ fn evaluated(suite: &Suite, settings: &Settings, responses: &mut Responses) -> V
     let loaded = &suite.policies;
     let mut evaluated = Vec::new();
     for policy in loaded.validating() {
-        let mode = match &policy.spec.evaluation.mode {
-            Mode::Http => "HTTP",
-            Mode::Envoy => "Envoy",
-            Mode::Kubernetes | Mode::Json | Mode::Other(_) => {
-                evaluated.push(Policy::Validating(Arc::clone(policy)));
-                continue;
-            }
-        };
-        let what = format!("{} with the evaluation mode {mode}", policy.kind());
-        responses.unsupported.push((policy.metadata.name.value.clone(), what));
+        // The others are for payloads alone; one of a namespace is sorted in among the policies on admission requests.
+        if policy.namespaced || !matches!(policy.spec.evaluation.mode, Mode::Http | Mode::Envoy) {
+            evaluated.push(Policy::Validating(Arc::clone(policy)));
+        }
     }
     let is_evaluated = |policy: &&Policy| match policy {
         Policy::Classic(_) | Policy::Validating(_) | Policy::Native(_) => true,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Settings, coverage,
+    Settings, authorization, coverage,
     engines::{Engines, PolicyResponse},
     found,
     lens::{self, LensNote},
@@ -43,7 +43,7 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
     let mut responses = Responses::default();
     let engines = Engines::new(suite, settings, &mut responses);
     responses.notes = engines.counterparts.notes();
-    responses.keys = keys(suite);
+    responses.keys = keys(suite, settings);
     responses.targets = suite.targets.iter().map(Key::of).collect();
     for file in &suite.expected {
         let objects = file.objects.iter().map(|resource| Resource {
@@ -66,6 +66,7 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
         return responses;
     }
     payloads(&engines, host, &mut responses);
+    authorization::evaluate(&engines, host, &mut responses);
     if settings.extras.coverage {
         responses.coverage = Some(coverage::observe(&engines));
     }
@@ -351,14 +352,14 @@ fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
 }
 
 /// The clock by which cases are timed, if they are.
-struct Watch(Option<fn() -> Duration>);
+pub(super) struct Watch(pub(super) Option<fn() -> Duration>);
 
 impl Watch {
-    fn time(&self) -> Option<Duration> {
+    pub(super) fn time(&self) -> Option<Duration> {
         self.0.map(|watch| watch())
     }
 
-    fn since(&self, begin: Option<Duration>) -> Option<Duration> {
+    pub(super) fn since(&self, begin: Option<Duration>) -> Option<Duration> {
         Some(self.time()?.saturating_sub(begin?))
     }
 }

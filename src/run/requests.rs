@@ -1,7 +1,7 @@
 //! The requests that the policies of a suite are evaluated on.
 
 use super::{
-    Key, Settings,
+    Key, Settings, authorization,
     question::{Asker, Question},
 };
 use crate::suite::{Named, OldObject, Resource, Suite};
@@ -94,15 +94,15 @@ fn old_object(suite: &Suite, resource: &Resource, old: &OldObject) -> Option<Doc
 }
 
 /// Every resource and payload of a suite, sorted.
-pub(super) fn keys(suite: &Suite) -> Vec<Key> {
+pub(super) fn keys(suite: &Suite, settings: &Settings) -> Vec<Key> {
     let resources = suite.resources.iter().map(Key::of);
-    let payloads = suite.json_payloads.iter();
-    let payloads = payloads.chain(&suite.http_payloads).chain(&suite.envoy_payloads);
-    let payloads = payloads.map(|payload| Key {
+    let payloads = suite.json_payloads.iter().map(|payload| Key {
         name: payload.path.value.clone(),
         ..Key::default()
     });
-    let mut keys: Vec<Key> = resources.chain(payloads).collect();
+    let requests = suite.http_payloads.iter().chain(&suite.envoy_payloads);
+    let requests = requests.map(|payload| authorization::key(payload, settings));
+    let mut keys: Vec<Key> = resources.chain(payloads).chain(requests).collect();
     keys.sort();
     keys.dedup();
     keys

@@ -82,7 +82,9 @@ fn printed(report: &Value) -> Vec<Line> {
         .map(|case| {
             let of = &case["resource"];
             let parts = ["apiVersion", "kind", "namespace", "name"].map(|key| text(of, key));
-            let resource = if of["kind"].is_null() {
+            let resource = if of["kind"].is_null() && parts[3].contains('/') {
+                parts[3].to_owned()
+            } else if of["kind"].is_null() {
                 format!("/{}", parts[3])
             } else {
                 parts.join("/")

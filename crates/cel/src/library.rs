@@ -1,5 +1,6 @@
 //! The function libraries, one module each; a profile says which are there and at which version.
 
+pub mod authorization;
 pub mod comprehensions;
 mod encoders;
 mod go_sort;
@@ -85,6 +86,9 @@ pub fn assemble(libraries: &Libraries, behaviour: &Behaviour) -> Library {
     }
     if let Some(scope) = libraries.kyverno {
         kyverno::declare(&mut library, scope, libraries.policy);
+        if matches!(libraries.policy, PolicyLibraries::Http | PolicyLibraries::Envoy) {
+            authorization::declare(&mut library, libraries.policy);
+        }
     }
     set_fields(&mut library, libraries.kyverno.is_some());
     library

@@ -119,6 +119,10 @@ pub enum PolicyLibraries {
     Image,
     /// Those of the references that ImageValidatingPolicies match: image names alone.
     ImageReference,
+    /// Those of ValidatingPolicies on HTTP requests.
+    Http,
+    /// Those of ValidatingPolicies on Envoy's check requests.
+    Envoy,
 }
 
 /// Which libraries an environment has, and at which version; `None` or `false` is absent.
@@ -390,6 +394,38 @@ profile!(KYVERNO_1_19_IMAGE_REFERENCE, "kyverno-1.19-image-reference", Libraries
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
+// Policies on HTTP and Envoy requests: an environment of their own, without limits, validators and folding
+// (kyverno-authz `pkg/cel/env.go`).
+const AUTHORIZATION_LIBRARIES: Libraries = Libraries {
+    strings: Some(4),
+    two_variables: false,
+    authorizer: false,
+    regex: false,
+    or_value_compat: false,
+    ..KYVERNO_LIBRARIES
+};
+profile!(KYVERNO_1_19_HTTP, "kyverno-1.19-http", Libraries {
+    policy: PolicyLibraries::Http, ..AUTHORIZATION_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, two_variable: false, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false,
+    cost_limit: None, shows_cost: false,
+});
+profile!(KYVERNO_1_19_ENVOY, "kyverno-1.19-envoy", Libraries {
+    policy: PolicyLibraries::Envoy, ..AUTHORIZATION_LIBRARIES
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros {
+        bind: true, math: true, protos: true, two_variable: false, ..Macros::KUBERNETES
+    }),
+    homogeneous_literals: true, validators: false, constant_folding: false, dynamic_variables: false,
+    cost_limit: None, shows_cost: false,
+});
 // `validate.cel` of classic rules: Kubernetes' own environment, linked with a newer cel-go, and Kyverno's `orValue`
 // (Kyverno `pkg/admissionpolicy/compiler.go`).
 profile!(KYVERNO_1_19_CLASSIC, "kyverno-1.19-classic", Libraries {
@@ -501,6 +537,16 @@ impl Profile {
     /// What Kyverno 1.19 does with the image references of its ImageValidatingPolicies.
     pub fn kyverno_image_reference() -> &'static Profile {
         &KYVERNO_1_19_IMAGE_REFERENCE
+    }
+
+    /// What Kyverno 1.19 does with its ValidatingPolicies on HTTP requests.
+    pub fn kyverno_http() -> &'static Profile {
+        &KYVERNO_1_19_HTTP
+    }
+
+    /// What Kyverno 1.19 does with its ValidatingPolicies on Envoy's check requests.
+    pub fn kyverno_envoy() -> &'static Profile {
+        &KYVERNO_1_19_ENVOY
     }
 
     /// What Kyverno 1.19 does with `validate.cel` of its classic policies.

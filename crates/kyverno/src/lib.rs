@@ -1,6 +1,7 @@
 //! What Kyverno 1.19 decides.
 
 pub mod attestor;
+pub mod authorization;
 pub mod autogen;
 pub mod cel_rule;
 pub mod classic;

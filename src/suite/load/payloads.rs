@@ -9,36 +9,46 @@ use kyvtest_go_compat::{
     value::{Builder, Document, Value},
     yaml::Mode,
 };
+use kyvtest_kyverno::authorization::Request;
 use kyvtest_model::policy::{Text, place};
+
+/// What reads a payload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Json,
+    Http,
+    Envoy,
+}
 
 impl Loader<'_> {
     pub(super) fn payloads(&mut self, test: &Test) {
         for at in &test.json_payloads {
-            let payload = self.payload(at, true);
+            let payload = self.payload(at, Kind::Json);
             self.suite.json_payloads.extend(payload);
         }
         for at in &test.http_payloads {
-            let payload = self.payload(at, false);
+            let payload = self.payload(at, Kind::Http);
             self.suite.http_payloads.extend(payload);
         }
         for at in &test.envoy_payloads {
-            let payload = self.payload(at, false);
+            let payload = self.payload(at, Kind::Envoy);
             self.suite.envoy_payloads.extend(payload);
         }
     }
 
-    /// A payload: one object. `any` also admits YAML, by the file's name; the others are JSON.
-    fn payload(&mut self, at: &Text, any: bool) -> Option<Payload> {
+    /// A payload: one object. That of a JSON policy may also be YAML, by the file's name; the others are JSON.
+    fn payload(&mut self, at: &Text, kind: Kind) -> Option<Payload> {
         let path = resolve(&self.folder, &at.value);
-        let payload = self.read_payload(at, &path, any);
+        let payload = self.read_payload(at, &path, kind);
         if payload.is_none() {
             self.stop(Upstream::Aborts);
         }
         payload
     }
 
-    fn read_payload(&mut self, at: &Text, path: &str, any: bool) -> Option<Payload> {
+    fn read_payload(&mut self, at: &Text, path: &str, kind: Kind) -> Option<Payload> {
         let bytes = self.bytes(at.span, path, &at.value)?;
+        let any = kind == Kind::Json;
         let json = extension(path) == "json" || !any;
         if any && !json && !is_yaml(path) {
             let message = format!("the payload `{}` is neither `.json` nor `.yaml` nor `.yml`", at.value);
@@ -57,6 +67,7 @@ impl Loader<'_> {
             self.say(diagnostic);
             return None;
         }
+        let source = stream.source().to_owned();
         let mut documents = stream.into_documents().into_iter();
         let tree = documents.next().and_then(|document| document.into_tree().ok());
         let Some(tree) = tree.filter(|tree| tree.root().as_map().is_some()) else {
@@ -71,6 +82,19 @@ impl Loader<'_> {
             return None;
         }
         let mut document = Document::from(tree.root());
+        let request = match kind {
+            Kind::Json => None,
+            Kind::Http => Some(Request::http(&source)),
+            Kind::Envoy => Some(Request::envoy(document.root())),
+        };
+        let request = match request.transpose() {
+            Ok(request) => request.map(Arc::new),
+            Err(error) => {
+                let message = format!("the payload `{}` is not valid: {error}", at.value);
+                self.say(Diagnostic::at(Code::WrongType, Span::point(file, 0), message));
+                return None;
+            }
+        };
         if json {
             let mut builder = Builder::new();
             doubles(&mut builder, document.root());
@@ -80,6 +104,7 @@ impl Loader<'_> {
             path: at.clone(),
             full_path: path.to_owned(),
             document: Arc::new(document),
+            request,
         })
     }
 }

@@ -47,6 +47,11 @@ pub fn declare(library: &mut Library, scope: PolicyScope, policy: PolicyLibrarie
         image::declare(library);
         return;
     }
+    if matches!(policy, PolicyLibraries::Http | PolicyLibraries::Envoy) {
+        outside::declare_client(library);
+        image::declare(library);
+        return;
+    }
     if policy == PolicyLibraries::Image {
         image_verify::declare(library);
     }
@@ -79,6 +84,7 @@ pub fn declare_or_value(library: &mut Library) {
 
 pub use exception::{EXCEPTION, Exception};
 pub use gzip::read as gunzip;
+pub(super) use json::unmarshal;
 
 /// A value as protobuf's JSON, as Go's `AsInterface` shows it.
 ///
@@ -112,7 +118,7 @@ pub fn to_texts<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Vec<String>
 
 /// A value that is nothing but the receiver of a library's methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Receiver(&'static str);
+pub(super) struct Receiver(pub(super) &'static str);
 
 impl Opaque for Receiver {
     fn type_name(&self) -> &'static str {
@@ -133,7 +139,7 @@ impl Opaque for Receiver {
 }
 
 /// Declares a variable that is a receiver, and its type.
-fn declare_receiver(library: &mut Library, name: &'static str, receiver: &'static Receiver) {
+pub(super) fn declare_receiver(library: &mut Library, name: &'static str, receiver: &'static Receiver) {
     library.add_constant(name, Type::opaque(receiver.0), Val::Opaque(receiver));
     library.add_structure(receiver.0, &[], None);
 }

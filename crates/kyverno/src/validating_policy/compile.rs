@@ -138,12 +138,22 @@ pub(crate) fn compile(
     env: &Env,
     output: Output,
 ) -> Result<Program, FieldError> {
+    typed(path, expression, env, |result| output.accept(result))
+}
+
+/// Compiles an expression whose type a function accepts, or refuses with a text.
+pub(crate) fn typed(
+    path: String,
+    expression: &policy::Expression,
+    env: &Env,
+    accept: impl FnOnce(&Type) -> Result<(), String>,
+) -> Result<Program, FieldError> {
     let text = expression.text();
     let checked = match analyse(text, env) {
         Ok(checked) => checked,
         Err(error) => return Err(FieldError::new(path, expression, &error)),
     };
-    if let Err(detail) = output.accept(checked.result_type()) {
+    if let Err(detail) = accept(checked.result_type()) {
         return Err(FieldError {
             path,
             expression: text.to_owned(),

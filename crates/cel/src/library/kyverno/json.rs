@@ -31,7 +31,7 @@ pub(super) fn declare(library: &mut Library) {
     );
 }
 
-fn unmarshal<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
+pub(in crate::library) fn unmarshal<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [_, text] = args else { return NO_SUCH_OVERLOAD };
     let text = match native::string(context, *text) {
         Ok(text) => text,

@@ -7,7 +7,7 @@ use crate::{context::Context, time::duration_text, val::Val};
 use kyvtest_go_compat::value::{Builder, Document};
 
 /// A string, or why the value is none.
-pub(super) fn string<'a>(context: &Context<'a>, value: Val<'a>) -> Result<&'a str, Val<'a>> {
+pub(in crate::library) fn string<'a>(context: &Context<'a>, value: Val<'a>) -> Result<&'a str, Val<'a>> {
     match value {
         Val::String(text) => Ok(text),
         Val::Optional(Some(inner)) => string(context, *inner),
@@ -26,7 +26,7 @@ pub(super) fn is_textual(value: Val<'_>) -> bool {
 }
 
 /// The error of a conversion that a type does not have.
-pub(super) fn mismatch<'a>(context: &Context<'a>, value: Val<'a>, wanted: &str) -> Val<'a> {
+pub(in crate::library) fn mismatch<'a>(context: &Context<'a>, value: Val<'a>, wanted: &str) -> Val<'a> {
     match value {
         Val::Error(_) => value,
         Val::Int(_) => context.error(format_args!("unsupported type conversion from 'int' to {wanted}")),

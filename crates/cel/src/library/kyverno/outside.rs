@@ -70,13 +70,9 @@ macro_rules! id {
 
 pub(super) fn declare(library: &mut Library, scope: PolicyScope) {
     declare_receiver(library, "globalContext", &GLOBAL_CONTEXT);
-    declare_receiver(library, "resource", &RESOURCE);
-    declare_receiver(library, "image", &IMAGE_DATA);
-    declare_receiver(library, "http", &HTTP);
-    let (global, resource) = (Type::opaque(GLOBAL_CONTEXT.0), Type::opaque(RESOURCE.0));
-    let (image, http) = (Type::opaque(IMAGE_DATA.0), Type::opaque(HTTP.0));
-    let (string, any) = (|| Type::String, || Type::Any);
-    let strings = || Type::map(Type::String, Type::String);
+    let (global, image) = (Type::opaque(GLOBAL_CONTEXT.0), Type::opaque(IMAGE_DATA.0));
+    declare_receivers(library);
+    let string = || Type::String;
     for pascal in [true, false] {
         let name = |pascal_name: &'static str, camel_name| if pascal { pascal_name } else { camel_name };
         library.add(
@@ -96,23 +92,7 @@ pub(super) fn declare(library: &mut Library, scope: PolicyScope) {
                 .variadic(global_get),
             ],
         );
-        let [list, get, post, to_gvr] = match scope {
-            PolicyScope::Cluster => cluster_resources(pascal),
-            PolicyScope::Namespace => namespace_resources(pascal),
-        };
-        let resource = &resource;
-        let own = |overloads: Vec<(&'static str, Vec<Type>, Type, _)>| {
-            overloads
-                .into_iter()
-                .map(move |(id, parameters, result, implementation)| -> Overload {
-                    let parameters: Vec<Type> = [resource.clone()].into_iter().chain(parameters).collect();
-                    member(id, &parameters, result).variadic(implementation)
-                })
-        };
-        library.add(name("List", "list"), own(list));
-        library.add(name("Get", "get"), own(get));
-        library.add(name("Post", "post"), own(post));
-        library.add(name("ToGVR", "toGVR"), own(to_gvr));
+        declare_resources(library, scope, pascal);
         library.add(
             name("GetMetadata", "getMetadata"),
             [member(
@@ -122,45 +102,89 @@ pub(super) fn declare(library: &mut Library, scope: PolicyScope) {
             )
             .variadic(image_metadata)],
         );
-        library.add(
-            name("Get", "get"),
-            [
-                member(id!(pascal, "http_get_string"), &[http.clone(), string()], any()).binary(http_get),
-                member(
-                    id!(pascal, "http_get_string_headers"),
-                    &[http.clone(), string(), strings()],
-                    any(),
-                )
-                .variadic(http_get),
-            ],
-        );
-        library.add(
-            name("Post", "post"),
-            [
-                member(
-                    id!(pascal, "http_post_string_any"),
-                    &[http.clone(), string(), any()],
-                    any(),
-                )
-                .variadic(http_post),
-                member(
-                    id!(pascal, "http_post_string_any_headers"),
-                    &[http.clone(), string(), any(), strings()],
-                    any(),
-                )
-                .variadic(http_post),
-            ],
-        );
-        library.add(
-            name("Client", "client"),
-            [member(
-                id!(pascal, "http_client_string"),
-                &[http.clone(), string()],
-                http.clone(),
-            )
-            .binary(http_client)],
-        );
+        declare_http(library, pascal);
     }
+}
+
+/// Adds what policies on HTTP and Envoy requests have: `http`, `resource`, and `image` as a name without functions.
+pub(super) fn declare_client(library: &mut Library) {
+    declare_receivers(library);
+    for pascal in [true, false] {
+        declare_http(library, pascal);
+        declare_resources(library, PolicyScope::Cluster, pascal);
+    }
+}
+
+fn declare_receivers(library: &mut Library) {
+    declare_receiver(library, "resource", &RESOURCE);
+    declare_receiver(library, "image", &IMAGE_DATA);
+    declare_receiver(library, "http", &HTTP);
+}
+
+fn declare_resources(library: &mut Library, scope: PolicyScope, pascal: bool) {
+    let name = |pascal_name: &'static str, camel_name| if pascal { pascal_name } else { camel_name };
+    let resource = &Type::opaque(RESOURCE.0);
+    let [list, get, post, to_gvr] = match scope {
+        PolicyScope::Cluster => cluster_resources(pascal),
+        PolicyScope::Namespace => namespace_resources(pascal),
+    };
+    let own = |overloads: Vec<(&'static str, Vec<Type>, Type, _)>| {
+        overloads
+            .into_iter()
+            .map(move |(id, parameters, result, implementation)| -> Overload {
+                let parameters: Vec<Type> = [resource.clone()].into_iter().chain(parameters).collect();
+                member(id, &parameters, result).variadic(implementation)
+            })
+    };
+    library.add(name("List", "list"), own(list));
+    library.add(name("Get", "get"), own(get));
+    library.add(name("Post", "post"), own(post));
+    library.add(name("ToGVR", "toGVR"), own(to_gvr));
+}
+
+fn declare_http(library: &mut Library, pascal: bool) {
+    let name = |pascal_name: &'static str, camel_name| if pascal { pascal_name } else { camel_name };
+    let http = Type::opaque(HTTP.0);
+    let (string, any) = (|| Type::String, || Type::Any);
+    let strings = || Type::map(Type::String, Type::String);
+    library.add(
+        name("Get", "get"),
+        [
+            member(id!(pascal, "http_get_string"), &[http.clone(), string()], any()).binary(http_get),
+            member(
+                id!(pascal, "http_get_string_headers"),
+                &[http.clone(), string(), strings()],
+                any(),
+            )
+            .variadic(http_get),
+        ],
+    );
+    library.add(
+        name("Post", "post"),
+        [
+            member(
+                id!(pascal, "http_post_string_any"),
+                &[http.clone(), string(), any()],
+                any(),
+            )
+            .variadic(http_post),
+            member(
+                id!(pascal, "http_post_string_any_headers"),
+                &[http.clone(), string(), any(), strings()],
+                any(),
+            )
+            .variadic(http_post),
+        ],
+    );
+    library.add(
+        name("Client", "client"),
+        [member(
+            id!(pascal, "http_client_string"),
+            &[http.clone(), string()],
+            http.clone(),
+        )
+        .binary(http_client)],
+    );
 }
 
 type Signature = (
