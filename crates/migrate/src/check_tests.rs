@@ -47,7 +47,7 @@ fn kinds(row: Node<'_>) -> Vec<(String, String)> {
         .get("kinds")
         .and_then(Node::as_seq)
         .into_iter()
-        .flat_map(kyvtest_go_compat::yaml::Items::iter);
+        .flat_map(yaml::Items::iter);
     let pair = |kind: Node<'_>| {
         let (version, kind) = kind.as_str()?.rsplit_once('/')?;
         Some((version.to_owned(), kind.to_owned()))
@@ -105,7 +105,7 @@ fn cases(row: Node<'_>, defaults: Node<'_>, kinds: &[(String, String)]) -> Vec<C
         .get("objects")
         .and_then(Node::as_seq)
         .into_iter()
-        .flat_map(kyvtest_go_compat::yaml::Items::iter);
+        .flat_map(yaml::Items::iter);
     let mut all = Vec::new();
     for object in objects {
         let served = variants(&json_of(object), &ty, true);
@@ -191,7 +191,7 @@ fn check_rows(name: &str, check: impl Fn(Node<'_>, Node<'_>, FileId) -> Result<u
         .get("rows")
         .and_then(Node::as_seq)
         .into_iter()
-        .flat_map(kyvtest_go_compat::yaml::Items::iter)
+        .flat_map(yaml::Items::iter)
     {
         match check(row, root, file) {
             Ok(count) => compared += count,

@@ -30,6 +30,8 @@ use crate::{
 pub(crate) struct Draft {
     /// The word that tells policies of the same rule apart; empty for the first.
     pub(crate) suffix: &'static str,
+    /// The variants of the rule that the draft covers: that for Pods (or the only one) is empty.
+    pub(crate) variants: Vec<&'static str>,
     pub(crate) scopes: Vec<RuleScope>,
     /// Name and expression.
     pub(crate) conditions: Vec<(String, String)>,
@@ -132,7 +134,27 @@ pub(crate) fn drafts(source: Source<'_>, style: Style, discovery: &Discovery) ->
             Err(refusal) => return Err(refusal.at(rule.span)),
         }
     }
-    Ok(merge::merged(drafts))
+    let mut drafts = merge::merged(drafts);
+    let in_cel = rule.validate.as_ref().is_some_and(|validate| validate.cel.is_some());
+    if !in_cel {
+        webhook_conditions(source, &mut drafts);
+    }
+    Ok(drafts)
+}
+
+/// Puts the webhook's conditions in front of the rule's own, as they are written: both sides show them the same request.
+fn webhook_conditions(source: Source<'_>, drafts: &mut [Draft]) {
+    let Some(webhook) = &source.cut.spec.webhook else {
+        return;
+    };
+    for draft in drafts {
+        let own = webhook.match_conditions.iter();
+        let own = own.map(|condition| {
+            let text = condition.expression.text().trim().to_owned();
+            (condition.name.value.clone(), text)
+        });
+        draft.conditions.splice(0..0, own);
+    }
 }
 
 fn scopes(source: Source<'_>, rule: &Rule, style: Style, discovery: &Discovery) -> Result<Vec<RuleScope>, Refusal> {
@@ -249,6 +271,7 @@ fn draft(
         .collect();
     Ok(Some(Draft {
         suffix,
+        variants: vec![suffix],
         scopes,
         conditions,
         variables: variables

@@ -46,7 +46,7 @@ pub fn migrate_exception(
     exception: &PolicyException,
     policies: &[Replaced],
 ) -> Result<Option<MigratedException>, Refusal> {
-    let (refs, remaining) = references(exception, policies);
+    let (refs, remaining) = references(exception, policies)?;
     if refs.is_empty() {
         return Ok(None);
     }
@@ -100,39 +100,63 @@ pub fn migrate_exception(
 }
 
 /// The new policies of the rules that an exception names, and the rules that were not migrated.
-fn references(exception: &PolicyException, policies: &[Replaced]) -> (Vec<Json>, Vec<String>) {
+fn references(exception: &PolicyException, policies: &[Replaced]) -> Result<(Vec<Json>, Vec<String>), Refusal> {
     let mut refs = Vec::new();
     let mut remaining = Vec::new();
     for policy in policies {
         for rule in &policy.migration.rules {
-            let named = |name: &str| exception.names(&policy.key, name);
-            let forms = [
-                rule.name.clone(),
-                format!("autogen-{}", rule.name),
-                format!("autogen-cronjob-{}", rule.name),
-            ];
-            let lifted = forms.each_ref().map(|form| named(form));
+            let lifts = |variant: &str| {
+                let name = match variant {
+                    "" => rule.name.clone(),
+                    "cronjobs" => format!("autogen-cronjob-{}", rule.name),
+                    _ => format!("autogen-{}", rule.name),
+                };
+                exception.names(&policy.key, &name)
+            };
             if rule.objects.is_empty() {
-                if lifted.contains(&true) {
+                if ["", "controllers", "cronjobs"].into_iter().any(lifts) {
                     remaining.push(format!("{}/{}", policy.key, rule.name));
                 }
                 continue;
             }
-            for object in &rule.objects {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                let form = if name.contains("-cronjobs") {
-                    2
-                } else {
-                    usize::from(name.contains("-controllers"))
-                };
-                let reference = json!({"name": name, "kind": object["kind"]});
-                if lifted[form] && !refs.contains(&reference) {
+            for (object, variants) in rule.objects.iter().zip(&rule.variants) {
+                let (lifted, kept): (Vec<&str>, Vec<&str>) = variants.iter().partition(|variant| lifts(variant));
+                if lifted.is_empty() {
+                    continue;
+                }
+                if kept.iter().any(|variant| reaches(&exception.matches, variant)) {
+                    let reason = format!(
+                        "the exception lifts `{}` for some of the kinds that one new policy covers; name these kinds in `match`",
+                        rule.name
+                    );
+                    return Err(Refusal::new(RefusalCode::Match, reason).at(exception.matches.span));
+                }
+                let reference = json!({"name": object["metadata"]["name"], "kind": object["kind"]});
+                if !refs.contains(&reference) {
                     refs.push(reference);
                 }
             }
         }
     }
-    (refs, remaining)
+    Ok((refs, remaining))
+}
+
+/// Whether an exception may match a resource that a variant of a rule is about.
+fn reaches(block: &MatchResources, variant: &str) -> bool {
+    let filters = if block.any.is_empty() { &block.all } else { &block.any };
+    filters.iter().any(|filter| {
+        let kinds = &filter.resources.kinds;
+        kinds.is_empty()
+            || kinds.iter().any(|kind| {
+                let kind = kind.value.kind.as_str();
+                let own = match kind {
+                    "Pod" => "",
+                    "CronJob" => "cronjobs",
+                    _ => "controllers",
+                };
+                wildcard_in(kind) || own == variant
+            })
+    })
 }
 
 fn block(block: &MatchResources, subject: &Expr) -> Result<Expr, Refusal> {

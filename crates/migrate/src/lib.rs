@@ -24,7 +24,9 @@ mod pod_security;
 mod query;
 mod refusal;
 mod scope;
+mod settings;
 mod suite;
+mod whole;
 
 pub use exception::{MigratedException, Replaced, migrate_exception};
 pub use expr::Expr;

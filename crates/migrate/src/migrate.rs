@@ -1,7 +1,10 @@
 //! A policy, rule by rule: translated, proven, and put together.
 //!
 //! Each rule is compared on its own with a policy that has this rule alone. Of several translations the first that is proven
-//! is taken; one that decides a request differently is never written.
+//! is taken; one that decides a request differently is never written. Afterwards all policies together are compared with the
+//! policy (`whole`).
+
+use std::collections::BTreeSet;
 
 use kyvtest_kyverno::autogen;
 use kyvtest_model::{
@@ -20,6 +23,7 @@ use crate::{
     Refusal, RefusalCode, assemble,
     draft::{Draft, Preconditions, Source, Style, drafts},
     guess::{Guess, with_kinds},
+    settings, whole,
 };
 
 /// How policies are migrated.
@@ -98,6 +102,9 @@ pub struct MigratedRule {
     pub place: Span,
     /// The policies that replace the rule.
     pub objects: Vec<Json>,
+    /// For each of these policies, the variants of the rule that it covers: empty for the rule as it is written,
+    /// `controllers` and `cronjobs` for those that Kyverno generates.
+    pub variants: Vec<Vec<&'static str>>,
     /// A translation that is not written because it decides a request differently.
     pub rejected: Vec<Json>,
     /// The request that the translation decides differently.
@@ -133,7 +140,25 @@ pub fn migrate(policy: &ClassicPolicy, discovery: &Discovery, options: &Options)
         };
         migrate_rule(policy, rule, &base, (&discovery, &guesses), options)
     });
-    Migration { rules: rules.collect() }
+    let mut rules: Vec<MigratedRule> = rules.collect();
+    distinguish(&mut rules);
+    whole::check(policy, &mut rules, &discovery, options);
+    Migration { rules }
+}
+
+/// Gives policies of different rules different names.
+fn distinguish(rules: &mut [MigratedRule]) {
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    for object in rules.iter_mut().flat_map(|rule| &mut rule.objects) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let mut free = name.clone();
+        let mut number = 1;
+        while !taken.insert(free.clone()) {
+            number += 1;
+            free = format!("{name}-{number}");
+        }
+        object["metadata"]["name"] = json!(free);
+    }
 }
 
 /// A name of an object from a name of a rule.
@@ -146,8 +171,8 @@ fn identifier(name: &str) -> String {
     clean.trim_matches('-').to_owned()
 }
 
-/// The policy with one rule alone, as an object.
-fn cut(policy: &ClassicPolicy, rule: &Rule) -> Json {
+/// The policy with some of its rules, as an object.
+pub(crate) fn cut(policy: &ClassicPolicy, rules: &[&Rule]) -> Json {
     let pairs = |list: &[(kyvtest_model::policy::Text, kyvtest_model::policy::Text)]| -> Json {
         let each = list.iter().map(|(key, value)| (key.value.clone(), json!(value.value)));
         Json::Object(each.collect())
@@ -165,9 +190,11 @@ fn cut(policy: &ClassicPolicy, rule: &Rule) -> Json {
         metadata["annotations"][autogen::ANNOTATION] = json!("none");
     }
     let mut spec = policy.spec.source.document().root().to_serde();
-    spec["rules"] = json!([rule.source.document().root().to_serde()]);
+    let rules = rules.iter().map(|rule| rule.source.document().root().to_serde());
+    spec["rules"] = rules.collect();
     // A policy that looks at no request would be like any other such policy.
     spec["admission"] = json!(true);
+    // A policy where this matters is refused.
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("applyRules");
     }
@@ -204,19 +231,27 @@ fn migrate_rule(
         reason: String::new(),
         place: rule.span,
         objects: Vec::new(),
+        variants: Vec::new(),
         rejected: Vec::new(),
         counterexample: None,
         notes: Vec::new(),
     };
     match best(policy, rule, base, (discovery, guesses), options) {
-        Ok((objects, comparison, notes)) => {
+        Ok(Translation {
+            objects,
+            variants,
+            comparison,
+            notes,
+        }) => {
             migrated.label = match comparison.label {
                 Label::Proven => RuleLabel::Proven,
                 _ => RuleLabel::Tested(comparison.requests),
             };
             migrated.reason = comparison.reason;
             migrated.objects = objects;
+            migrated.variants = variants;
             migrated.notes = notes;
+            migrated.notes.extend(settings::notes(policy, rule));
             let own = guesses.iter().filter(|guess| guess.is_named_by(rule));
             migrated.notes.extend(own.map(Guess::note));
         }
@@ -234,6 +269,14 @@ fn migrate_rule(
         }
     }
     migrated
+}
+
+/// Policies that replace a rule, and how they compare with it.
+struct Translation {
+    objects: Vec<Json>,
+    variants: Vec<Vec<&'static str>>,
+    comparison: Comparison,
+    notes: Vec<String>,
 }
 
 /// Why a rule has no translation.
@@ -261,9 +304,10 @@ fn best(
     base: &str,
     (discovery, guesses): (&Discovery, &[Guess]),
     options: &Options,
-) -> Result<(Vec<Json>, Comparison, Vec<String>), Failed> {
+) -> Result<Translation, Failed> {
+    settings::check(policy, rule, discovery).map_err(failed)?;
     let keeps = options.existing == Existing::Keep;
-    let mut original = cut(policy, rule);
+    let mut original = cut(policy, &[rule]);
     if !keeps {
         original["spec"]["rules"][0]["validate"]["allowExistingViolations"] = json!(false);
     }
@@ -317,10 +361,19 @@ fn best(
                 notes.push(note.clone());
             }
         }
+        let covered = drafts
+            .iter()
+            .flat_map(|draft| draft.scopes.iter().map(|_| draft.variants.clone()));
+        let variants = covered.collect();
         tried.push(drafts);
         let different = matches!(comparison.label, Label::Refuted(_)) || comparison.fault;
         if comparison.label == Label::Proven {
-            return Ok((objects, comparison, notes));
+            return Ok(Translation {
+                objects,
+                variants,
+                comparison,
+                notes,
+            });
         }
         if different {
             let reason = "the translation decides a request differently; it is not written";
@@ -333,7 +386,12 @@ fn best(
                 })
             });
         } else {
-            tested.get_or_insert((objects, comparison, notes));
+            tested.get_or_insert(Translation {
+                objects,
+                variants,
+                comparison,
+                notes,
+            });
         }
     }
     match (tested, refuted) {

@@ -87,6 +87,7 @@ pub(super) fn draft(
     });
     Ok(Draft {
         suffix,
+        variants: vec![suffix],
         scopes,
         conditions,
         validations: validations.collect(),

@@ -38,6 +38,7 @@ pub(super) fn merged(drafts: Vec<Draft>) -> Vec<Draft> {
     let suffixes: Vec<&str> = drafts.iter().map(|draft| draft.suffix).collect();
     let mut draft = abstracts.into_iter().next().unwrap_or_else(|| drafts[0].clone());
     draft.scopes = scopes;
+    draft.variants.clone_from(&suffixes);
     // Conditions cannot read variables.
     let in_conditions = draft.conditions.iter().any(|(_, text)| text.contains(MARKS));
     if in_conditions {

@@ -112,7 +112,7 @@ impl Translator<'_, '_> {
         let call = Call { name, args };
         let made = match name {
             "length" | "contains" | "keys" | "values" | "reverse" | "sort" | "max" | "min" | "to_array"
-            | "not_null" | "type" | "label_match" | "lookup" | "merge" => self.collection(&call)?,
+            | "not_null" | "type" | "label_match" | "lookup" | "merge" => Self::collection(&call)?,
             "starts_with" | "ends_with" | "split" | "join" | "to_upper" | "to_lower" | "to_string" | "replace_all"
             | "trim_prefix" | "truncate" | "equal_fold" | "to_boolean" => text_function(&call)?,
             "regex_match" | "regex_replace_all" | "regex_replace_all_literal" | "pattern_match" => pattern(&call)?,
@@ -130,7 +130,7 @@ impl Translator<'_, '_> {
         Ok(made)
     }
 
-    fn collection(&mut self, call: &Call<'_>) -> Result<Value, Refusal> {
+    fn collection(call: &Call<'_>) -> Result<Value, Refusal> {
         let first = call.arg(0)?;
         match call.name {
             "length" => {

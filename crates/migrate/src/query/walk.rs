@@ -70,7 +70,7 @@ impl Translator<'_, '_> {
             Node::Or(sides) => {
                 let left = self.node(&sides.0, current)?.or_null();
                 let right = self.node(&sides.1, current)?.or_null();
-                self.or(left, right)
+                Self::or(left, right)
             }
             Node::And(sides) => {
                 let left = self.node(&sides.0, current)?;
@@ -92,7 +92,7 @@ impl Translator<'_, '_> {
             Node::Comparator(comparator, sides) => {
                 let left = self.node(&sides.0, current)?.or_null();
                 let right = self.node(&sides.1, current)?.or_null();
-                self.compare(*comparator, &left, &right)
+                Self::compare(*comparator, &left, &right)
             }
             Node::Function(Some(name), args) => self.function(name, args, current),
             Node::Flatten(list) => self.flatten(list, current),
@@ -189,7 +189,7 @@ impl Translator<'_, '_> {
     }
 
     /// `left || right`, both null where a key is missing.
-    fn or(&mut self, left: Value, right: Value) -> Result<Value, Refusal> {
+    fn or(left: Value, right: Value) -> Result<Value, Refusal> {
         if left.literal.is_some() {
             return refused("a literal before `||` makes the rest of the expression superfluous");
         }
@@ -236,10 +236,10 @@ impl Translator<'_, '_> {
                 return Ok(value);
             }
         }
-        self.or_value(&left, &right, fails)
+        Self::or_value(&left, &right, fails)
     }
 
-    fn or_value(&mut self, left: &Value, right: &Value, fails: bool) -> Result<Value, Refusal> {
+    fn or_value(left: &Value, right: &Value, fails: bool) -> Result<Value, Refusal> {
         let compatible = std::mem::discriminant(&left.ty) == std::mem::discriminant(&right.ty)
             || left.ty == Type::Any
             || (left.ty.is_number() && right.ty.is_number());
@@ -297,7 +297,7 @@ impl Translator<'_, '_> {
     }
 
     /// A comparison; a missing side is null.
-    fn compare(&mut self, comparator: Comparator, left: &Value, right: &Value) -> Result<Value, Refusal> {
+    fn compare(comparator: Comparator, left: &Value, right: &Value) -> Result<Value, Refusal> {
         let fails = left.fails || right.fails;
         let mut value = match comparator {
             Comparator::Equal => Value::new(equal(left, right)?, Type::Bool),
