@@ -24,7 +24,11 @@ pub(super) fn evaluate_beside(engines: &Engines<'_>, host: &dyn Host, responses:
             ..Key::default()
         };
         if engines.settings.compat {
-            let silent = engines.controller.policies().iter().filter(|policy| answers_payloads(policy));
+            let silent = engines
+                .controller
+                .policies()
+                .iter()
+                .filter(|policy| answers_payloads(policy));
             let silent = silent.map(|policy| response(&key, policy.id().clone()));
             responses.list.extend(silent);
         }
