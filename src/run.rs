@@ -21,6 +21,7 @@ pub mod found;
 pub mod lens;
 pub mod objects;
 mod offline;
+mod payloads;
 pub mod places;
 mod question;
 mod requests;

@@ -8,8 +8,16 @@ use super::{
     response::{Key, Response, Responses},
 };
 use crate::suite::{Payload, Suite};
-use kyvtest_cel::{host::Host, library::authorization::Mode};
-use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
+use kyvtest_cel::{
+    host::{Answer, Host, HttpRequest},
+    library::authorization::Mode,
+    observe::Observer,
+    time::Timestamp,
+};
+use kyvtest_go_compat::{
+    diagnostic::{Code, Diagnostic},
+    value::Value,
+};
 use kyvtest_kyverno::{authorization::AuthorizationPolicy, validating_policy::FieldError};
 use kyvtest_model::{kube::Operation, policy};
 
@@ -60,6 +68,11 @@ pub(super) fn key(payload: &Payload, settings: &Settings) -> Key {
 /// Evaluates the policies on the payloads of their mode.
 pub(super) fn evaluate(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
     let Engines { suite, settings, .. } = *engines;
+    let unmocked = Unmocked {
+        host,
+        has_cluster: suite.cluster.is_some(),
+    };
+    let host: &dyn Host = if settings.compat { &unmocked } else { host };
     let watch = Watch(settings.watch);
     let http = suite.http_payloads.iter().map(|payload| (Mode::Http, payload));
     let envoy = suite.envoy_payloads.iter().map(|payload| (Mode::Envoy, payload));
@@ -84,5 +97,52 @@ pub(super) fn evaluate(engines: &Engines<'_>, host: &dyn Host, responses: &mut R
                 objects: None,
             });
         }
+    }
+}
+
+/// What expressions reach in `kyverno test`: the cluster's objects, if the suite has some, and no mocks.
+struct Unmocked<'h> {
+    host: &'h dyn Host,
+    has_cluster: bool,
+}
+
+impl Unmocked<'_> {
+    fn cluster(&self, resource: &str, name: &str) -> Result<&dyn Host, String> {
+        let missing = || format!("{resource} \"{name}\" not found");
+        self.has_cluster.then_some(self.host).ok_or_else(missing)
+    }
+}
+
+impl Host for Unmocked<'_> {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+        let cluster = self.cluster(resource, name)?;
+        cluster.resource_get(api_version, resource, namespace, name)
+    }
+
+    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
+        let cluster = self.cluster(resource, "")?;
+        cluster.resource_list(api_version, resource, namespace, labels)
+    }
+
+    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
+        let cluster = self.cluster(resource, "")?;
+        cluster.resource_post(api_version, resource, namespace, body)
+    }
+
+    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+        let (method, url) = (request.method, request.url);
+        Err(format!("request failed: {method} {url:?}: the network is not used"))
+    }
+
+    fn now(&self) -> Option<Timestamp> {
+        self.host.now()
+    }
+
+    fn random(&self) -> Option<u64> {
+        self.host.random()
+    }
+
+    fn observer(&self) -> Option<&Observer> {
+        self.host.observer()
     }
 }

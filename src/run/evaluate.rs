@@ -7,7 +7,7 @@ use super::{
     engines::{Engines, PolicyResponse},
     found,
     lens::{self, LensNote},
-    offline,
+    offline, payloads,
     requests::{SuiteRequest, default_operation, keys, requests},
     response::{Key, Response, ResponseObjects, Responses},
 };
@@ -66,6 +66,7 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
         return responses;
     }
     payloads(&engines, host, &mut responses);
+    payloads::evaluate_beside(&engines, host, &mut responses);
     authorization::evaluate(&engines, host, &mut responses);
     if settings.extras.coverage {
         responses.coverage = Some(coverage::observe(&engines));

@@ -16,7 +16,7 @@ use kyvtest_go_compat::value::{Builder, Data, Document};
 use kyvtest_kyverno::{
     autogen,
     classic::context::global_value,
-    offline::{Case, CloneSource, GivenValues, Stage, Surroundings, pass},
+    offline::{Case, CloneSource, GivenValues, Stage, Surroundings, pass, payload_pass},
 };
 use kyvtest_model::{
     kube::Operation,
@@ -56,6 +56,14 @@ impl Offline {
         validate: &mut dyn FnMut(Stage, &mut Document, usize),
     ) -> Result<Vec<Made>, String> {
         pass(&self.case, resource, operation, accepted, host, validate)
+    }
+
+    /// One pass over a JSON payload, see [`payload_pass`].
+    ///
+    /// # Errors
+    /// The text with which `kyverno test` ends.
+    pub(super) fn payload_pass(&self, name: &str, payload: &Document, host: &dyn Host) -> Result<Vec<Made>, String> {
+        payload_pass(&self.case, name, payload, host)
     }
 }
 

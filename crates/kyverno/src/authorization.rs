@@ -178,6 +178,10 @@ impl AuthorizationPolicy {
                 Val::Null => {}
                 Val::Error(error) => return self.failed(part, error),
                 value => match value.downcast::<Message>() {
+                    // The type is not registered, so that a literal is a message of another Go type.
+                    Some(response) if response.is_literal && self.mode == Mode::Envoy => {
+                        return self.failed(part, "rule result is expected to be *authv3.CheckResponse");
+                    }
                     Some(response) => return self.decision(response, part),
                     None => return self.failed(part, "rule result is expected to be a response"),
                 },

@@ -24,6 +24,6 @@ mod verify_images;
 
 pub use case::{Case, CloneSource};
 pub use observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType};
-pub use run::{Stage, checks_images, pass, run};
+pub use run::{Stage, checks_images, pass, payload_pass, run};
 pub use surroundings::{Given, Surroundings};
 pub use values::GivenValues;

@@ -70,7 +70,8 @@ impl Loader<'_> {
         let source = stream.source().to_owned();
         let mut documents = stream.into_documents().into_iter();
         let tree = documents.next().and_then(|document| document.into_tree().ok());
-        let Some(tree) = tree.filter(|tree| tree.root().as_map().is_some()) else {
+        let is_object = |root: Value<'_>| root.as_map().is_some() || kind == Kind::Http && root.is_null();
+        let Some(tree) = tree.filter(|tree| is_object(Document::from(tree.root()).root())) else {
             let message = format!("the payload `{}` must be one object", at.value);
             self.say(Diagnostic::at(Code::WrongType, Span::point(file, 0), message));
             return None;

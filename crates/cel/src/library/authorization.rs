@@ -2,6 +2,7 @@
 //!
 //! Upstream counterpart: `github.com/kyverno/kyverno-authz` `pkg/cel` at the version that Kyverno 1.19 links.
 
+mod constants;
 pub mod envoy;
 mod go_structure;
 pub mod http;

@@ -9,7 +9,7 @@
 use super::{
     host::CaseHost,
     observed::{PolicyResponse, RuleResult, RuleType},
-    run::{PAYLOAD, Stages},
+    run::Stages,
 };
 use crate::{
     autogen::image_variants,
@@ -162,6 +162,7 @@ fn names(exception: &CelPolicyException, policy: &ImageValidatingPolicy) -> bool
 /// The text with which the run ends.
 pub(super) fn payload_policies(
     case: &Case,
+    key: &str,
     payload: &Document,
     host: &CaseHost<'_>,
 ) -> Result<Vec<PolicyResponse>, String> {
@@ -192,7 +193,7 @@ pub(super) fn payload_policies(
                 None => rule(name, Status::Pass, "success".to_owned(), Part::All),
             },
         };
-        keep(&mut responses, response(PAYLOAD, policy, RuleType::ImageVerify, found));
+        keep(&mut responses, response(key, policy, RuleType::ImageVerify, found));
     }
     Ok(responses)
 }

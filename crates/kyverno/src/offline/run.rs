@@ -80,7 +80,7 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
         observed.responses.append(&mut responses);
     }
     if let Some(payload) = &case.payload {
-        match evaluate_payload(case, payload, host) {
+        match payload_pass(case, PAYLOAD, payload, host) {
             Ok(mut responses) => observed.responses.append(&mut responses),
             Err(error) => return Observed::failed(error),
         }
@@ -192,26 +192,34 @@ fn evaluate_with(
 }
 
 /// The name of the only payload.
-pub(super) const PAYLOAD: &str = "payload.json";
+const PAYLOAD: &str = "payload.json";
 
-/// The pass over a payload.
-fn evaluate_payload(case: &Case, payload: &Document, host: &dyn Host) -> Result<Vec<PolicyResponse>, String> {
+/// One pass over a JSON payload: policies that generate, check images and delete.
+///
+/// # Errors
+/// The text with which the run ends.
+pub fn payload_pass(
+    case: &Case,
+    name: &str,
+    payload: &Document,
+    host: &dyn Host,
+) -> Result<Vec<PolicyResponse>, String> {
     let exceptions = case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
     for policy in case.policies.generating() {
         // They are compiled, and not evaluated.
         CompiledGeneratingPolicy::compile(policy, exceptions.clone()).map_err(|error| {
-            let name = &policy.metadata.name.value;
-            let error = format!("failed to compile policy {name} ({error})");
-            format!("failed to apply validating policies on JSON payload {PAYLOAD} ({error})")
+            let policy = &policy.metadata.name.value;
+            let error = format!("failed to compile policy {policy} ({error})");
+            format!("failed to apply validating policies on JSON payload {name} ({error})")
         })?;
     }
     let host = CaseHost::new(case, host, Asker::Unmocked);
-    let mut responses = payload_policies(case, payload, &host).map_err(|error| {
+    let mut responses = payload_policies(case, name, payload, &host).map_err(|error| {
         let error = format!("failed to apply image validating policies on JSON payload: {error}");
-        format!("failed to apply validating policies on JSON payload {PAYLOAD} ({error})")
+        format!("failed to apply validating policies on JSON payload {name} ({error})")
     })?;
-    let mut deleting = deleting_policies(case, PAYLOAD, payload, &host)
-        .map_err(|error| format!("failed to apply policies on JSON payload {PAYLOAD} ({error})"))?;
+    let mut deleting = deleting_policies(case, name, payload, &host)
+        .map_err(|error| format!("failed to apply policies on JSON payload {name} ({error})"))?;
     responses.append(&mut deleting);
     Ok(responses)
 }

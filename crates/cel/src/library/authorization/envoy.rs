@@ -2,9 +2,10 @@
 //!
 //! Upstream counterpart: kyverno-authz `pkg/cel/libs/authz/envoy`, with the messages of go-control-plane 1.37.
 //!
-//! Known deviations: `google.rpc.Status` has no `details`, and the named constants of enumerations are not declared.
+//! Known deviation: of the enumerations that the messages use the constants are declared, and those of no other.
 
 use super::{
+    constants,
     message::{self, Item, Kind, Message, Schema, schemas},
     proto_json,
 };
@@ -114,6 +115,7 @@ schemas! { SCHEMAS:
     STATUS = "google.rpc.Status" {
         "code": Kind::Int,
         "message": Kind::Text,
+        "details": Kind::AnyList,
     };
     DENIED = "envoy.service.auth.v3.DeniedHttpResponse" {
         "status": Kind::Message(&HTTP_STATUS),
@@ -150,10 +152,16 @@ pub fn read(value: Value<'_>) -> Result<Message, String> {
 
 pub(super) fn declare(library: &mut Library) {
     message::declare(library, SCHEMAS);
+    for (name, number) in constants::ENUMERATIONS {
+        library.add_constant(name, Type::Int, Val::Int(*number));
+    }
     let of = |schema: &Schema| Type::structure(schema.name);
     let (string, ok, denied) = (|| Type::String, || of(&OK), || of(&DENIED));
     library.add("envoy.Allowed", [global("allowed", &[], ok()).variadic(allowed)]);
-    library.add("envoy.Denied", [global("denied", &[Type::Int], denied()).unary(refused)]);
+    library.add(
+        "envoy.Denied",
+        [global("denied", &[Type::Int], denied()).unary(refused)],
+    );
     library.add(
         "envoy.Header",
         [global("header_key_value", &[string(), string()], of(&HEADER)).binary(header)],
@@ -212,12 +220,7 @@ pub(super) fn declare(library: &mut Library) {
         "KeepEmptyValue",
         [
             member("header_keep_empty_value", &[of(&HEADER)], of(&HEADER)).unary(keep_empty_value),
-            member(
-                "header_keep_empty_value_bool",
-                &[of(&HEADER), Type::Bool],
-                of(&HEADER),
-            )
-            .binary(keep_empty_value),
+            member("header_keep_empty_value_bool", &[of(&HEADER), Type::Bool], of(&HEADER)).binary(keep_empty_value),
         ],
     );
     library.add(
@@ -247,7 +250,9 @@ fn allowed<'a>(context: &Context<'a>, _: &[Val<'a>]) -> Val<'a> {
 }
 
 fn refused<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [Val::Int(code)] = args else { return NO_SUCH_OVERLOAD };
+    let [Val::Int(code)] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     if i32::try_from(*code).is_err() {
         return Val::Error("integer overflow");
     }
@@ -286,18 +291,17 @@ fn query_parameter<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 /// Changes the structure that a method is called on.
 fn changed<'a>(context: &Context<'a>, receiver: Val<'a>, change: impl FnOnce(Message) -> Message) -> Val<'a> {
     match receiver.downcast::<Message>() {
-        Some(message) => context.opaque(change(message.clone())),
+        Some(message) => {
+            let mut changed = change(message.clone());
+            changed.is_literal = false;
+            context.opaque(changed)
+        }
         None => NO_SUCH_OVERLOAD,
     }
 }
 
 /// Adds a structure, or one of a key and a value, to a list of the receiver.
-fn added<'a>(
-    context: &Context<'a>,
-    args: &[Val<'a>],
-    list: &'static str,
-    make: fn(&str, &str) -> Message,
-) -> Val<'a> {
+fn added<'a>(context: &Context<'a>, args: &[Val<'a>], list: &'static str, make: fn(&str, &str) -> Message) -> Val<'a> {
     let item = match args {
         [_, item] => match item.downcast::<Message>() {
             Some(item) => item.data(),
@@ -333,9 +337,9 @@ fn without_query_parameter<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'
 
 fn removed<'a>(context: &Context<'a>, args: &[Val<'a>], list: &'static str) -> Val<'a> {
     match args {
-        [receiver, Val::String(name)] => {
-            changed(context, *receiver, |message| message.with_added(list, Data::from(*name)))
-        }
+        [receiver, Val::String(name)] => changed(context, *receiver, |message| {
+            message.with_added(list, Data::from(*name))
+        }),
         _ => NO_SUCH_OVERLOAD,
     }
 }
@@ -392,7 +396,9 @@ fn with_message<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 }
 
 fn with_metadata<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    let [receiver, metadata] = args else { return NO_SUCH_OVERLOAD };
+    let [receiver, metadata] = args else {
+        return NO_SUCH_OVERLOAD;
+    };
     match native::body(context, *metadata) {
         Ok(metadata) => changed(context, *receiver, |message| {
             message.with("dynamic_metadata", Item::Document(metadata))

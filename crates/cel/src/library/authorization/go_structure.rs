@@ -3,7 +3,10 @@
 //!
 //! Known deviation: a number such as `1e3` is an integer here, while Go refuses it for one.
 
-use super::message::{Item, Kind, Message, Schema};
+use super::{
+    mcp::REQUEST_ID,
+    message::{Item, Kind, Message, Schema},
+};
 use kyvtest_go_compat::{
     text::{base64, float},
     value::{Data, Value},
@@ -73,14 +76,27 @@ impl Reader {
         };
         let read = match (field, value) {
             (Kind::Bool | Kind::OptionalBool, Value::Bool(value)) => Ok(Item::Bool(value)),
-            (Kind::Int, value) => integer(value)
-                .map(Item::Int)
-                .ok_or_else(|| wrong("int64", value)),
+            (Kind::Int, value) => integer(value).map(Item::Int).ok_or_else(|| wrong("int64", value)),
             (Kind::Double, Value::Double(value)) => Ok(Item::Double(value)),
             (Kind::Text, Value::String(text)) => Ok(Item::Text(text.to_owned())),
             (Kind::Bytes, Value::String(text)) => base64::decode(text.as_bytes(), true)
                 .map(Item::Bytes)
                 .map_err(|at| format!("illegal base64 data at input byte {at}")),
+            // Go also reads bytes as a list of numbers.
+            (Kind::Bytes, Value::List(list)) => {
+                let bytes = list.iter().map(|item| match integer(item).map(u8::try_from) {
+                    Some(Ok(byte)) => Ok(byte),
+                    _ => Err(wrong("uint8", item)),
+                });
+                bytes.collect::<Result<Vec<u8>, _>>().map(Item::Bytes)
+            }
+            // The id of a request is a text or a number, and not visible.
+            (Kind::Message(schema), Value::String(_) | Value::Double(_)) if schema.name == REQUEST_ID.name => {
+                return Some(Item::Message(Message::new(schema)));
+            }
+            (Kind::Message(schema), value) if schema.name == REQUEST_ID.name => {
+                Err(format!("invalid request id: {}", value.to_json()))
+            }
             (Kind::Message(schema) | Kind::Inline(schema), value @ Value::Map(_)) => {
                 return Some(Item::Message(self.structure(schema, value, path)));
             }
@@ -91,16 +107,18 @@ impl Reader {
                     .collect();
                 return Some(Item::Document(items.to_document()));
             }
-            (Kind::Texts, Value::List(list)) => texts(list.iter())
-                .map(document)
-                .map_err(|value| wrong("string", value)),
+            (Kind::Texts, Value::List(list)) => {
+                texts(list.iter()).map(document).map_err(|value| wrong("string", value))
+            }
             (Kind::TextMap, Value::Map(map)) => {
                 let entries = map.iter().map(|(key, value)| match value {
                     Value::String(text) => Ok((key.text().into(), Data::from(text))),
                     Value::Null => Ok((key.text().into(), Data::from(""))),
                     other => Err(wrong("string", other)),
                 });
-                entries.collect::<Result<Vec<_>, _>>().map(|entries| document(entries.into_iter().collect()))
+                entries
+                    .collect::<Result<Vec<_>, _>>()
+                    .map(|entries| document(entries.into_iter().collect()))
             }
             (Kind::TextLists, Value::Map(map)) => {
                 let entries = map.iter().map(|(key, value)| match value {
@@ -111,7 +129,9 @@ impl Reader {
                     Value::Null => Ok((key.text().into(), std::iter::empty::<Data>().collect())),
                     other => Err(wrong("[]string", other)),
                 });
-                entries.collect::<Result<Vec<_>, _>>().map(|entries| document(entries.into_iter().collect()))
+                entries
+                    .collect::<Result<Vec<_>, _>>()
+                    .map(|entries| document(entries.into_iter().collect()))
             }
             (Kind::Json | Kind::Jsons | Kind::Anys | Kind::Hidden, value) => Ok(Item::Document(value.to_document())),
             (field, value) => Err(wrong(go_type(field), value)),
@@ -176,6 +196,7 @@ fn go_type(kind: Kind) -> &'static str {
         Kind::Bytes => "[]uint8",
         Kind::Message(schema) | Kind::Inline(schema) | Kind::Messages(schema) => schema.name,
         Kind::Texts => "[]string",
+        Kind::AnyList => "[]interface {}",
         Kind::TextMap => "map[string]string",
         Kind::TextLists => "map[string][]string",
         Kind::Json | Kind::Jsons | Kind::Anys | Kind::Hidden => "map[string]interface {}",

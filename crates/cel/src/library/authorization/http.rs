@@ -57,12 +57,7 @@ pub(super) fn declare(library: &mut Library) {
     );
     library.add(
         "Header",
-        [member(
-            "http_get_header_string",
-            &[attributes.clone(), Type::String],
-            texts(),
-        )
-        .binary(header)],
+        [member("http_get_header_string", &[attributes.clone(), Type::String], texts()).binary(header)],
     );
     library.add(
         "QueryParam",

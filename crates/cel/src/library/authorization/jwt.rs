@@ -74,6 +74,11 @@ fn decode<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
         Ok(claims) => claims,
         Err(error) => return context.error(format_args!("jwt.Parse: failed to parse token: {error}")),
     };
+    if claims.has_null {
+        return Val::Error(
+            "failed to assign value to dst: source value is invalid (<nil>): invalid value (probably an untyped nil)",
+        );
+    }
     // Only what jwx keeps as a list of texts has no protobuf form here.
     if claims.audience {
         return Val::Error("proto: invalid type: []string");
@@ -116,33 +121,52 @@ fn verified(token: &str, key: &[u8]) -> Result<Vec<u8>, String> {
              failed to parse JOSE headers: {error}"
         )
     })?;
-    let unverified = |cause: &str| {
-        format!("jws.Verify: could not verify message using any of the signatures or keys: jws.Verify: signature #1: {cause}")
-    };
     let nothing_fits = |cause: &str| {
         let none = "jws.Verify: signature #1: no matching keys were provided by any key provider";
-        unverified(&format!("key provider 0 failed: {cause}\n{none}"))
+        format!("{NOT_VERIFIED}jws.Verify: signature #1: key provider 0 failed: {cause}\n{none}")
     };
     let field = |name: &str| header_document.root().get(name).and_then(Value::as_str);
     if let Some(kid) = field("kid") {
-        return Err(nothing_fits(&format!("failed to find key with key ID \"{kid}\" in key set")));
+        return Err(nothing_fits(&format!(
+            "failed to find key with key ID \"{kid}\" in key set"
+        )));
     }
     let signed = format!("{header}.{payload}");
-    let is_valid = match field("alg") {
-        Some("HS256") => is_signed::<Hmac<Sha256>>(key, &signed, &signature),
-        Some("HS384") => is_signed::<Hmac<Sha384>>(key, &signed, &signature),
-        Some("HS512") => is_signed::<Hmac<Sha512>>(key, &signed, &signature),
-        _ => {
-            let cause = "algorithm in the message does not match any of the inferred algorithms";
-            return Err(nothing_fits(cause));
-        }
-    };
-    if is_valid {
-        Ok(decoded)
-    } else {
-        Err(unverified("failed to verify signature with any of the keys"))
+    // Without an algorithm all of them are tried.
+    let algorithm = header_document.root().get("alg").filter(|name| !name.is_null());
+    let algorithms: Vec<&Algorithm> = ALGORITHMS
+        .iter()
+        .filter(|(name, _)| algorithm.is_none_or(|wanted| wanted.as_str() == Some(name)))
+        .collect();
+    if algorithms.is_empty() {
+        let cause = "algorithm in the message does not match any of the inferred algorithms";
+        return Err(nothing_fits(cause));
     }
+    if algorithms
+        .iter()
+        .any(|(_, is_signed)| is_signed(key, &signed, &signature))
+    {
+        return Ok(decoded);
+    }
+    let failed = "jws.Verify: failed to verify signature #1 with key *jwk.symmetricKey: invalid HMAC signature\n";
+    let failed = failed.repeat(algorithms.len());
+    let tried = format!(
+        "signature #1: tried {} key(s) but none verified successfully",
+        algorithms.len()
+    );
+    Err(format!("{NOT_VERIFIED}{failed}jws.Verify: {tried}"))
 }
+
+/// An algorithm that a text may be the key of, and its check of a signature.
+type Algorithm = (&'static str, fn(&[u8], &str, &[u8]) -> bool);
+
+const ALGORITHMS: [Algorithm; 3] = [
+    ("HS256", is_signed::<Hmac<Sha256>>),
+    ("HS384", is_signed::<Hmac<Sha384>>),
+    ("HS512", is_signed::<Hmac<Sha512>>),
+];
+
+const NOT_VERIFIED: &str = "jws.Verify: could not verify message using any of the signatures or keys: ";
 
 fn is_signed<M: Mac + KeyInit>(key: &[u8], signed: &str, signature: &[u8]) -> bool {
     // HMAC takes keys of any length.
@@ -161,6 +185,8 @@ struct Claims {
     document: Document,
     /// Whether there is an audience.
     audience: bool,
+    /// Whether a claim of another name is null, which jwx cannot return.
+    has_null: bool,
     /// `exp` in seconds.
     expires: Option<i64>,
     /// `iat` in seconds.
@@ -178,6 +204,7 @@ fn claims(payload: &[u8]) -> Result<Claims, String> {
     let mut claims = Claims {
         document: Document::null(),
         audience: false,
+        has_null: false,
         expires: None,
         issued: None,
         not_before: None,
@@ -186,7 +213,10 @@ fn claims(payload: &[u8]) -> Result<Claims, String> {
     let entries = document.root().as_map().into_iter().flat_map(|map| map.iter());
     for (key, value) in entries {
         let key = key.text();
-        let wrong = || format!("failed to decode value for key {key}: invalid value {}", value.to_json());
+        let wrong = || {
+            let value = value.to_json();
+            format!("failed to parse token: failed to decode value for key {key}: invalid value {value}")
+        };
         let data = match key {
             "exp" | "iat" | "nbf" => {
                 let at = seconds(value).ok_or_else(wrong)?;
@@ -212,7 +242,10 @@ fn claims(payload: &[u8]) -> Result<Claims, String> {
                 Value::Null => "".into(),
                 _ => return Err(wrong()),
             },
-            _ => Data::from(value),
+            _ => {
+                claims.has_null |= value.is_null();
+                Data::from(value)
+            }
         };
         fields.push((key.into(), data));
     }

@@ -61,6 +61,8 @@ pub enum Kind {
     Jsons,
     /// Messages of any type by name.
     Anys,
+    /// A list of messages of any type.
+    AnyList,
     /// JSON that expressions cannot select: its Go type has no counterpart in CEL.
     Hidden,
 }
@@ -86,6 +88,7 @@ impl Kind {
             Self::Json => json(),
             Self::Jsons => Type::map(Type::String, json()),
             Self::Anys => Type::map(Type::String, Type::Any),
+            Self::AnyList => Type::list(Type::Any),
             Self::Hidden => return None,
         })
     }
@@ -102,7 +105,7 @@ impl Kind {
             Self::Timestamp => Timestamp::from_seconds(0).map_or(Val::Null, Val::Timestamp),
             Self::OptionalBool | Self::Hidden => Val::Null,
             Self::Message(schema) | Self::Inline(schema) => Val::Opaque(&schema.empty),
-            Self::Messages(_) | Self::Texts => Val::List(&[]),
+            Self::Messages(_) | Self::Texts | Self::AnyList => Val::List(&[]),
             Self::TextMap | Self::TextLists | Self::Json | Self::Jsons | Self::Anys => Val::Map(&[]),
         }
     }
@@ -172,6 +175,8 @@ pub struct Message {
     pub schema: &'static Schema,
     /// The fields that are set.
     pub fields: Vec<(&'static str, Item)>,
+    /// Whether the expression made it by naming its type.
+    pub is_literal: bool,
 }
 
 impl Message {
@@ -179,6 +184,7 @@ impl Message {
         Self {
             schema,
             fields: Vec::new(),
+            is_literal: false,
         }
     }
 
@@ -261,7 +267,7 @@ fn zero_data(kind: Kind) -> Data {
         Kind::Uint => Data::Uint(0),
         Kind::Double => Data::Double(0.0),
         Kind::Text | Kind::Bytes => "".into(),
-        Kind::Messages(_) | Kind::Texts => std::iter::empty::<Data>().collect(),
+        Kind::Messages(_) | Kind::Texts | Kind::AnyList => std::iter::empty::<Data>().collect(),
         Kind::TextMap | Kind::TextLists | Kind::Json | Kind::Jsons | Kind::Anys => {
             std::iter::empty::<(Arc<str>, Data)>().collect()
         }
@@ -319,7 +325,7 @@ macro_rules! schemas {
                     name: $name,
                     fields: &[$(($field, $kind)),*],
                     oneofs: &[$(($group, &[$($member),*])),*],
-                    empty: $crate::library::authorization::message::Message { schema: &$id, fields: Vec::new() },
+                    empty: $crate::library::authorization::message::Message { schema: &$id, fields: Vec::new(), is_literal: false },
                 };
         )*
         static $table: &[(&$crate::library::authorization::message::Schema, $crate::decl::Make)] = &[
@@ -366,6 +372,7 @@ pub(super) fn make<'a>(context: &Context<'a>, schema: &'static Schema, fields: &
             Err(error) => return error,
         }
     }
+    message.is_literal = true;
     context.opaque(message)
 }
 
@@ -385,9 +392,7 @@ fn item<'a>(context: &Context<'a>, kind: Kind, value: Val<'a>) -> Result<Option<
         (Kind::Text, Val::String(text)) => Item::Text(text.to_owned()),
         (Kind::Bytes, Val::Bytes(bytes)) => Item::Bytes(bytes.to_vec()),
         (Kind::Timestamp, Val::Timestamp(value)) => Item::Timestamp(value),
-        (Kind::Message(schema) | Kind::Inline(schema), value) => {
-            Item::Message(expect(context, value, schema)?.clone())
-        }
+        (Kind::Message(schema) | Kind::Inline(schema), value) => Item::Message(expect(context, value, schema)?.clone()),
         (Kind::Messages(schema), value) if value.is_list() => {
             let items = value.list_iter();
             let items: Result<Data, Val<'a>> = items
@@ -396,7 +401,7 @@ fn item<'a>(context: &Context<'a>, kind: Kind, value: Val<'a>) -> Result<Option<
                 .map(|items| items.into_iter().collect());
             Item::Document(items?.to_document())
         }
-        (Kind::Texts, value) if value.is_list() => Item::Document(native::body(context, value)?),
+        (Kind::Texts | Kind::AnyList, value) if value.is_list() => Item::Document(native::body(context, value)?),
         (Kind::TextMap | Kind::TextLists | Kind::Json | Kind::Jsons | Kind::Anys, value) if value.is_map() => {
             Item::Document(native::body(context, value)?)
         }

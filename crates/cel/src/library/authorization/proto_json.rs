@@ -120,7 +120,8 @@ fn item(kind: Kind, value: Value<'_>) -> Result<Item, Wrong> {
         (Kind::Anys, Value::Map(map)) if map.iter().all(|(_, item)| is_any(item)) => {
             document(Data::from(value).with_doubles())
         }
-        (Kind::Messages(_) | Kind::Texts, _) => return Err(wrong("repeated")),
+        (Kind::AnyList, Value::List(list)) if list.iter().all(is_any) => document(Data::from(value).with_doubles()),
+        (Kind::Messages(_) | Kind::Texts | Kind::AnyList, _) => return Err(wrong("repeated")),
         _ => return Err(wrong("map")),
     })
 }
