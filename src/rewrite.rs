@@ -41,11 +41,13 @@ pub fn rewrite(
     let paths: Vec<(String, Vec<String>)> = suites.iter().flat_map(|suite| new_paths(suite, test, moved)).collect();
     let discovery = Discovery::kubernetes();
     let types = |name: &str, kind: Option<&str>| types(&suites, &discovery, name, kind);
+    let operations = |policy: &str, resource: &str| operation(&suites, policy, resource);
     let attempt = |reports: &dyn Fn(&str, &str) -> Option<Reported>| {
         let suite = kyvtest_migrate::Suite {
             policies,
             paths: &paths,
             types: &types,
+            operations: &operations,
             reports,
         };
         rewrite_suite(&text, &suite).map_err(io::Error::other)
@@ -92,6 +94,20 @@ fn types(suites: &[Suite], discovery: &Discovery, name: &str, kind: Option<&str>
         })
     });
     found.collect()
+}
+
+/// The operation that the values of a suite give a resource.
+fn operation(suites: &[Suite], policy: &str, resource: &str) -> Option<String> {
+    let own = resource.rsplit('/').next().unwrap_or(resource);
+    let policies = suites.iter().flat_map(|suite| &suite.values.policies);
+    let policies = policies.filter(|values| values.name.value == policy);
+    let resources = policies.flat_map(|values| &values.resources);
+    let named = resources.filter(|values| values.name.value == own);
+    let mut operations = named
+        .flat_map(|values| &values.values)
+        .filter(|(name, _)| name.value == "request.operation");
+    let (_, value) = operations.next()?;
+    value.value.root().as_str().map(str::to_owned)
 }
 
 /// What the new policies report for the resources of the rows that name them.

@@ -129,17 +129,33 @@ fn unreadable(what: &str, error: &std::io::Error) -> Diagnostic {
 /// The files with policies below a directory, sorted by path. Files of other kinds are skipped; a file that cannot be read as YAML
 /// counts if it names the kind of a policy, so that a mistake in it is reported.
 pub(super) fn policy_files(directory: &Path) -> Vec<PathBuf> {
+    yaml_files(directory).filter(|path| has_policy(path)).collect()
+}
+
+/// The same with files of classic exceptions.
+pub(super) fn policy_and_exception_files(directory: &Path) -> Vec<PathBuf> {
+    let has_exception = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut lines = text.lines();
+        lines.any(|line| {
+            let kind = line.strip_prefix("kind:").map(str::trim);
+            kind == Some("PolicyException")
+        })
+    };
+    yaml_files(directory)
+        .filter(|path| has_policy(path) || has_exception(path))
+        .collect()
+}
+
+fn yaml_files(directory: &Path) -> impl Iterator<Item = PathBuf> {
     let is_yaml = |path: &Path| {
         let extension = path.extension().and_then(|extension| extension.to_str());
         extension.is_some_and(|extension| ["yaml", "yml", "json"].contains(&extension))
     };
     let entries = WalkDir::new(directory).sort_by_file_name().follow_root_links(true);
     let files = entries.into_iter().filter_map(Result::ok);
-    let files = files.filter(|entry| entry.file_type().is_file() && is_yaml(entry.path()));
-    files
-        .map(walkdir::DirEntry::into_path)
-        .filter(|path| has_policy(path))
-        .collect()
+    let files = files.filter(move |entry| entry.file_type().is_file() && is_yaml(entry.path()));
+    files.map(walkdir::DirEntry::into_path)
 }
 
 fn has_policy(path: &Path) -> bool {

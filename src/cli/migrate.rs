@@ -2,6 +2,7 @@
 
 mod files;
 mod report;
+mod suites;
 
 use std::{io::Write as _, path::PathBuf, sync::Arc};
 
@@ -15,10 +16,13 @@ use kyvtest_go_compat::{
     value::Document,
     yaml::{self, Limits, Mode, emit::Emitter},
 };
-use kyvtest_migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};
+use kyvtest_migrate::{
+    Existing, MigratedException, MigratedRule, Migration, Options, Refusal, Replaced, RuleLabel, migrate,
+    migrate_exception,
+};
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, ClassicPolicy, Loaded, Purpose},
+    policy::{self, ClassicPolicy, Loaded, PolicyException, Purpose},
 };
 use kyvtest_prove::{
     body::Side,
@@ -32,6 +36,9 @@ use serde_json::Value as Json;
 /// rule with its translation on every request that can occur. A rule whose translation decides a request differently, or that
 /// has no translation, is not written: the report names the construct, its place and what to do by hand.
 ///
+/// PolicyExceptions are rewritten with the policies that they name, and so are the test files (kyverno-test.yaml) of directories:
+/// with `--out`, new policies, test files and the files that they read are written below DIR as they are arranged below PATH.
+///
 /// PROVEN: every request has the same effect. TESTED: no difference on the requests that were tried. NOT-MIGRATED: no
 /// policy was written for the rule.
 #[derive(Debug, clap::Args)]
@@ -40,7 +47,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Write a file for each policy to this directory [default: standard output]
+    /// Write a file for each policy to this directory, and rewritten test files [default: standard output]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -150,6 +157,46 @@ impl Row {
     }
 }
 
+/// An exception of the input and what became of it.
+struct ExceptionRow {
+    exception: Arc<PolicyException>,
+    /// `None` if it names no migrated rule.
+    result: Result<Option<MigratedException>, Refusal>,
+}
+
+impl ExceptionRow {
+    /// Whether rules that were not migrated still need it.
+    fn stays(&self) -> bool {
+        match &self.result {
+            Ok(Some(migrated)) => !migrated.remaining.is_empty(),
+            Ok(None) | Err(_) => true,
+        }
+    }
+
+    /// The new exception as a YAML document; empty if there is none.
+    fn yaml(&self) -> String {
+        let mut emitter = Emitter::new();
+        if let Ok(Some(migrated)) = &self.result {
+            emitter.document();
+            Document::from(&migrated.object).root().emit(&mut emitter);
+        }
+        emitter.finish()
+    }
+}
+
+/// Everything that a run of the command found out.
+struct Outcome {
+    rows: Vec<Row>,
+    exceptions: Vec<ExceptionRow>,
+    rewritten: Vec<suites::Rewritten>,
+}
+
+impl Outcome {
+    fn suites(&self) -> impl Iterator<Item = &suites::SuiteRow> {
+        self.rewritten.iter().flat_map(|rewritten| &rewritten.suites)
+    }
+}
+
 impl Args {
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
         let discovery = self.cluster.discovery()?;
@@ -172,10 +219,15 @@ impl Args {
         if interrupt::flag().load(std::sync::atomic::Ordering::Relaxed) {
             return Ok(Exit::Interrupted);
         }
+        let outcome = self.outcome(rows, &loaded, &sources)?;
         if let Some(directory) = &self.out {
-            files::write(directory, self.force, &rows)?;
+            files::write(directory, self.force, &outcome, &sources)?;
         }
-        self.print(&rows, &sources, output)?;
+        self.print(&outcome, &sources, output)?;
+        let rows = outcome.rows;
+        if outcome.exceptions.iter().any(|row| row.result.is_err()) {
+            exit = exit.combine(Exit::BelowThreshold);
+        }
         let weak = |rule: &MigratedRule| match rule.label {
             RuleLabel::Proven => false,
             RuleLabel::Tested(_) => self.require == Required::Proven,
@@ -191,7 +243,7 @@ impl Args {
         let mut loaded = Loaded::default();
         for path in &self.paths {
             let files = if path.is_dir() {
-                input::policy_files(path)
+                input::policy_and_exception_files(path)
             } else {
                 vec![path.clone()]
             };
@@ -203,6 +255,37 @@ impl Args {
             }
         }
         Ok(loaded)
+    }
+
+    /// Migrates the exceptions, and rewrites the test files of directories.
+    fn outcome(&self, rows: Vec<Row>, loaded: &Loaded, sources: &Sources) -> Result<Outcome, Failure> {
+        let replaced: Vec<Replaced> = rows
+            .iter()
+            .map(|row| Replaced {
+                key: row.policy.key(),
+                migration: row.migration.clone(),
+            })
+            .collect();
+        let exceptions: Vec<ExceptionRow> = loaded
+            .exceptions
+            .iter()
+            .map(|exception| ExceptionRow {
+                result: migrate_exception(exception, &replaced),
+                exception: Arc::clone(exception),
+            })
+            .collect();
+        let mut rewritten = Vec::new();
+        // Test files name ValidatingPolicies, not what is made of them.
+        if self.to.is_none() {
+            for directory in self.paths.iter().filter(|path| path.is_dir()) {
+                rewritten.push(suites::rewritten(directory, &rows, &exceptions, sources)?);
+            }
+        }
+        Ok(Outcome {
+            rows,
+            exceptions,
+            rewritten,
+        })
     }
 
     /// Migrates every policy, in the order of the files.
@@ -233,14 +316,15 @@ impl Args {
             .collect()
     }
 
-    fn print(&self, rows: &[Row], sources: &Sources, output: &mut Output) -> Result<(), Failure> {
+    fn print(&self, outcome: &Outcome, sources: &Sources, output: &mut Output) -> Result<(), Failure> {
+        let rows = &outcome.rows;
         match self.format {
             Format::Json => {
-                let text = format!("{:#}\n", report::json(rows, sources));
+                let text = format!("{:#}\n", report::json(outcome, sources));
                 output.artefact().write_all(text.as_bytes())?;
             }
             Format::Markdown => {
-                let text = report::markdown(rows, sources, self.explain);
+                let text = report::markdown(outcome, sources, self.explain);
                 output.artefact().write_all(text.as_bytes())?;
             }
             Format::Human => {
@@ -249,10 +333,12 @@ impl Args {
                         output.artefact().write_all(report::diff(row, sources).as_bytes())?;
                     }
                 } else if self.out.is_none() {
-                    let texts: Vec<String> = rows.iter().map(Row::yaml).filter(|text| !text.is_empty()).collect();
+                    let exceptions = outcome.exceptions.iter().map(ExceptionRow::yaml);
+                    let texts = rows.iter().map(Row::yaml).chain(exceptions);
+                    let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
                     output.artefact().write_all(texts.join("---\n").as_bytes())?;
                 }
-                let text = report::human(rows, sources, self.explain);
+                let text = report::human(outcome, sources, self.explain);
                 if self.out.is_some() {
                     output.styled(&text)?;
                 } else {

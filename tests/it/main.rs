@@ -17,6 +17,7 @@ mod jmespath;
 mod kill;
 mod leaf;
 mod matching;
+mod migrate;
 mod one_way;
 mod report;
 mod run;

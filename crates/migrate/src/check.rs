@@ -103,8 +103,11 @@ pub(crate) fn translate(
         None => None,
     };
     let holds = holds(rule, validate, &subject, &mut names)?;
-    let text = validate.message.as_ref().map(|text| text.value.trim());
-    let text = text.filter(|text| !text.is_empty() && target != Target::Old);
+    let own = validate.message.as_ref().map(|text| text.value.trim().to_owned());
+    let own = own.filter(|text| !text.is_empty());
+    let standard = validate.pod_security.as_ref().map(pod_security::message);
+    let text = own.or(standard).filter(|_| target != Target::Old);
+    let text = text.as_deref();
     let (message, plain_message) = match text.map(|text| message::message(text, &mut names)) {
         None => (None, None),
         Some(Ok(message)) => (Some(message), None),

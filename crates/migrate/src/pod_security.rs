@@ -113,6 +113,12 @@ pub(crate) fn translate(security: &Subtree, subject: &Subject, names: &mut Names
     Ok(named(controls, stored, names.variables))
 }
 
+/// The message of a rule that has none of its own: Kyverno names the standard.
+pub(crate) fn message(security: &Subtree) -> String {
+    let own = PodSecurity::read(security.document().root());
+    format!("The Pod violates PodSecurity \"{}:{}\".", own.level, own.version)
+}
+
 /// A variable for each control, and all of them together.
 fn named(controls: Vec<(&'static str, Expr)>, stored: bool, variables: &mut Variables) -> Expr {
     let read = controls.into_iter().map(|(name, expr)| {

@@ -42,6 +42,9 @@ pub struct Suite<'s> {
     pub paths: &'s [(String, Vec<String>)],
     /// The types of a resource, by its name in a row and the row's kind; empty if unknown.
     pub types: &'s dyn Fn(&str, Option<&str>) -> Vec<ResourceType>,
+    /// The operation that the values give a resource under a classic policy; `None` if they do not. New policies only see the
+    /// operation of a row.
+    pub operations: &'s dyn Fn(&str, &str) -> Option<String>,
     /// What a new policy reports for a resource; `None` if unknown.
     pub reports: &'s dyn Fn(&str, &str) -> Option<Reported>,
 }
@@ -107,6 +110,8 @@ struct NewRow<'r> {
     /// Resources of the row that the policy is about; `None` if all of them.
     resources: Option<Vec<String>>,
     result: String,
+    /// The operation to add to the row.
+    operation: Option<String>,
 }
 
 impl Rewrite<'_, '_> {
@@ -192,6 +197,7 @@ impl Rewrite<'_, '_> {
             .filter_map(Node::as_str)
             .collect();
         let expected = row.get("result").and_then(Node::as_str).unwrap_or_default().to_owned();
+        let classic = row.get("policy").and_then(Node::as_str).unwrap_or_default();
         let mut rows: Vec<NewRow<'r>> = Vec::new();
         for object in rules.iter().flat_map(|rule| &rule.objects) {
             let policy = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -206,12 +212,13 @@ impl Rewrite<'_, '_> {
                         policy,
                         resources: None,
                         result: expected.clone(),
+                        operation: None,
                     });
                 }
                 continue;
             }
             // A classic `skip` is a `pass` where the new policy has no condition for it.
-            let mut by_result: Vec<(String, Vec<String>)> = Vec::new();
+            let mut by_result: Vec<((String, Option<String>), Vec<String>)> = Vec::new();
             for resource in written.iter().filter(|resource| fits(resource)) {
                 let reported = (self.suite.reports)(policy, resource);
                 let result = match (expected.as_str(), reported) {
@@ -224,17 +231,21 @@ impl Rewrite<'_, '_> {
                         "{shown}: `{resource}` is skipped by the rule and passes the new policy"
                     ));
                 }
-                match by_result.iter_mut().find(|(known, _)| *known == result) {
+                let written = row.get("operation").is_some();
+                let operation = (self.suite.operations)(classic, resource).filter(|_| !written);
+                let key = (result, operation);
+                match by_result.iter_mut().find(|(known, _)| *known == key) {
                     Some((_, resources)) => resources.push((*resource).to_owned()),
-                    None => by_result.push((result, vec![(*resource).to_owned()])),
+                    None => by_result.push((key, vec![(*resource).to_owned()])),
                 }
             }
-            for (result, resources) in by_result {
+            for ((result, operation), resources) in by_result {
                 let resources = Some(resources).filter(|resources| resources.len() != written.len());
                 rows.push(NewRow {
                     policy,
                     resources,
                     result,
+                    operation,
                 });
             }
         }
@@ -255,6 +266,9 @@ impl Rewrite<'_, '_> {
             Some(rule) if !marked => changes.push((Edits::entry_span(rule), "isValidatingPolicy: true".to_owned())),
             None if !marked => policy = format!("{policy}{gap}isValidatingPolicy: true"),
             _ => {}
+        }
+        if let Some(operation) = &new.operation {
+            policy = format!("{policy}{gap}operation: {operation}");
         }
         if let Some(entry) = entry("policy") {
             changes.push((Edits::entry_span(entry), policy));

@@ -1,23 +1,41 @@
-//! One file for each migrated policy.
+//! One file for each migrated policy, or the files of a directory with test files.
 
 use std::{fs, path::Path};
 
-use super::Row;
+use super::Outcome;
 use crate::cli::{Failure, new_files};
+use kyvtest_go_compat::{diagnostic::Sources, text::path::clean};
 
-/// Writes the new policies, all of them or none; policies without a migrated rule have no file.
-pub(super) fn write(directory: &Path, force: bool, rows: &[Row]) -> Result<(), Failure> {
+/// Writes the new policies and exceptions, all of them or none; what belongs to a directory with test files is arranged as
+/// there, test files last.
+pub(super) fn write(directory: &Path, force: bool, outcome: &Outcome, sources: &Sources) -> Result<(), Failure> {
+    let arranged = |file: Option<&str>| {
+        let name = clean(file.unwrap_or_default());
+        outcome.rewritten.iter().any(|found| found.sources.contains(&name))
+    };
     let mut texts: Vec<(std::path::PathBuf, String)> = Vec::new();
-    for row in rows.iter().filter(|row| !row.objects.is_empty()) {
-        let name = row.policy.key().replace('/', "-");
+    let mut add = |name: &str, text: String| {
+        let name = name.replace('/', "-");
         let mut path = directory.join(format!("{name}.yaml"));
         let mut number = 1;
         while texts.iter().any(|(taken, _)| *taken == path) {
             number += 1;
             path = directory.join(format!("{name}-{number}.yaml"));
         }
-        texts.push((path, row.yaml()));
+        if !text.is_empty() {
+            texts.push((path, text));
+        }
+    };
+    for row in outcome.rows.iter().filter(|row| !arranged(sources.name(row.file()))) {
+        add(&row.policy.key(), row.yaml());
     }
+    for row in &outcome.exceptions {
+        if !arranged(sources.name(row.exception.origin.file)) {
+            add(&row.exception.metadata.name.value, row.yaml());
+        }
+    }
+    let found = outcome.rewritten.iter().flat_map(|found| &found.files);
+    texts.extend(found.map(|(path, text)| (directory.join(path), text.clone())));
     if force {
         for (path, _) in &texts {
             // A file that is not there needs no removal; any other problem shows when it is written.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
-use super::Row;
+use super::{ExceptionRow, Outcome, Row};
 use crate::cli::{
     color::{HEADING, LITERAL},
     prove::comparison_witness,
@@ -48,8 +48,8 @@ fn label(rule: &MigratedRule) -> String {
 }
 
 /// The report for machines.
-pub(super) fn json(rows: &[Row], sources: &Sources) -> Json {
-    let policies = rows.iter().map(|row| {
+pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
+    let policies = outcome.rows.iter().map(|row| {
         let rules = row.rules().iter().map(|rule| {
             let mut json = json!({
                 "name": rule.name,
@@ -81,7 +81,80 @@ pub(super) fn json(rows: &[Row], sources: &Sources) -> Json {
             "notes": row.notes,
         })
     });
-    json!({"version": 1, "policies": policies.collect::<Vec<_>>(), "suites": []})
+    let exceptions = outcome.exceptions.iter().map(|row| exception(row, sources));
+    let suites = outcome.suites().map(|suite| {
+        json!({
+            "file": suite.file,
+            "changed": suite.changed,
+            "notes": suite.notes,
+        })
+    });
+    json!({
+        "version": 1,
+        "policies": policies.collect::<Vec<_>>(),
+        "exceptions": exceptions.collect::<Vec<_>>(),
+        "suites": suites.collect::<Vec<_>>(),
+    })
+}
+
+fn exception(row: &ExceptionRow, sources: &Sources) -> Json {
+    let metadata = &row.exception.metadata;
+    let span = row.exception.origin.span;
+    let mut json = json!({
+        "source": {
+            "apiVersion": row.exception.api_version,
+            "kind": "PolicyException",
+            "name": metadata.name.value,
+            "namespace": metadata.namespace.as_ref().map(|text| &text.value),
+            "place": place(span, sources),
+        },
+        "object": null,
+        "remaining": [],
+        "code": null,
+        "reason": null,
+    });
+    match &row.result {
+        Ok(Some(migrated)) => {
+            json["object"] = migrated.object.clone();
+            json["remaining"] = json!(migrated.remaining);
+        }
+        Ok(None) => json["reason"] = json!(NAMES_NOTHING),
+        Err(refusal) => {
+            json["code"] = json!(refusal.code.as_str());
+            json["reason"] = json!(refusal.reason);
+            json["source"]["place"] = place(refusal.span.unwrap_or(span), sources);
+        }
+    }
+    json
+}
+
+const NAMES_NOTHING: &str = "it names no rule that was migrated";
+
+/// One line for each exception, and for each test file that changes or has notes.
+fn companions(outcome: &Outcome, sources: &Sources) -> Vec<String> {
+    let mut lines = Vec::new();
+    for row in &outcome.exceptions {
+        let name = &row.exception.metadata.name.value;
+        lines.push(match &row.result {
+            Ok(Some(migrated)) if migrated.remaining.is_empty() => format!("exception `{name}`: rewritten"),
+            Ok(Some(migrated)) => format!(
+                "exception `{name}`: rewritten; the old one is still needed for {}",
+                migrated.remaining.join(", ")
+            ),
+            Ok(None) => format!("exception `{name}`: unchanged; {NAMES_NOTHING}"),
+            Err(refusal) => format!(
+                "exception `{name}`: NOT-MIGRATED({}), {}, at {}",
+                refusal.code.as_str(),
+                refusal.reason,
+                place_text(refusal.span.unwrap_or(row.exception.origin.span), sources)
+            ),
+        });
+    }
+    for suite in outcome.suites().filter(|suite| suite.changed) {
+        lines.push(format!("test file `{}`: rewritten", suite.file));
+        lines.extend(suite.notes.iter().map(|note| format!("`{}`: {note}", suite.file)));
+    }
+    lines
 }
 
 /// How often each label occurs, the best first.
@@ -99,7 +172,8 @@ fn totals(rows: &[Row]) -> Vec<(String, usize)> {
 }
 
 /// The report for people.
-pub(super) fn human(rows: &[Row], sources: &Sources, explain: bool) -> String {
+pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> String {
+    let rows = &outcome.rows;
     let mut text = String::new();
     for row in rows {
         let kind = row.policy.kind.name();
@@ -123,6 +197,9 @@ pub(super) fn human(rows: &[Row], sources: &Sources, explain: bool) -> String {
         for note in &row.notes {
             let _ = writeln!(text, "  note: {note}");
         }
+    }
+    for line in companions(outcome, sources) {
+        let _ = writeln!(text, "{line}");
     }
     let rules = rows.iter().map(|row| row.rules().len()).sum::<usize>();
     let _ = writeln!(text, "\npolicies {}, rules {rules}", rows.len());
@@ -161,7 +238,8 @@ fn request(example: &Counterexample) -> String {
 }
 
 /// The report for a pull request.
-pub(super) fn markdown(rows: &[Row], sources: &Sources, explain: bool) -> String {
+pub(super) fn markdown(outcome: &Outcome, sources: &Sources, explain: bool) -> String {
+    let rows = &outcome.rows;
     let mut text = String::from("# Migration to ValidatingPolicy\n\n| label | rules |\n|---|---|\n");
     for (word, count) in totals(rows) {
         let _ = writeln!(text, "| {word} | {count} |");
@@ -192,6 +270,13 @@ pub(super) fn markdown(rows: &[Row], sources: &Sources, explain: bool) -> String
                 label(rule),
                 names.join(", ")
             );
+        }
+    }
+    let lines = companions(outcome, sources);
+    if !lines.is_empty() {
+        text.push_str("\n## Exceptions and test files\n\n");
+        for line in lines {
+            let _ = writeln!(text, "- {line}");
         }
     }
     text.push_str("\n## Differences\n\nThe decisions are the same where a rule is PROVEN. The new engine differs in what it reports:\n\n");

@@ -102,14 +102,15 @@ fn app_armor(standard: &Standard<'_>) -> Expr {
         read(owner, &path, Expr::string("RuntimeDefault")).relation("in", &texts(["RuntimeDefault", "Localhost"]))
     };
     let annotations = read(&standard.metadata, &["annotations"], Expr::primary("{}"));
-    let (key, value) = (Expr::primary("key"), Expr::primary("value"));
+    let key = Expr::primary("key");
+    let value = standard.metadata.field("annotations").index(&key);
     let other = key.call("startsWith", [Expr::string(PREFIX)]).negate();
     let allowed = Expr::any([
         other,
         value.relation("in", &texts(["", "runtime/default"])),
         value.call("startsWith", [Expr::string("localhost/")]),
     ]);
-    let annotations = annotations.call("all", [key, value, allowed]);
+    let annotations = annotations.call("all", [key, allowed]);
     Expr::all([standard.both(CONTROL, profile), standard.pod(CONTROL, annotations)])
 }
 
