@@ -127,7 +127,7 @@ impl Server {
             api_version: &api_version,
             name: &kind.kind,
         };
-        Ok(kyvtest_normalise::decode(kind, Raw::from(object), &self.cluster)?.object())
+        Ok(decode(kind, Raw::from(object), &self.cluster)?.object())
     }
 
     /// Replaces the objects of a request by those that mutating policies see: decoded, with defaults, after the plugins, and
