@@ -104,6 +104,11 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
         self.field(name).map(|_| true)
     }
 
+    /// Whether an optional selection (`x.?field`) is the error `no such field`, even if the field is set.
+    fn has_no_optional_fields(&self) -> bool {
+        false
+    }
+
     /// The error of `type(x)` for types that do not answer it.
     fn type_error(&self) -> Option<&'static str> {
         None

@@ -149,6 +149,9 @@ impl<'a> Machine<'a> {
                             Some(value) => Found::Value(value),
                             None => Found::Missing(Missing::Key(Val::String(name))),
                         },
+                        Val::Opaque(opaque) if (*optional || optional_so_far) && opaque.has_no_optional_fields() => {
+                            Found::Error(self.context.error(format_args!("no such field: {name}")))
+                        }
                         Val::Opaque(opaque) if tested && opaque.is_set(name) == Some(false) => {
                             Found::Missing(Missing::Key(Val::String(name)))
                         }

@@ -1,6 +1,8 @@
 //! HTTP requests and the decisions about them: `http.Allowed`, `http.Denied`, `Header`, `QueryParam`, `Response`.
 //!
 //! Upstream counterpart: kyverno-authz `pkg/cel/libs/authz/http`.
+//!
+//! Known deviation: of a request that is `dyn` to the checker, fields can be selected; upstream finds them by Go's names.
 
 use super::{
     mcp,
@@ -110,7 +112,7 @@ fn respond_denied<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
 }
 
 fn header<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
-    values(context, args, "header", |name| canonical_header(name))
+    values(context, args, "header", canonical_header)
 }
 
 fn query<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {

@@ -20,7 +20,7 @@ use crate::{
 };
 use kyvtest_go_compat::{
     text::{base64, number},
-    value::{Data, Document, Value, go_json},
+    value::{Data, Document, List, Map, Value, go_json},
 };
 
 schemas! { SCHEMAS:
@@ -210,7 +210,7 @@ fn claims(payload: &[u8]) -> Result<Claims, String> {
         not_before: None,
     };
     let mut fields = Vec::new();
-    let entries = document.root().as_map().into_iter().flat_map(|map| map.iter());
+    let entries = document.root().as_map().into_iter().flat_map(Map::iter);
     for (key, value) in entries {
         let key = key.text();
         let wrong = || {
@@ -229,7 +229,7 @@ fn claims(payload: &[u8]) -> Result<Claims, String> {
                 Data::Double(at as f64)
             }
             "aud" => {
-                let mut list = value.as_list().into_iter().flat_map(|list| list.iter());
+                let mut list = value.as_list().into_iter().flat_map(List::iter);
                 let fits = value.as_str().is_some() || value.as_list().is_some();
                 if !fits || !list.all(|item| item.as_str().is_some()) {
                     return Err(wrong());

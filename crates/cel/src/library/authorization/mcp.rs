@@ -241,7 +241,7 @@ fn one<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     converted.unwrap_or(default)
 }
 
-fn integer<'a>(value: Value<'a>) -> Option<Val<'a>> {
+fn integer(value: Value<'_>) -> Option<Val<'_>> {
     match value {
         Value::Double(value) => Some(Val::Int(float::truncate(value))),
         Value::Int(value) => Some(Val::Int(value)),
@@ -250,7 +250,7 @@ fn integer<'a>(value: Value<'a>) -> Option<Val<'a>> {
     }
 }
 
-fn double<'a>(value: Value<'a>) -> Option<Val<'a>> {
+fn double(value: Value<'_>) -> Option<Val<'_>> {
     match value {
         Value::Double(value) => Some(Val::Double(value)),
         Value::Int(value) => Some(Val::Double(value as f64)),
@@ -259,7 +259,7 @@ fn double<'a>(value: Value<'a>) -> Option<Val<'a>> {
     }
 }
 
-fn boolean<'a>(value: Value<'a>) -> Option<Val<'a>> {
+fn boolean(value: Value<'_>) -> Option<Val<'_>> {
     match value {
         Value::Bool(value) => Some(Val::Bool(value)),
         Value::Double(value) => Some(Val::Bool(value != 0.0)),

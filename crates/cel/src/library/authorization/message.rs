@@ -314,6 +314,11 @@ impl Opaque for Message {
     fn is_zero(&self) -> bool {
         self.fields.is_empty()
     }
+
+    /// Go structures whose fields have other names in expressions are found by Go's names there.
+    fn has_no_optional_fields(&self) -> bool {
+        self.schema.name.starts_with("http.")
+    }
 }
 
 /// Declares structures with their schema.

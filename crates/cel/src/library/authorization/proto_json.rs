@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `google.golang.org/protobuf/encoding/protojson`. The texts are upstream's without the position.
 //!
-//! Known deviation: of a `google.protobuf.Any` the type is not looked up, and its JSON is kept as it is.
+//! Known deviations: of equal keys the last counts, while upstream refuses them; of a `google.protobuf.Any` the type is not looked up, and its JSON is kept as it is.
 
 use super::message::{Item, Kind, Message, Schema};
 use crate::time::Timestamp;
