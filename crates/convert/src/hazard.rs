@@ -118,7 +118,7 @@ mod tests {
             for text in [hazard.title, hazard.explanation, hazard.advice] {
                 assert!(!text.is_empty() && !text.ends_with('.'), "{}: {text}", hazard.code);
                 let first = text.chars().next().unwrap_or_default();
-                let is_name = ["Kyverno", "Audit"].iter().any(|name| text.starts_with(name));
+                let is_name = ["Kyverno", "Audit", "CEL"].iter().any(|name| text.starts_with(name));
                 assert!(!first.is_uppercase() || is_name, "{}: {text}", hazard.code);
             }
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
