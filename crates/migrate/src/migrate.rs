@@ -353,7 +353,12 @@ fn best(
             let reason = format!("the translation is not a valid policy: {message}");
             failed(Refusal::new(RefusalCode::Refuted, reason).at(rule.span))
         })?;
-        let comparison = compare_sides(&left, &right, discovery, &options.proof);
+        // Once a translation has been tested, another one is of use only if it is proven.
+        let mut proof = options.proof.clone();
+        if tested.is_some() {
+            proof.tries = 0;
+        }
+        let comparison = compare_sides(&left, &right, discovery, &proof);
         let objects = assemble::objects(policy, base, &drafts);
         let mut notes: Vec<String> = Vec::new();
         for note in drafts.iter().flat_map(|draft| &draft.notes) {

@@ -151,6 +151,7 @@ impl Form {
             Self::Any(parts) => Expr::any(parts.iter().map(|part| part.render(value))),
             Self::Not(inner) => match &**inner {
                 Self::OneOf(list) if list.len() == 1 => value.relation("!=", &list[0]),
+                Self::Is(kind) => Expr::function("type", [value.clone()]).relation("!=", &Expr::primary(*kind)),
                 inner => inner.render(value).negate(),
             },
         }
@@ -215,7 +216,8 @@ impl Scalar {
             Type::Text => texts(pattern, Guard::Needed, known.nonzero, values)?,
             Type::Quantity => texts(pattern, Guard::Known, true, values)?,
             Type::IntOrText => Form::any(vec![
-                Form::all(vec![Form::Is("int"), ints(pattern)?]),
+                // `kyverno test` shows numbers as doubles, so `int` is not asked for.
+                Form::all(vec![Form::Is("string").not(), ints(pattern)?]),
                 Form::all(vec![Form::Is("string"), texts(pattern, Guard::Never, true, values)?]),
             ]),
             Type::List | Type::Map => Form::Known(false),
@@ -223,7 +225,7 @@ impl Scalar {
         };
         let form = match form {
             // Whatever the type is.
-            Form::Any(parts) if kind == Type::IntOrText && parts == [Form::Is("int"), Form::Is("string")] => {
+            Form::Any(parts) if kind == Type::IntOrText && parts == [Form::Is("string").not(), Form::Is("string")] => {
                 Form::Known(true)
             }
             form => form,
