@@ -120,11 +120,11 @@ impl<'s> Engines<'s> {
         Self {
             suite,
             settings,
-            offline,
             cluster,
             controller,
             server,
             counterparts,
+            offline,
             authorization,
         }
     }

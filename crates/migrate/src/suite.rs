@@ -14,6 +14,9 @@ use serde_json::Value as Json;
 
 use crate::{MigratedRule, exception::Replaced};
 
+/// What rows are grouped by: the result, and the operation.
+type RowKey = (String, Option<String>);
+
 /// A resource type, as the rules of a policy name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResourceType {
@@ -218,7 +221,7 @@ impl Rewrite<'_, '_> {
                 continue;
             }
             // A classic `skip` is a `pass` where the new policy has no condition for it.
-            let mut by_result: Vec<((String, Option<String>), Vec<String>)> = Vec::new();
+            let mut by_result: Vec<(RowKey, Vec<String>)> = Vec::new();
             for resource in written.iter().filter(|resource| fits(resource)) {
                 let reported = (self.suite.reports)(policy, resource);
                 let result = match (expected.as_str(), reported) {
