@@ -227,9 +227,9 @@ fn checks() {
             let of_row = || run.cases.iter().filter(|case| case.row == Some(check.row));
             // Lines about generated objects have the objects' names, and were recorded with the resource.
             let has_own = of_row().any(|case| case.resource.to_string() == check.key);
-            let is_own = |case: &&Case| match has_own {
-                true => case.resource.to_string() == check.key,
-                false => case.resource.kind.is_empty(),
+            let is_own = |case: &&Case| {
+                let own = case.resource.to_string() == check.key;
+                own || !has_own && case.resource.kind.is_empty()
             };
             let ours: Vec<(&str, &str)> = of_row()
                 .filter(is_own)
