@@ -4,7 +4,6 @@ use super::{
     Settings,
     engines::Engines,
     evaluate::Watch,
-    lens::LensNote,
     response::{Key, Response, Responses},
 };
 use crate::suite::{Payload, Suite};
@@ -19,7 +18,7 @@ use kyvtest_go_compat::{
     value::Value,
 };
 use kyvtest_kyverno::{authorization::AuthorizationPolicy, validating_policy::FieldError};
-use kyvtest_model::{kube::Operation, policy};
+use kyvtest_model::policy;
 
 /// Compiles the policies. Those that cannot be compiled end the run; `kyverno test` compiles none without a payload for it.
 pub(super) fn compile(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Vec<AuthorizationPolicy> {
@@ -55,14 +54,11 @@ fn refuse(name: &str, error: &FieldError, responses: &mut Responses) {
 
 /// The key of an HTTP or Envoy payload. `kyverno test` knows it by its path from the working folder.
 pub(super) fn key(payload: &Payload, settings: &Settings) -> Key {
-    Key {
-        name: if settings.compat {
-            payload.full_path.clone()
-        } else {
-            payload.path.value.clone()
-        },
-        ..Key::default()
-    }
+    Key::of_payload(if settings.compat {
+        &payload.full_path
+    } else {
+        &payload.path.value
+    })
 }
 
 /// Evaluates the policies on the payloads of their mode.
@@ -82,19 +78,9 @@ pub(super) fn evaluate(engines: &Engines<'_>, host: &dyn Host, responses: &mut R
             let begin = watch.time();
             let rule = policy.evaluate(request, host);
             responses.list.push(Response {
-                run: None,
-                asker: None,
-                operation: Operation::Create,
-                key: key(payload, settings),
-                policy: policy.id().clone(),
-                scored: true,
-                has_rules: false,
                 rules: vec![rule],
-                counterpart: None,
                 elapsed: watch.since(begin),
-                trace: Vec::new(),
-                lens: LensNote::default(),
-                objects: None,
+                ..Response::new(key(payload, settings), policy.id().clone())
             });
         }
     }

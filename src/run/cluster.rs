@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Settings, lens::Seen};
-use crate::suite::{GlobalContextEntry, GlobalContextSource, Resource, Subresource, Suite};
+use crate::suite::{GlobalContextEntry, Resource, Subresource, Suite};
 use kyvtest_cel::host::{Gvr, Mocks};
-use kyvtest_go_compat::value::{Builder, Data, Document, Value};
+use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_jmespath as jmespath;
 use kyvtest_model::{
     kube::{Cluster, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo},
@@ -223,28 +223,14 @@ fn add_mocks(suite: &Suite, mocks: &mut Mocks) {
         mocks.add_global(&entry.name.value, global_value(entry));
     }
     for response in suite.test.iter().flat_map(|test| &test.api_call_responses) {
-        let mut builder = Builder::new();
-        builder.begin_map();
-        builder.key("body");
-        builder.value(response.body.value.root());
-        builder.key("statusCode");
-        builder.int(i64::from(response.status_code));
-        builder.end();
-        mocks.add_http(&response.key(), builder.finish());
+        mocks.add_http(&response.key(), response.answer());
     }
 }
 
 /// The data of an entry of the global context, as its path and its projections show it. What cannot be evaluated is not
 /// there.
 fn global_value(entry: &GlobalContextEntry) -> Document {
-    let root = match &entry.source {
-        GlobalContextSource::Data(data) => Data::from(data.value.root()),
-        GlobalContextSource::Resources(objects) => {
-            let objects = objects.iter().map(|object| Data::from(object.value.root()));
-            objects.collect()
-        }
-        GlobalContextSource::Files(_) => Data::Null,
-    };
+    let root = entry.data();
     let search = |path: &str, data: &Data| jmespath::search(path, &data.with_doubles(), &jmespath::Context::default());
     let root = match &entry.field_path {
         Some(path) => search(&path.value, &root).unwrap_or_default(),

@@ -5,9 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Settings, authorization, coverage,
     engines::{Engines, PolicyResponse},
-    found,
-    lens::{self, LensNote},
-    offline, payloads,
+    found, lens, offline, payloads,
     requests::{SuiteRequest, default_operation, keys, requests},
     response::{Key, Response, ResponseObjects, Responses},
 };
@@ -21,10 +19,9 @@ use kyvtest_go_compat::{
     value::Document,
 };
 use kyvtest_kyverno::{
-    autogen,
     classic_policy::CompiledPolicy,
     lowered::Lowered,
-    offline::{RuleType, Stage, checks_images},
+    offline::{RuleType, Stage},
 };
 use kyvtest_model::{
     kube::{Operation, Request},
@@ -214,14 +211,22 @@ impl Subject<'_, '_> {
             Stage::NativeMutation => false,
         };
         for policy in controller.policies().iter().filter(of_stage) {
+            // Beside other stages, only rules that validate count here.
+            let rules = match &self.engines.offline {
+                Some(offline) if !policy.is_cel() => match offline.validating_rules(policy.id()) {
+                    Some(rules) => Some(rules),
+                    None => continue,
+                },
+                _ => None,
+            };
             let begin = watch.time();
             let evaluated = self.engines.kyverno(policy, request, resource, self.host);
             // Of several responses of a policy, the first has the time.
             let mut elapsed = watch.since(begin);
             for response in evaluated {
                 let mut response = self.response(policy.id(), Some(policy), response, elapsed);
-                if self.engines.offline.is_some() && !policy.is_cel() && !validates(policy, &mut response) {
-                    continue;
+                if let Some(rules) = rules {
+                    response.rules.retain(|rule| rules.contains(&rule.rule));
                 }
                 list.push(response);
                 elapsed = elapsed.map(|_| Duration::ZERO);
@@ -246,16 +251,12 @@ impl Subject<'_, '_> {
             run: self.asked.run,
             asker: self.asked.asker,
             operation: self.operation,
-            key: self.key.clone(),
-            policy: policy.clone(),
             scored: lowered.is_none_or(Lowered::is_scored),
             has_rules: lowered.is_some_and(|policy| !policy.is_cel()),
             rules: response.rules,
-            counterpart: None,
             elapsed,
             trace: response.trace,
-            lens: LensNote::default(),
-            objects: None,
+            ..Response::new(self.key.clone(), policy.clone())
         }
     }
 
@@ -304,48 +305,21 @@ fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, St
     });
 }
 
-/// Whether the response of a classic policy is one of this stage: the policy has a rule that validates, and none that checks images.
-/// Results of other rules are taken out.
-fn validates(policy: &Lowered, response: &mut Response) -> bool {
-    let Some(policy) = policy.as_classic() else { return true };
-    if checks_images(policy.policy()) {
-        return false;
-    }
-    let rules = autogen::all_rules(policy.policy());
-    let validating = |name: &str| {
-        let mut own = rules.iter().filter(|rule| rule.name.value == name);
-        own.any(|rule| rule.validate.is_some())
-    };
-    response.rules.retain(|rule| validating(&rule.rule));
-    rules.iter().any(|rule| rule.validate.is_some())
-}
-
 /// Evaluates the policies for JSON payloads on the payloads.
 fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
     let watch = Watch(engines.settings.watch);
     for payload in &engines.suite.json_payloads {
-        let key = Key {
-            name: payload.path.value.clone(),
-            ..Key::default()
-        };
+        let key = Key::of_payload(&payload.path.value);
         let policies = engines.controller.policies().iter();
         for policy in policies.filter(|policy| policy.is_for_payloads()) {
             let begin = watch.time();
             for response in policy.evaluate_payload(payload.document.root(), host) {
                 responses.list.push(Response {
-                    run: None,
-                    asker: None,
-                    operation: Operation::Create,
-                    key: key.clone(),
-                    policy: policy.id().clone(),
                     scored: policy.is_scored(),
-                    has_rules: false,
                     rules: response.rules,
-                    counterpart: None,
                     elapsed: watch.since(begin),
                     trace: response.trace,
-                    lens: LensNote::default(),
-                    objects: None,
+                    ..Response::new(key.clone(), policy.id().clone())
                 });
             }
         }

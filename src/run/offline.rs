@@ -2,25 +2,26 @@
 //!
 //! Upstream counterpart: see [`kyvtest_kyverno::offline`].
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
+use rustc_hash::FxHashMap;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
     cluster::SuiteCluster,
     response::{ResponseObjects, RuleObjects},
 };
-use crate::suite::{ApiResource, GlobalContextEntry, GlobalContextSource, Named, Resource, Row, Suite, Values};
+use crate::suite::{ApiResource, GlobalContextEntry, Named, Resource, Row, Suite, Values};
 use kyvtest_cel::host::Host;
-use kyvtest_go_compat::value::{Builder, Data, Document};
+use kyvtest_go_compat::value::{Data, Document};
 use kyvtest_kyverno::{
     autogen,
     classic::context::global_value,
-    offline::{Case, CloneSource, GivenValues, Stage, Surroundings, pass, payload_pass},
+    offline::{Case, CloneSource, GivenValues, Stage, Surroundings, checks_images, pass, payload_pass},
 };
 use kyvtest_model::{
     kube::Operation,
-    policy::{ClassicPolicy, Policy},
+    policy::{ClassicPolicy, Policy, PolicyId},
 };
 
 pub(super) use kyvtest_kyverno::offline::PolicyResponse as Made;
@@ -28,6 +29,8 @@ pub(super) use kyvtest_kyverno::offline::PolicyResponse as Made;
 /// A suite as `kyverno test` runs it.
 pub(super) struct Offline {
     case: Case,
+    /// The rules that validate, by classic policy; policies without one, and those that check images, are not here.
+    validating: FxHashMap<PolicyId, BTreeSet<String>>,
 }
 
 impl Offline {
@@ -40,7 +43,13 @@ impl Offline {
         };
         suite.policies.policies.iter().any(beside).then(|| Self {
             case: case(suite, cluster),
+            validating: validating(suite),
         })
+    }
+
+    /// The names of the rules with which a classic policy takes part in validation; `None` if it does not.
+    pub(super) fn validating_rules(&self, policy: &PolicyId) -> Option<&BTreeSet<String>> {
+        self.validating.get(policy)
     }
 
     /// One pass over a resource, see [`pass`].
@@ -65,6 +74,17 @@ impl Offline {
     pub(super) fn payload_pass(&self, name: &str, payload: &Document, host: &dyn Host) -> Result<Vec<Made>, String> {
         payload_pass(&self.case, name, payload, host)
     }
+}
+
+fn validating(suite: &Suite) -> FxHashMap<PolicyId, BTreeSet<String>> {
+    let policies = suite.policies.classic().filter(|policy| !checks_images(policy));
+    let rules = policies.map(|policy| {
+        let all = autogen::all_rules(policy);
+        let own = all.iter().filter(|rule| rule.validate.is_some());
+        let names: BTreeSet<String> = own.map(|rule| rule.name.value.clone()).collect();
+        (policy.id(), names)
+    });
+    rules.filter(|(_, names)| !names.is_empty()).collect()
 }
 
 /// The objects of a response.
@@ -145,31 +165,14 @@ fn surroundings(suite: &Suite) -> Surroundings {
         images: images
             .map(|(reference, image)| (reference.value.clone(), image.value.clone()))
             .collect(),
-        api_calls: calls
-            .map(|call| {
-                let mut builder = Builder::new();
-                builder.begin_map();
-                builder.key("body");
-                builder.value(call.body.value.root());
-                builder.key("statusCode");
-                builder.int(i64::from(call.status_code));
-                builder.end();
-                (call.key(), builder.finish())
-            })
-            .collect(),
+        api_calls: calls.map(|call| (call.key(), call.answer())).collect(),
         globals: suite.global_context.iter().map(global).collect(),
     }
 }
 
 fn global(entry: &GlobalContextEntry) -> (String, Result<Data, String>) {
     let name = entry.name.value.as_str();
-    let data = match &entry.source {
-        GlobalContextSource::Data(data) => Data::from(data.value.root()),
-        GlobalContextSource::Resources(objects) => {
-            objects.iter().map(|object| Data::from(object.value.root())).collect()
-        }
-        GlobalContextSource::Files(_) => Data::Null,
-    };
+    let data = entry.data();
     let path = entry.field_path.as_ref().map_or("", |path| path.value.as_str());
     let projections: Vec<(&str, &str)> = entry
         .projections

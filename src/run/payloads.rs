@@ -7,29 +7,28 @@ use std::sync::Arc;
 
 use super::{
     engines::Engines,
-    lens::LensNote,
     offline,
     response::{Key, Response, Responses},
 };
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 use kyvtest_kyverno::lowered::Lowered;
-use kyvtest_model::{kube::Operation, policy::PolicyId};
+use kyvtest_model::policy::PolicyId;
 
 /// Evaluates the policies that validate no payloads on each of them. What ends `kyverno test` ends the run.
 pub(super) fn evaluate_beside(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
     for payload in &engines.suite.json_payloads {
-        let key = Key {
-            name: payload.path.value.clone(),
-            ..Key::default()
-        };
+        let key = Key::of_payload(&payload.path.value);
         if engines.settings.compat {
             let silent = engines
                 .controller
                 .policies()
                 .iter()
                 .filter(|policy| answers_payloads(policy));
-            let silent = silent.map(|policy| response(&key, policy.id().clone()));
+            let silent = silent.map(|policy| Response {
+                has_rules: true,
+                ..Response::new(key.clone(), policy.id().clone())
+            });
             responses.list.extend(silent);
         }
         let Some(offline) = &engines.offline else { continue };
@@ -53,8 +52,7 @@ pub(super) fn evaluate_beside(engines: &Engines<'_>, host: &dyn Host, responses:
             responses.list.push(Response {
                 rules: made.rules.into_iter().map(|rule| rule.response).collect(),
                 objects: Some(Arc::new(objects)),
-                has_rules: false,
-                ..response(&key, id)
+                ..Response::new(key.clone(), id)
             });
         }
     }
@@ -66,22 +64,4 @@ fn answers_payloads(policy: &Lowered) -> bool {
         let mut rules = policy.policy().spec.rules.iter();
         rules.any(|rule| rule.validate.is_some() || rule.mutate.is_some() || rule.verify_images.is_some())
     })
-}
-
-fn response(key: &Key, policy: PolicyId) -> Response {
-    Response {
-        run: None,
-        asker: None,
-        operation: Operation::Create,
-        key: key.clone(),
-        policy,
-        scored: true,
-        has_rules: true,
-        rules: Vec::new(),
-        counterpart: None,
-        elapsed: None,
-        trace: Vec::new(),
-        lens: LensNote::default(),
-        objects: None,
-    }
 }

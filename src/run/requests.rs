@@ -96,10 +96,10 @@ fn old_object(suite: &Suite, resource: &Resource, old: &OldObject) -> Option<Doc
 /// Every resource and payload of a suite, sorted.
 pub(super) fn keys(suite: &Suite, settings: &Settings) -> Vec<Key> {
     let resources = suite.resources.iter().map(Key::of);
-    let payloads = suite.json_payloads.iter().map(|payload| Key {
-        name: payload.path.value.clone(),
-        ..Key::default()
-    });
+    let payloads = suite
+        .json_payloads
+        .iter()
+        .map(|payload| Key::of_payload(&payload.path.value));
     let requests = suite.http_payloads.iter().chain(&suite.envoy_payloads);
     let requests = requests.map(|payload| authorization::key(payload, settings));
     let mut keys: Vec<Key> = resources.chain(payloads).chain(requests).collect();

@@ -35,6 +35,14 @@ pub struct Key {
 }
 
 impl Key {
+    /// The key of a payload.
+    pub(super) fn of_payload(path: &str) -> Self {
+        Self {
+            name: path.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// The references by which rows name it: `name` and `namespace/name`; a payload has its path only.
     pub(super) fn references(&self) -> Vec<String> {
         if self.kind.is_empty() {
@@ -99,6 +107,27 @@ pub struct Response {
     pub lens: LensNote,
     /// The objects that came of it, if rows may expect any.
     pub objects: Option<Arc<ResponseObjects>>,
+}
+
+impl Response {
+    /// The response of a policy without rules to a request that creates; the caller fills in what it knows.
+    pub(super) fn new(key: Key, policy: PolicyId) -> Self {
+        Self {
+            run: None,
+            asker: None,
+            operation: Operation::Create,
+            key,
+            policy,
+            scored: true,
+            has_rules: false,
+            rules: Vec::new(),
+            counterpart: None,
+            elapsed: None,
+            trace: Vec::new(),
+            lens: LensNote::default(),
+            objects: None,
+        }
+    }
 }
 
 /// The objects that came of a policy.

@@ -5,7 +5,7 @@
 
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
-    value::Document,
+    value::{Builder, Data, Document},
     yaml::Node,
 };
 use kyvtest_model::policy::{Spanned, Text, decode::Decoder};
@@ -49,6 +49,19 @@ pub struct GlobalContextEntry {
     pub span: Span,
 }
 
+impl GlobalContextEntry {
+    /// The data before its path and its projections.
+    pub(crate) fn data(&self) -> Data {
+        match &self.source {
+            GlobalContextSource::Data(data) => Data::from(data.value.root()),
+            GlobalContextSource::Resources(objects) => {
+                objects.iter().map(|object| Data::from(object.value.root())).collect()
+            }
+            GlobalContextSource::Files(_) => Data::Null,
+        }
+    }
+}
+
 /// Where the data of an entry of the global context comes from.
 #[derive(Debug, Clone)]
 pub enum GlobalContextSource {
@@ -66,6 +79,18 @@ fn refuse(decoder: &mut Decoder<'_>, span: Span, message: String) {
 }
 
 impl ApiCallResponse {
+    /// The answer as CEL's libraries see it.
+    pub(crate) fn answer(&self) -> Document {
+        let mut builder = Builder::new();
+        builder.begin_map();
+        builder.key("body");
+        builder.value(self.body.value.root());
+        builder.key("statusCode");
+        builder.int(i64::from(self.status_code));
+        builder.end();
+        builder.finish()
+    }
+
     /// By what calls find it: method and address, or the address alone.
     pub fn key(&self) -> String {
         match self.method {
