@@ -5,10 +5,10 @@
 //!
 //! Known deviation: listing a kind without objects, at which upstream panics, is an error.
 
-use crate::{
-    classic::target::{TargetQuery, Targets},
-    offline::resource::Resource,
-};
+use std::cell::OnceCell;
+
+use super::{case::Case, resource::Resource};
+use crate::classic::target::{TargetQuery, Targets};
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_model::{
     kube::{Expression, GroupVersionKind, LabelSelector, guess_plural},
@@ -28,9 +28,35 @@ pub(super) const REGISTERED: [(&str, &str, &str); 9] = [
     ("apps", "v1", "statefulsets"),
 ];
 
+/// The objects of a test, listed when a rule looks for one: few rules do, and a test may have many objects.
+#[derive(Debug)]
+pub(super) struct GivenObjects<'c> {
+    case: &'c Case,
+    listed: OnceCell<Objects>,
+}
+
+impl<'c> GivenObjects<'c> {
+    pub(super) fn new(case: &'c Case) -> Self {
+        Self {
+            case,
+            listed: OnceCell::new(),
+        }
+    }
+}
+
+impl Targets for GivenObjects<'_> {
+    fn find(&self, query: &TargetQuery) -> Result<Vec<Document>, String> {
+        let Case { resources, targets, .. } = self.case;
+        let listed = self
+            .listed
+            .get_or_init(|| Objects::new(resources.iter().chain(targets)));
+        listed.find(query)
+    }
+}
+
 /// The given objects, with the names of their resources.
 #[derive(Debug)]
-pub(super) struct Objects {
+struct Objects {
     list: Vec<Object>,
 }
 
@@ -44,7 +70,7 @@ struct Object {
 }
 
 impl Objects {
-    pub(super) fn new<'r>(resources: impl IntoIterator<Item = &'r Resource>) -> Self {
+    fn new<'r>(resources: impl IntoIterator<Item = &'r Resource>) -> Self {
         let object = |resource: &Resource| Object {
             kind: GroupVersionKind::from_api_version(&resource.api_version, &resource.kind),
             plural: guess_plural(&resource.kind),
@@ -68,7 +94,7 @@ impl Objects {
     }
 }
 
-impl Targets for Objects {
+impl Objects {
     fn find(&self, query: &TargetQuery) -> Result<Vec<Document>, String> {
         let written = format!("{}/{}", query.api_version, query.kind);
         let (_, kind) = split_kind(&written);

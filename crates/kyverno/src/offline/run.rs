@@ -10,7 +10,7 @@ use super::{
     deleting::{cleanup, deleting_policies},
     host::{Asker, CaseHost},
     image_validating::payload_policies,
-    objects::Objects,
+    objects::GivenObjects,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     resource::Resource,
     values::GivenValues,
@@ -300,7 +300,7 @@ pub(super) struct Stages<'c> {
     /// The operation of the test row; `None` in the default pass.
     row_operation: Option<Operation>,
     served: Arc<Served>,
-    objects: Objects,
+    objects: GivenObjects<'c>,
     pub(super) exceptions: Vec<CompiledException>,
 }
 
@@ -342,7 +342,7 @@ impl<'c> Stages<'c> {
             values: case.values.for_resource(&resource.name, operation),
             row_operation: operation,
             served,
-            objects: Objects::new(case.resources.iter().chain(&case.targets)),
+            objects: GivenObjects::new(case),
             exceptions: exceptions.map(|exception| CompiledException::new(exception)).collect(),
         })
     }
