@@ -34,7 +34,6 @@ mod progress;
 mod prove;
 mod report_file;
 mod run;
-mod schedule;
 mod schema;
 mod select;
 mod show_config;

@@ -23,14 +23,14 @@ pub mod table;
 pub mod tap;
 
 pub use json::{Run, place, resource as key};
-pub use junit::{Dialect, Per, Times};
+pub use junit::{Dialect, Per};
 pub use level::Level;
 pub use standing::Standing;
 pub use summary::Summary;
 
 use anstream::adapter::strip_str;
 
-use crate::run::Case;
+use crate::run::{Case, Shard, Times};
 use kyvtest_go_compat::value::Document;
 
 /// How a run can be written down.
@@ -97,21 +97,6 @@ impl Format {
     /// The format of a word.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
-    }
-}
-
-/// One of several parts of a run: `--shard 1/3`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shard {
-    /// The part, from 1.
-    pub part: u64,
-    /// How many parts there are.
-    pub of: u64,
-}
-
-impl std::fmt::Display for Shard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.part, self.of)
     }
 }
 

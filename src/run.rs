@@ -6,7 +6,6 @@
 mod authorization;
 mod cluster;
 pub mod compat;
-pub mod counterexample;
 mod counterpart;
 pub mod coverage;
 pub mod diff;
@@ -14,26 +13,29 @@ mod edit;
 mod engine;
 mod engines;
 mod evaluate;
+pub mod execute;
 pub mod expect;
-pub mod fill;
 pub mod filter;
 pub mod found;
 pub mod lens;
 pub mod objects;
 mod offline;
+pub mod overrides;
 mod payloads;
 pub mod places;
+mod plan;
 mod question;
 mod requests;
 mod response;
+mod schedule;
+mod selection;
 pub mod selector;
-pub mod skeleton;
 pub mod strict;
-pub mod update;
 mod values;
-pub mod written;
 
 use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -51,13 +53,16 @@ use kyvtest_prove::behaviour::Behaviours;
 pub use counterpart::Counterpart;
 pub use coverage::Coverage;
 pub use engine::Engine;
+pub use execute::{Clock, Event, Executed, Execution, FinishedSuite, Sink, Stop, Times, execute};
 pub use found::{Found, Proof};
 pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
 pub use kyvtest_prove::pair::Note;
 pub use kyvtest_prove::server::Data;
 pub use places::Places;
+pub use plan::{Order, Plan};
 pub use question::Asker;
 pub use response::{Key, Response, ResponseObjects, Responses, RuleObjects};
+pub use selection::{Selection, Shard};
 
 /// How suites are run.
 #[derive(Debug, Clone)]
@@ -70,7 +75,7 @@ pub struct Settings {
     pub now: Option<Timestamp>,
     /// Which requests Kyverno judges; `kyverno test` judges all of them.
     pub config: Config,
-    /// Whether it is told how the engines come to their answers.
+    /// Whether evaluations are traced.
     pub trace: bool,
     /// The watch by which cases are timed: a time that only grows. Nothing else depends on it.
     pub watch: Option<fn() -> Duration>,
@@ -82,11 +87,11 @@ pub struct Settings {
     pub strict_resources: bool,
     /// Cancels the run of a suite when set, see [`SuiteRun::interrupted`].
     pub stop: Option<&'static AtomicBool>,
-    /// What is to be found out besides.
+    /// What else is analysed.
     pub extras: Extras,
 }
 
-/// What a run may find out besides what becomes of the rows.
+/// What a run may analyse besides the results of its rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras {
     /// What the suites try of their policies.
@@ -145,11 +150,11 @@ pub struct SuiteRun {
     pub tags: Vec<String>,
     /// Notes on the comparison of policies with their native counterparts, by name of the policy.
     pub notes: Vec<(String, Note)>,
-    /// What the suite tries of its policies, where somebody asked.
+    /// Which parts of its policies the suite exercises, if requested.
     pub coverage: Option<Coverage>,
-    /// The behaviours of its policies, where somebody asked.
+    /// The behaviours of its policies, if requested.
     pub behaviours: Vec<Found<Behaviours>>,
-    /// What is proven of its policies, where somebody asked.
+    /// What is proven of its policies, if requested.
     pub proofs: Vec<Found<Proof>>,
     /// Whether the run was cancelled, see [`Settings::stop`]. It has no cases then: what was decided until then may be wrong.
     pub interrupted: bool,
@@ -214,13 +219,13 @@ pub struct Case {
     pub reason: String,
     /// What Kyverno answers.
     pub kyverno: Option<Answer>,
-    /// What the native policy answers that stands for the same policy.
+    /// The answer of the policy's native counterpart.
     pub vap: Option<NativeAnswer>,
     /// How the two differ.
     pub divergence: Option<Divergence>,
     /// The difference that the suite accepts, see [`expect::settle`].
     pub expected_divergence: Option<ExpectedDivergence>,
-    /// Why somebody else than the suite accepts the difference, see [`Case::accept`].
+    /// Why the configuration accepts the difference, see [`Case::accept`].
     pub accepted: Option<String>,
     /// How long it took to decide it on both sides, where that was measured.
     pub elapsed: Option<Duration>,
@@ -232,6 +237,33 @@ pub struct Case {
     pub place: Option<Span>,
     /// Which expectations are not met, and why.
     pub findings: Vec<Diagnostic>,
+}
+
+impl Case {
+    /// `Kind namespace/name [OPERATION]`
+    pub fn subject(&self) -> String {
+        let key = &self.resource;
+        let mut text = String::new();
+        if !key.kind.is_empty() {
+            let _ = write!(text, "{} ", key.kind);
+        }
+        if !key.namespace.is_empty() {
+            let _ = write!(text, "{}/", key.namespace);
+        }
+        let _ = write!(text, "{} [{}]", key.name, self.operation);
+        text
+    }
+
+    /// `policy/rule  Kind namespace/name [OPERATION]`
+    pub fn title(&self) -> String {
+        let mut text = self.policy.clone();
+        if let Some(rule) = self.rule.as_deref().filter(|rule| !rule.is_empty()) {
+            let _ = write!(text, "/{rule}");
+        }
+        let gap = if self.resource.kind.is_empty() { " " } else { "  " };
+        let _ = write!(text, "{gap}{}", self.subject());
+        text
+    }
 }
 
 /// How the engines came to their verdicts on a case, in lines for people.
@@ -317,6 +349,11 @@ impl Outcome {
 
 /// Runs one suite.
 pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
+    run_on(suite, settings, None)
+}
+
+/// Runs one suite, on some of its resources if not on all.
+fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> SuiteRun {
     let mut diagnostics = suite.diagnostics.clone();
     let mut cases = Vec::new();
     let mut responses = Responses::default();
@@ -329,7 +366,7 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         .all(|diagnostic| diagnostic.severity != Severity::Error);
     let skipped = settings.compat && suite.upstream == Upstream::Skips;
     if suite.test.is_some() && usable && !skipped {
-        responses = evaluate::evaluate(suite, settings);
+        responses = evaluate::evaluate(suite, settings, only);
         diagnostics.extend(responses.diagnostics.iter().cloned());
         cases = if settings.compat && responses.aborts {
             // `kyverno test` ends here and prints no line.

@@ -7,8 +7,8 @@
 use kyvtest::{
     cel::time::Timestamp,
     diagnostic::render,
-    report::{self, Dialect, Format, Level, Per, Run, Summary, Times, View, human},
-    run::{self, Settings, SuiteRun},
+    report::{self, Dialect, Format, Level, Per, Run, Summary, View, human},
+    run::{self, Settings, SuiteRun, Times},
     suite::{self, Memory, Options},
 };
 

@@ -15,10 +15,8 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, parser::ValueSource};
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::{
-    Failure, input,
-    overrides::{self, Override},
-};
+use super::{Failure, input, overrides};
+use crate::run::overrides::Override;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest};
 
 /// The name of the file.
@@ -218,7 +216,7 @@ impl Config {
         }
     }
 
-    /// The words that stand for what the command line leaves open.
+    /// The words that fill in what the command line leaves open.
     fn tokens(&self, command: &clap::Command, given: &ArgMatches) -> Vec<OsString> {
         let mut tokens = Vec::new();
         for setting in &self.settings {
@@ -256,7 +254,7 @@ impl Config {
             let _ = writeln!(text, "{} = {value} # {}", setting.key, setting.origin);
         }
         for entry in &self.overrides {
-            let _ = writeln!(text, "# overrides: {}", entry.shown());
+            let _ = writeln!(text, "# overrides: {}", overrides::shown(entry));
         }
         text
     }
@@ -329,7 +327,7 @@ pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<
     let mut config = Config::read(&source, run)?;
     if given.try_contains_id("timeout").is_ok() && given.value_source("timeout") == Some(ValueSource::CommandLine) {
         for entry in &mut config.overrides {
-            entry.forget_timeout();
+            entry.timeout = None;
         }
     }
     let tokens = config.tokens(command, given);

@@ -74,10 +74,9 @@ impl Args {
             proofs: false,
             stop: self.behaviours.then(interrupt::flag),
         };
-        let executed = self.suites.execute()?;
-        for remark in &executed.remarks.0 {
-            output.diagnostic(remark, &executed.remarks.1);
-        }
+        let planned = self.suites.plan()?;
+        planned.show_remarks(output);
+        let executed = planned.execute_quietly();
         let mut exit = Exit::Success;
         for timed in &executed.runs {
             let errors = timed.run.diagnostics.iter();
@@ -88,11 +87,11 @@ impl Args {
                 exit = exit.combine(Exit::Input);
             }
         }
-        let runs: Vec<Run<'_>> = executed.runs.iter().map(|timed| (&timed.run, &timed.sources)).collect();
+        let runs = executed.listed();
         if runs.iter().all(|(run, _)| run.cases.is_empty()) {
             exit = exit.combine(Exit::NoTests);
         }
-        let now = executed.times().now.as_str();
+        let now = executed.times.now.as_str();
         match self.format {
             Format::Human if self.behaviours => output.styled(&found::behaviours_human(&runs))?,
             Format::Json if self.behaviours => {

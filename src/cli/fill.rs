@@ -9,11 +9,11 @@ use std::{
 
 use super::{Exit, Failure, interrupt, new_files, output::Output, suites::Suites};
 use crate::{
-    run::{
-        Extras, SuiteRun,
+    author::{
         fill::{Frame, Missing, Written, suites},
-        written::File,
+        suite_writer::File,
     },
+    run::{Extras, SuiteRun},
     suite::{self, Disk, Options, Suite},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources};
@@ -50,7 +50,7 @@ impl Args {
             stop: Some(interrupt::flag()),
         };
         let settings = self.suites.settings()?;
-        let executed = self.suites.execute()?;
+        let executed = self.suites.plan()?.execute_quietly();
         // What is only half known is not written.
         if interrupt::flag().load(Ordering::Relaxed) {
             return Ok(Exit::Interrupted);

@@ -8,7 +8,8 @@ use std::{
 
 use super::{Exit, Failure, cluster::Cluster, data::DataLens, input, new_files, output::Output};
 use crate::{
-    run::{Settings, fill::Frame, skeleton},
+    author::{fill::Frame, skeleton},
+    run::Settings,
     suite::{self, Disk, Memory, Options, Overlay, SIDECAR},
 };
 use kyvtest_go_compat::{

@@ -5,15 +5,10 @@ use std::{fmt::Write as _, io::Write as _};
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::{
-    Exit, Failure,
-    output::Output,
-    overrides::Override,
-    suites::{Stop, Suites},
-};
+use super::{Exit, Failure, output::Output, suites::Suites};
 use crate::{
-    report::{human, place},
-    run::places,
+    report::place,
+    run::{Stop, overrides::Override, places},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
@@ -60,10 +55,9 @@ impl Args {
                 .with_help("`kyvtest list .` searches the current directory")
                 .into());
         }
-        let executed = self.suites.execute()?;
-        for remark in &executed.remarks.0 {
-            output.diagnostic(remark, &executed.remarks.1);
-        }
+        let planned = self.suites.plan()?;
+        planned.show_remarks(output);
+        let executed = planned.execute_quietly();
         let mut exit = match executed.stopped {
             Some(Stop::Interrupted(_)) => Exit::Interrupted,
             Some(Stop::MaxFail(_)) | None => Exit::Success,
@@ -83,7 +77,7 @@ impl Args {
             for case in &run.cases {
                 match self.format {
                     ListFormat::Human => {
-                        let _ = writeln!(lines, "{} :: {}", run.path, human::title(case));
+                        let _ = writeln!(lines, "{} :: {}", run.path, case.title());
                     }
                     ListFormat::Json => {
                         let (file, line, column) = place(case.place, &timed.sources);

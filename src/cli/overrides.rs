@@ -1,13 +1,12 @@
 //! `[[profile.NAME.overrides]]` of `kyvtest.toml`: settings for the cases that a filter selects.
 //!
-//! Of several entries that select a case, the first one that says something counts; entries of the profile that was asked
-//! for stand before those of `default`.
+//! Entries of the selected profile come before those of `default`.
 
 use std::{fmt::Write as _, time::Duration};
 
 use toml_edit::{Item, TableLike, Value};
 
-use crate::run::{SuiteRun, filter::Filter};
+use crate::run::{filter::Filter, overrides::Override};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest},
     text::duration,
@@ -16,75 +15,20 @@ use kyvtest_go_compat::{
 /// The keys of an entry.
 const KEYS: [&str; 4] = ["filter", "timeout", "accept-divergence", "reason"];
 
-/// One entry.
-#[derive(Debug, Clone)]
-pub(super) struct Override {
-    /// The filter as it is written.
-    text: String,
-    filter: Filter,
-    timeout: Option<Duration>,
-    accept: Vec<String>,
-    reason: String,
-}
-
-/// What the settings of cases come to: all entries, and the limit of time for those that no entry gives one.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Overrides {
-    pub(super) entries: Vec<Override>,
-    pub(super) timeout: Option<Duration>,
-}
-
-impl Overrides {
-    /// Whether anything depends on how long cases take.
-    pub(super) fn needs_watch(&self) -> bool {
-        self.timeout.is_some() || self.entries.iter().any(|entry| entry.timeout.is_some())
+/// The entry as TOML in one line.
+pub(super) fn shown(entry: &Override) -> String {
+    let text = |text: &str| Value::from(text).to_string().trim().to_owned();
+    let mut shown = format!("filter = {}", text(&entry.text));
+    if let Some(timeout) = entry.timeout {
+        let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
+        let _ = write!(shown, ", timeout = {}", text(&duration::format(nanos)));
     }
-
-    /// Applies the settings to the cases of a suite.
-    pub(super) fn apply(&self, run: &mut SuiteRun) {
-        if self.entries.is_empty() && self.timeout.is_none() {
-            return;
-        }
-        let mut cases = std::mem::take(&mut run.cases);
-        for case in &mut cases {
-            let entries: Vec<&Override> = self
-                .entries
-                .iter()
-                .filter(|entry| entry.filter.case(run, case))
-                .collect();
-            let timeout = entries.iter().find_map(|entry| entry.timeout).or(self.timeout);
-            if let Some(accepting) = entries.iter().find(|entry| !entry.accept.is_empty()) {
-                case.accept(&accepting.accept, &accepting.reason);
-            }
-            if let Some(timeout) = timeout {
-                case.limit(timeout);
-            }
-        }
-        run.cases = cases;
+    if !entry.accept.is_empty() {
+        let names: Vec<String> = entry.accept.iter().map(|name| text(name)).collect();
+        let (names, reason) = (names.join(", "), text(&entry.reason));
+        let _ = write!(shown, ", accept-divergence = [{names}], reason = {reason}");
     }
-}
-
-impl Override {
-    /// Leaves the limit of time to the command line.
-    pub(super) fn forget_timeout(&mut self) {
-        self.timeout = None;
-    }
-
-    /// The entry as TOML in one line.
-    pub(super) fn shown(&self) -> String {
-        let text = |text: &str| Value::from(text).to_string().trim().to_owned();
-        let mut shown = format!("filter = {}", text(&self.text));
-        if let Some(timeout) = self.timeout {
-            let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
-            let _ = write!(shown, ", timeout = {}", text(&duration::format(nanos)));
-        }
-        if !self.accept.is_empty() {
-            let names: Vec<String> = self.accept.iter().map(|name| text(name)).collect();
-            let (names, reason) = (names.join(", "), text(&self.reason));
-            let _ = write!(shown, ", accept-divergence = [{names}], reason = {reason}");
-        }
-        format!("{{ {shown} }}")
-    }
+    format!("{{ {shown} }}")
 }
 
 /// A duration as the command line writes it.

@@ -18,7 +18,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Work of so many pieces; nobody is told if `wanted` is false or standard error is not a terminal.
+    /// Work of so many pieces; hidden if `wanted` is false or standard error is not a terminal.
     pub(super) fn new(pieces: usize, unit: &'static str, wanted: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(pieces as u64), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {prefix} {elapsed}{msg}") {

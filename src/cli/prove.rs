@@ -30,7 +30,10 @@ use super::{
     output::Output,
     progress::Progress,
 };
-use crate::run::{Data, Settings, counterexample};
+use crate::{
+    author::counterexample,
+    run::{Data, Settings},
+};
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},

@@ -15,15 +15,14 @@ use super::{
     cluster::started,
     github, interrupt,
     output::Output,
-    overrides::Override,
     report_file::ReportFile,
-    suites::{Event, Executed, Order, Stop, Suites, Timed},
+    suites::{Planned, Suites},
     unreferenced::{self, Unreferenced},
     update::Update,
 };
 use crate::{
     report::{self, Dialect, Format, Level, Per, Run, Standing, Summary, View, human},
-    run::{Extras, Outcome, SuiteRun},
+    run::{Event, Executed, Extras, FinishedSuite, Order, Outcome, Stop, SuiteRun, overrides::Override},
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
@@ -144,7 +143,7 @@ fn levels() -> impl clap::builder::TypedValueParser<Value = Level> {
     PossibleValuesParser::new(Level::ALL.map(Level::name)).map(|name| Level::named(&name).unwrap_or_default())
 }
 
-/// What a test case of a JUnit report stands for.
+/// What a test case of a JUnit report represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum JunitPer {
     /// A case, with the results of both engines
@@ -248,7 +247,7 @@ impl Args {
         let others = executed.runs.iter().filter(|timed| !accepted.contains(&timed.run.path));
         let others: Exit = others.map(|timed| exit_of(&timed.run)).collect();
         self.suites.only = Some(accepted);
-        let again = self.suites.execute()?;
+        let again = self.suites.plan()?.execute_quietly();
         let again: Exit = again.runs.iter().map(|timed| exit_of(&timed.run)).collect();
         Ok(others.combine(again))
     }
@@ -274,9 +273,10 @@ impl Args {
         let (mut unwritten, mut shown) = (None, human::Shown::default());
         let mut refused = 0;
         let most = if self.details { usize::MAX } else { REFUSED };
-        let mut listen = |event: Event<'_>| match event {
-            Event::Remark(remark, sources) => output.diagnostic(remark, sources),
-            Event::Decided(Timed { run, sources, .. }) => {
+        let planned = self.suites.plan()?;
+        planned.show_remarks(output);
+        let mut listen = |event: &Event<'_>| {
+            if let Event::Suite(FinishedSuite { run, sources, .. }) = event {
                 for diagnostic in &run.diagnostics {
                     let is_warning = diagnostic.severity != Severity::Error;
                     if diagnostic.code == Code::RefusedObject && is_warning {
@@ -294,7 +294,7 @@ impl Args {
                 }
             }
         };
-        let mut executed = self.suites.execute_with(Order::Sorted, &mut listen)?;
+        let mut executed = planned.execute(Order::Sorted, &mut listen);
         if refused > most {
             let more = refused - most;
             let message = format!(
@@ -307,11 +307,11 @@ impl Args {
         }
         let mut exit = Exit::Success;
         if self.check_determinism && executed.stopped.is_none() {
-            exit = exit.combine(self.again(&executed, look, output)?);
+            exit = exit.combine(self.again(&planned, &executed, look, output));
         }
         exit = exit.combine(self.report(&mut executed, look, unwritten, output)?);
         // Kyverno forgives a selector that it cannot read, unless there is nothing else to say.
-        let nothing = executed.found == 0 && (self.require_tests || !executed.remarks.0.is_empty());
+        let nothing = executed.found == 0 && (self.require_tests || !planned.remarks.0.is_empty());
         if compat && nothing {
             return Ok((Exit::Mismatch, executed));
         }
@@ -340,10 +340,10 @@ impl Args {
     }
 
     /// Runs everything once more, in another order and on another number of threads: nothing may be different.
-    fn again(&self, first: &Executed, look: human::Look<'_>, output: &mut Output) -> Result<Exit, Failure> {
-        let second = self.suites.execute_with(Order::Shuffled, &mut |_| ())?;
+    fn again(&self, planned: &Planned<'_>, first: &Executed, look: human::Look<'_>, output: &mut Output) -> Exit {
+        let second = planned.execute(Order::Shuffled, &mut |_: &Event<'_>| ());
         if second.stopped.is_some() {
-            return Ok(Exit::Success);
+            return Exit::Success;
         }
         let text = |executed: &Executed| {
             let listed = executed.listed();
@@ -356,14 +356,14 @@ impl Args {
         };
         let (first, second) = (text(first), text(&second));
         if first == second {
-            return Ok(Exit::Success);
+            return Exit::Success;
         }
         let changes = diff(Document::from(&first).root(), Document::from(&second).root());
         let place = changes.first().map_or("", |change| change.path.as_str());
         let message = format!("two runs gave different results at `{place}` in the JSON report");
         let diagnostic = Diagnostic::new(Code::NotDeterministic, message);
         output.diagnostic(&diagnostic, &Sources::new());
-        Ok(Exit::Internal)
+        Exit::Internal
     }
 
     fn view<'r>(
@@ -384,7 +384,7 @@ impl Args {
             all_responses: self.all_responses,
             detailed: self.detailed_results,
             fail_only: self.fail_only,
-            times: executed.times(),
+            times: &executed.times,
             junit_per: match self.junit_per {
                 JunitPer::Case => Per::Case,
                 JunitPer::Engine => Per::Engine,
@@ -426,11 +426,11 @@ impl Args {
             exit = exit.combine(self.unsupported.check(undecided, cases, output));
         }
         let whole = || executed.runs.iter().map(|timed| &timed.run);
-        let mut counts = human::summary(whole(), executed.elapsed(), &executed.times().now);
+        let mut counts = human::summary(whole(), executed.elapsed, &&executed.times.now);
         match executed.stopped {
             None => {}
             Some(Stop::MaxFail(left)) => {
-                let problems = executed.runs.iter().map(Timed::problems).sum();
+                let problems = executed.runs.iter().map(FinishedSuite::problems).sum();
                 let problems = counted(problems, "problem");
                 let _ = writeln!(
                     counts,

@@ -1,25 +1,17 @@
-//! Which cases are run: filters, Kyverno's selector, shards, and when to stop.
+//! The options that select cases: filters, Kyverno's selector, shards, and when to stop.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    str::FromStr,
-    sync::OnceLock,
-};
+use std::str::FromStr;
 
 use super::Failure;
-use crate::{
-    report::{Shard, human},
-    run::{Case, SuiteRun, filter::Filter, places, selector::Selector},
-};
-use kyvtest_go_compat::{
-    diagnostic::{Diagnostic, Severity, Sources},
-    text::path::clean,
-};
+use crate::run::{Selection, Shard, filter::Filter, selector::Selector};
+use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources};
+
+/// Diagnostics, with the texts that they refer to.
+pub(super) type Remarks = (Vec<Diagnostic>, Sources);
 
 /// The options.
 #[derive(Debug, clap::Args)]
-pub(super) struct Selection {
+pub(super) struct SelectionArgs {
     /// Run only cases that match EXPRESSION, such as `policy(=disallow-*)` (may be repeated)
     #[arg(short = 'E', long = "filter", value_name = "EXPRESSION")]
     filters: Vec<String>,
@@ -57,26 +49,6 @@ fn shard(text: &str) -> Result<Shard, String> {
     }
 }
 
-/// A path that does not depend on how it is spelt: from the working directory, links resolved.
-fn from_here(path: &str) -> String {
-    let (Ok(full), Some(here)) = (fs::canonicalize(path), here()) else {
-        return clean(path);
-    };
-    let mut common = here.components().zip(full.components());
-    let shared = common.by_ref().take_while(|(a, b)| a == b).count();
-    let up = here.components().skip(shared).map(|_| "..".to_owned());
-    let down = full.components().skip(shared);
-    let down = down.map(|part| part.as_os_str().to_string_lossy().into_owned());
-    up.chain(down).collect::<Vec<_>>().join("/")
-}
-
-/// The working directory, links resolved.
-fn here() -> Option<&'static Path> {
-    static HERE: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let here = HERE.get_or_init(|| env::current_dir().and_then(fs::canonicalize).ok());
-    here.as_deref()
-}
-
 /// After how many problems a run stops.
 #[derive(Debug, Clone, Copy)]
 struct MaxFail(Option<usize>);
@@ -95,26 +67,9 @@ impl FromStr for MaxFail {
     }
 }
 
-/// What the options mean.
-#[derive(Debug)]
-pub(super) struct Selected {
-    filters: Vec<Filter>,
-    /// Kyverno's selector.
-    pub(super) selector: Option<Selector>,
-    /// What was wrong with it and did not stop the run, as in `kyverno test`.
-    pub(super) remarks: Vec<Diagnostic>,
-    /// The texts that these refer to.
-    pub(super) sources: Sources,
-    texts: Vec<String>,
-    shard: Option<Shard>,
-    /// After how many problems to stop.
-    pub(super) max_fail: Option<usize>,
-    compat: bool,
-}
-
-impl Selection {
-    /// Reads the expressions.
-    pub(super) fn read(&self, compat: bool) -> Result<Selected, Failure> {
+impl SelectionArgs {
+    /// Reads the expressions; also what was wrong with them and does not stop the run, as in `kyverno test`.
+    pub(super) fn read(&self, compat: bool) -> Result<(Selection, Remarks), Failure> {
         let mut sources = Sources::new();
         let mut problems = Vec::new();
         let mut filters = Vec::new();
@@ -141,60 +96,14 @@ impl Selection {
             return Err(Failure::Input(problems, sources));
         }
         let max_fail = self.max_fail.and_then(|max| max.0);
-        Ok(Selected {
+        let selection = Selection {
             filters,
             selector,
-            remarks,
-            sources,
             texts: self.texts.clone(),
             shard: self.shard,
             max_fail: max_fail.or(self.fail_fast.then_some(1)),
             compat,
-        })
-    }
-}
-
-impl Selected {
-    /// Whether a test file may have selected cases, and belongs to this part.
-    pub(super) fn file(&self, path: &str) -> bool {
-        let here = self
-            .shard
-            .is_none_or(|shard| places::fingerprint(&[&from_here(path)]) % shard.of == shard.part - 1);
-        here && self.can(|filter| filter.file(path))
-    }
-
-    /// Whether a suite may have selected cases.
-    pub(super) fn suite(&self, path: &str, name: &str, tags: &[String]) -> bool {
-        self.can(|filter| filter.suite(path, name, tags))
-    }
-
-    fn can(&self, ask: impl Fn(&Filter) -> Option<bool>) -> bool {
-        self.filters.is_empty() || self.filters.iter().any(|filter| ask(filter) != Some(false))
-    }
-
-    /// Leaves the selected cases, and says whether the suite is still of interest.
-    pub(super) fn narrow(&self, run: &mut SuiteRun) -> bool {
-        // In Kyverno's lens the selector has been at the rows already.
-        let selector = self.selector.as_ref().filter(|_| !self.compat);
-        if self.filters.is_empty() && self.texts.is_empty() && selector.is_none() {
-            return true;
-        }
-        let mut cases = std::mem::take(&mut run.cases);
-        cases.retain(|case| {
-            let filtered = self.filters.is_empty() || self.filters.iter().any(|filter| filter.case(run, case));
-            filtered && self.has_text(run, case) && selector.is_none_or(|selector| selector.selects(case))
-        });
-        let any = !cases.is_empty();
-        let broken = run.is_broken();
-        run.cases = cases;
-        any || broken
-    }
-
-    fn has_text(&self, run: &SuiteRun, case: &Case) -> bool {
-        if self.texts.is_empty() {
-            return true;
-        }
-        let line = format!("{} :: {}", run.path, human::title(case));
-        self.texts.iter().any(|text| line.contains(text.as_str()))
+        };
+        Ok((selection, (remarks, sources)))
     }
 }

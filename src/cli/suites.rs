@@ -1,14 +1,6 @@
-//! The suites that a command line names, found, selected and run.
+//! The options of commands that run suites, and the run that they describe.
 
-use std::{
-    collections::BTreeSet,
-    fmt::Write as _,
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant, SystemTime},
-};
+use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -18,21 +10,20 @@ use super::{
     config::Source,
     data::{DataLens, StrictResources},
     interrupt,
-    overrides::{self, Override, Overrides},
+    output::Output,
+    overrides,
     progress::Progress,
-    schedule,
-    select::{Selected, Selection},
+    select::{Remarks, SelectionArgs},
 };
 use crate::{
-    report::{Run, Times},
-    run::{self, Engine, Extras, Settings, SuiteRun, places},
-    suite::{self, Asked, BuiltInScopes, Disk, Files, Noting, Options, Scopes, Suite},
+    run::{
+        self, Clock, Engine, Event, Executed, Execution, Extras, Order, Plan, Selection, Settings, Sink,
+        overrides::{Override, Overrides},
+    },
+    suite::{BuiltInScopes, Disk, Options, Scopes},
 };
 use kyvtest_cel::time::Timestamp;
-use kyvtest_go_compat::{
-    diagnostic::{Diagnostic, Sources},
-    text::shell::quoted,
-};
+use kyvtest_go_compat::text::shell::quoted;
 
 /// Where the suites are and how they are run.
 #[derive(Debug, clap::Args)]
@@ -60,7 +51,7 @@ pub(super) struct Suites {
     resources: StrictResources,
 
     #[command(flatten)]
-    pub(super) selection: Selection,
+    pub(super) selection: SelectionArgs,
 
     #[command(flatten)]
     config: Source,
@@ -90,11 +81,11 @@ pub(super) struct Suites {
     #[arg(skip)]
     pub(super) overrides: Vec<Override>,
 
-    /// Whether it is told how the engines come to their answers; set by the command.
+    /// Whether evaluations are traced; set by the command.
     #[arg(skip)]
     pub(super) trace: bool,
 
-    /// What is to be found out besides; set by the command.
+    /// What else is analysed; set by the command.
     #[arg(skip)]
     pub(super) extras: Extras,
 
@@ -102,7 +93,7 @@ pub(super) struct Suites {
     #[arg(skip)]
     pub(super) only: Option<BTreeSet<String>>,
 
-    /// Whether it is noted which files suites depend on; set by the command.
+    /// Whether the files that suites depend on are recorded; set by the command.
     #[arg(skip)]
     pub(super) noted: bool,
 
@@ -115,116 +106,79 @@ fn engines() -> impl TypedValueParser<Value = Engine> {
     PossibleValuesParser::new(Engine::ALL.map(Engine::name)).map(|name| Engine::named(&name).unwrap_or_default())
 }
 
-/// What came of the suites.
-pub(super) struct Executed {
-    /// The runs, sorted by path and document.
-    pub(super) runs: Vec<Timed>,
-    /// How many test files there were before anything was selected.
-    pub(super) found: usize,
-    /// The test files that were selected, run or not.
-    pub(super) listed_files: BTreeSet<String>,
-    /// Why the run ended before its end.
-    pub(super) stopped: Option<Stop>,
-    /// What was wrong with the selection and did not stop the run.
-    pub(super) remarks: (Vec<Diagnostic>, Sources),
-    times: Times,
-    elapsed: Option<Duration>,
+/// The suites of a command line, found and selected; nothing has been run yet.
+pub(super) struct Planned<'s> {
+    suites: &'s Suites,
+    plan: Plan,
+    selection: Selection,
+    settings: Settings,
+    overrides: Overrides,
+    clock: Clock,
+    /// What was wrong with the selection and does not stop the run.
+    pub(super) remarks: Remarks,
 }
 
-/// What happens in a run, in an order that depends on nothing but the input.
-pub(super) enum Event<'e> {
-    /// Something is odd about the selection.
-    Remark(&'e Diagnostic, &'e Sources),
-    /// A suite has been run.
-    Decided(&'e Timed),
-}
-
-/// Why a run ended before its end, and how many test files it did not come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// The user asked for it.
-    Interrupted(usize),
-    /// There were as many problems as there may be; how many test files were not run.
-    MaxFail(usize),
-}
-
-impl Stop {
-    /// The word in reports.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Interrupted(_) => "interrupted",
-            Self::MaxFail(_) => "max-fail",
+impl Planned<'_> {
+    /// Shows what was wrong with the selection.
+    pub(super) fn show_remarks(&self, output: &mut Output) {
+        let (remarks, sources) = &self.remarks;
+        for remark in remarks {
+            output.diagnostic(remark, sources);
         }
     }
+
+    /// Runs the suites with nothing but a progress bar.
+    pub(super) fn execute_quietly(&self) -> Executed {
+        self.execute(Order::Sorted, &mut |_: &Event<'_>| ())
+    }
+
+    /// Runs the suites. The result does not depend on the number of threads, nor on the order in which they work.
+    pub(super) fn execute(&self, order: Order, sink: &mut dyn Sink) -> Executed {
+        let suites = self.suites;
+        let execution = Execution {
+            settings: &self.settings,
+            options: &suites.options(&self.settings),
+            selection: &self.selection,
+            overrides: &self.overrides,
+            clock: &self.clock,
+            threads: suites.threads(),
+            order,
+            record_files: suites.noted,
+        };
+        let is_shown = !suites.no_progress && order == Order::Sorted;
+        let mut progress = WithProgress {
+            progress: Progress::new(self.plan.len(), "test files", is_shown),
+            sink,
+        };
+        run::execute(&self.plan, execution, &mut progress)
+    }
 }
 
-/// In which order and on how many threads suites are run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// By path, on as many threads as the user wants.
-    Sorted,
-    /// In another order and on another number of threads, with the same result.
-    Shuffled,
+/// A sink with a progress bar that makes room for what the sink writes.
+struct WithProgress<'s> {
+    progress: Progress,
+    sink: &'s mut dyn Sink,
 }
 
-/// A suite's run, with the texts that its diagnostics refer to.
-pub(super) struct Timed {
-    pub(super) run: SuiteRun,
-    pub(super) sources: Sources,
-    /// Which files and folders it depends on, where that is noted.
-    pub(super) asked: Asked,
-    elapsed: Duration,
-}
-
-/// A test file, or what is wrong with a path.
-enum Work {
-    File(String),
-    Unusable(String, Diagnostic),
-}
-
-impl Work {
-    fn path(&self) -> &str {
-        match self {
-            Self::File(path) | Self::Unusable(path, _) => path,
+impl Sink for WithProgress<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        let Self { progress, sink } = self;
+        match event {
+            Event::File(problems) => {
+                progress.problems(*problems);
+                progress.step();
+                sink.event(event);
+            }
+            Event::Started(_) | Event::Suite(_) => progress.aside(|| sink.event(event)),
         }
-    }
-}
-
-impl Executed {
-    /// The runs with their sources, as reports want them.
-    pub(super) fn listed(&self) -> Vec<Run<'_>> {
-        self.runs.iter().map(|timed| (&timed.run, &timed.sources)).collect()
-    }
-
-    /// How long the run took; `None` where the clock stands still.
-    pub(super) fn elapsed(&self) -> Option<Duration> {
-        self.elapsed
-    }
-
-    /// When the run began and how long its parts took.
-    pub(super) fn times(&self) -> &Times {
-        &self.times
     }
 }
 
 impl Suites {
-    /// Finds and runs the suites.
-    pub(super) fn execute(&self) -> Result<Executed, Failure> {
-        self.execute_with(Order::Sorted, &mut |_| ())
-    }
-
-    /// Finds and runs the suites. The result does not depend on the number of threads, nor on the order in which they work.
-    pub(super) fn execute_with(&self, order: Order, listen: &mut dyn FnMut(Event<'_>)) -> Result<Executed, Failure> {
-        let mut selected = self.selection.read(self.compat)?;
-        let remarks = (
-            std::mem::take(&mut selected.remarks),
-            std::mem::take(&mut selected.sources),
-        );
-        for remark in &remarks.0 {
-            listen(Event::Remark(remark, &remarks.1));
-        }
+    /// Finds the suites and reads what selects their cases.
+    pub(super) fn plan(&self) -> Result<Planned<'_>, Failure> {
+        let (selection, remarks) = self.selection.read(self.compat)?;
         let pinned = self.cluster.now()?;
-        let clock = Clock::start(pinned);
         let overrides = Overrides {
             entries: self.overrides.clone(),
             timeout: self.timeout,
@@ -232,99 +186,44 @@ impl Suites {
         let mut settings = self.settings()?;
         // A pinned clock makes reports reproducible, so timings stay off.
         if pinned.is_none() || overrides.needs_watch() {
-            settings.watch = Some(watch);
+            settings.watch = Some(run::execute::watch);
         }
-        let now = settings.now;
+        let clock = Clock::start(pinned);
+        let mut plan = Plan::new(&Disk, &self.paths, &self.options(&settings), &selection);
+        if let Some(only) = &self.only {
+            plan.retain(only);
+        }
+        Ok(Planned {
+            suites: self,
+            plan,
+            selection,
+            settings,
+            overrides,
+            clock,
+            remarks,
+        })
+    }
+
+    /// How suites are loaded.
+    fn options<'o>(&'o self, settings: &'o Settings) -> Options<'o> {
         // `kyverno test` knows no kinds but its own.
         let scopes: &dyn Scopes = if self.compat {
             &BuiltInScopes
         } else {
             &settings.discovery
         };
-        let options = Options {
+        Options {
             file_name: &self.file_name,
             accept_file: !self.compat,
             scopes,
             own_crds: !self.compat,
             sidecar: !self.compat,
-        };
-        let mut works = Vec::new();
-        for path in &self.paths {
-            match suite::discover_all(&Disk, path, &options) {
-                Ok((found, unreadable)) => {
-                    works.extend(found.into_iter().map(Work::File));
-                    works.extend(unreadable.into_iter().map(|(path, why)| Work::Unusable(path, why)));
-                }
-                Err(diagnostic) => works.push(Work::Unusable(path.clone(), diagnostic)),
-            }
         }
-        works.sort_by(|a, b| a.path().split('/').cmp(b.path().split('/')));
-        let found = works.len();
-        works.retain(|work| selected.file(work.path()));
-        let listed = works.iter().map(|work| work.path().to_owned()).collect();
-        if let Some(only) = &self.only {
-            works.retain(|work| only.contains(work.path()));
-        }
-        let one = |work: &Work| one(work, self.noted, &options, &settings, &selected, &clock, &overrides);
-        let (order_of_works, threads) = self.schedule(order, &works);
-        let progress = Progress::new(works.len(), "test files", !self.no_progress && order == Order::Sorted);
-        let interrupted = interrupt::flag();
-        let enough = AtomicBool::new(false);
-        let stop = || interrupted.load(Ordering::Relaxed) || enough.load(Ordering::Relaxed);
-        let mut runs = Vec::new();
-        let mut stopped = None;
-        let mut left = selected.max_fail;
-        let mut done = 0;
-        let mut problems = 0;
-        schedule::in_order(
-            &works,
-            &order_of_works,
-            threads,
-            &stop,
-            &one,
-            |index, found: Option<Vec<Timed>>| {
-                let Some(found) = found else { return };
-                done += 1;
-                progress.step();
-                let mut found = found.into_iter().peekable();
-                while let Some(mut timed) = found.next() {
-                    // What comes after the last problem is left out, whether it was run or not.
-                    if enough.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let cut = left.as_mut().is_some_and(|left| timed.cut(left));
-                    let last = left == Some(0);
-                    problems += timed.problems();
-                    progress.problems(problems);
-                    progress.aside(|| listen(Event::Decided(&timed)));
-                    runs.push(timed);
-                    if last {
-                        enough.store(true, Ordering::Relaxed);
-                        if cut || found.peek().is_some() || index + 1 < works.len() {
-                            stopped = Some(Stop::MaxFail(works.len() - index - 1));
-                        }
-                    }
-                }
-            },
-        );
-        if interrupted.load(Ordering::Relaxed) {
-            stopped = Some(Stop::Interrupted(works.len() - done));
-        }
-        let elapsed = clock.watch.map(|watch| watch.elapsed());
-        Ok(Executed {
-            times: Times {
-                begin: clock.begin,
-                elapsed: elapsed.unwrap_or_default(),
-                suites: runs.iter().map(|timed| timed.elapsed).collect(),
-                now: now.map(|now| now.to_string()).unwrap_or_default(),
-            },
-            elapsed,
-            runs,
-            found,
-            listed_files: listed,
-            stopped,
-            remarks,
-        })
+    }
+
+    fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.map_or_else(cores, usize::from)
     }
 
     /// Why an execution had no cases.
@@ -333,7 +232,7 @@ impl Suites {
             return format!("found no `{}` below `{}`", self.file_name, self.paths.join("`, `"));
         }
         let files = if executed.found == 1 { "test file" } else { "test files" };
-        if executed.listed_files.is_empty() {
+        if executed.selected.is_empty() {
             return format!("the filters and the shard exclude all {} {files}", executed.found);
         }
         let rows = executed.runs.iter().any(|timed| !timed.run.responses.is_empty());
@@ -347,47 +246,15 @@ impl Suites {
 
     /// The test files that there are now; what cannot be looked into has none.
     pub(super) fn test_files(&self) -> BTreeSet<String> {
-        let Ok(selected) = self.selection.read(self.compat) else {
-            return BTreeSet::new();
-        };
-        let options = Options {
-            file_name: &self.file_name,
-            accept_file: !self.compat,
-            ..Options::default()
-        };
-        let found = self
-            .paths
-            .iter()
-            .map(|path| (path, suite::discover_all(&Disk, path, &options)));
-        // A path that cannot be used represents itself, as in a run.
-        let found = found.flat_map(|(path, found)| match found {
-            Ok((mut files, unreadable)) => {
-                files.extend(unreadable.into_iter().map(|(path, _)| path));
-                files
-            }
-            Err(_) => vec![path.clone()],
-        });
-        found.filter(|path| selected.file(path)).collect()
-    }
-
-    /// The numbers of the works in the order in which they are done, and on how many threads.
-    fn schedule(&self, order: Order, works: &[Work]) -> (Vec<usize>, usize) {
-        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = self.threads.map_or_else(cores, usize::from);
-        let mut numbers: Vec<usize> = (0..works.len()).collect();
-        match order {
-            Order::Sorted => (numbers, threads),
-            Order::Shuffled => {
-                numbers.sort_by_key(|&number| works.get(number).map(|work| places::fingerprint(&[work.path()])));
-                (numbers, if threads == 1 { 2 } else { 1 })
-            }
-        }
+        self.plan().map(|planned| planned.plan.selected).unwrap_or_default()
     }
 
     /// Lets cases take as long as they like.
     pub(super) fn forget_timeouts(&mut self) {
         self.timeout = None;
-        self.overrides.iter_mut().for_each(Override::forget_timeout);
+        for entry in &mut self.overrides {
+            entry.timeout = None;
+        }
     }
 
     /// The options that another run needs to come to the same, each with a blank before it.
@@ -422,146 +289,5 @@ impl Suites {
             stop: Some(interrupt::flag()),
             ..Settings::new(self.compat)
         })
-    }
-}
-
-/// The watch of this process.
-fn watch() -> Duration {
-    static BEGIN: OnceLock<Instant> = OnceLock::new();
-    BEGIN.get_or_init(Instant::now).elapsed()
-}
-
-impl Timed {
-    /// How many failing or diverging cases there are, and one for a broken suite.
-    pub(super) fn problems(&self) -> usize {
-        let cases = self.run.cases.iter();
-        let problems = cases.filter(|case| case.outcome.fails() || case.diverges()).count();
-        problems + usize::from(self.run.is_broken())
-    }
-
-    /// Leaves out what comes after as many problems as are left, and says whether that was anything.
-    fn cut(&mut self, left: &mut usize) -> bool {
-        let problem = |case: &run::Case| case.outcome.fails() || case.diverges();
-        let broken = usize::from(self.run.is_broken());
-        let cases = &mut self.run.cases;
-        let problems = cases.iter().enumerate().filter(|(_, case)| problem(case));
-        let last = left.checked_sub(1).and_then(|skipped| problems.clone().nth(skipped));
-        let end = last.map_or(cases.len(), |(number, _)| number + 1);
-        let count = problems.count() + broken;
-        let cut = end < cases.len();
-        cases.truncate(end);
-        *left = left.saturating_sub(count);
-        cut
-    }
-}
-
-/// The runs of one test file; `None` if the user interrupted them.
-fn one(
-    work: &Work,
-    noted: bool,
-    options: &Options<'_>,
-    settings: &Settings,
-    selected: &Selected,
-    clock: &Clock,
-    overrides: &Overrides,
-) -> Option<Vec<Timed>> {
-    let path = match work {
-        Work::File(path) => path,
-        Work::Unusable(path, diagnostic) => {
-            return Some(vec![Timed {
-                run: SuiteRun::unusable(path, diagnostic.clone()),
-                sources: Sources::new(),
-                asked: Asked::default(),
-                elapsed: Duration::ZERO,
-            }]);
-        }
-    };
-    let mut lap = Instant::now();
-    let noting = Noting::new(&Disk);
-    let files: &dyn Files = if noted { &noting } else { &Disk };
-    let loaded = suite::load(files, path, options);
-    let asked = noting.asked();
-    let mut all = Vec::new();
-    for suite in loaded {
-        let timed = narrowed(suite, settings, selected, overrides, clock);
-        let elapsed = lap.elapsed();
-        lap = Instant::now();
-        let Some((run, sources)) = timed else { continue };
-        if run.interrupted {
-            return None;
-        }
-        all.push(Timed {
-            run,
-            sources,
-            asked: asked.clone(),
-            elapsed: clock.shown(elapsed),
-        });
-    }
-    Some(all)
-}
-
-/// Runs what is selected of a suite; `None` where nothing is.
-fn narrowed(
-    mut suite: Suite,
-    settings: &Settings,
-    selected: &Selected,
-    overrides: &Overrides,
-    clock: &Clock,
-) -> Option<(SuiteRun, Sources)> {
-    if !selected.suite(&suite.path, suite.name(), &run::tags(&suite)) {
-        return None;
-    }
-    let mut rows = None;
-    if let Some(selector) = selected.selector.as_ref().filter(|_| settings.compat) {
-        let kept = selector.apply(&mut suite);
-        if kept.is_empty() && suite.test.is_some() {
-            return None;
-        }
-        rows = Some(kept);
-    }
-    let mut run = run::run(&suite, settings);
-    if run.interrupted {
-        return Some((run, suite.sources));
-    }
-    if let Some(kept) = rows {
-        for case in &mut run.cases {
-            case.row = case.row.and_then(|row| kept.get(row).copied());
-        }
-    }
-    run::expect::expire(&mut run.cases, clock.begin.0);
-    overrides.apply(&mut run);
-    if clock.watch.is_none() {
-        for case in &mut run.cases {
-            case.elapsed = None;
-        }
-    }
-    selected.narrow(&mut run).then_some((run, suite.sources))
-}
-
-/// The clock of reports. A clock that `--now` fixes stands still, so that the same input gives the same bytes.
-struct Clock {
-    begin: (i64, u32),
-    watch: Option<Instant>,
-}
-
-impl Clock {
-    fn start(fixed: Option<Timestamp>) -> Self {
-        if let Some(now) = fixed {
-            return Self {
-                begin: now.instant(),
-                watch: None,
-            };
-        }
-        let since = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        Self {
-            begin: (i64::try_from(since.as_secs()).unwrap_or_default(), since.subsec_nanos()),
-            watch: Some(Instant::now()),
-        }
-    }
-
-    fn shown(&self, elapsed: Duration) -> Duration {
-        self.watch.map_or(Duration::ZERO, |_| elapsed)
     }
 }

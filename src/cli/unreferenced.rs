@@ -15,7 +15,7 @@ pub(super) enum Unreferenced {
     Reject,
 }
 
-/// Says which resources no row is about, if somebody wants to know. The runs must have their coverage.
+/// Reports the resources that no row is about, if requested. The runs must have their coverage.
 pub(super) fn check(word: Option<Unreferenced>, runs: &[Run<'_>], output: &mut Output) -> Exit {
     let Some(word) = word else {
         return Exit::Success;

@@ -9,17 +9,10 @@ use std::{
 
 use similar::TextDiff;
 
-use super::{
-    Failure,
-    output::Output,
-    report_file,
-    suites::{Executed, Suites},
-};
+use super::{Failure, output::Output, report_file, suites::Suites};
 use crate::{
-    run::{
-        self, Settings,
-        update::{Acceptance, Change, Changed, apply, update},
-    },
+    author::update::{Acceptance, Change, Changed, apply, update},
+    run::{self, Executed, Settings},
     suite::{self, Disk, Memory, Options, Overlay, Suite},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};

@@ -12,14 +12,11 @@ use std::{
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::{
-    Exit, Failure, input, interrupt,
-    output::Output,
-    overrides::Override,
-    run,
-    suites::{Executed, Stop},
+use super::{Exit, Failure, input, interrupt, output::Output, run};
+use crate::{
+    run::{Executed, Stop, overrides::Override},
+    suite::Asked,
 };
-use crate::suite::Asked;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic},
     text::path::clean,
@@ -178,7 +175,7 @@ fn watch(watcher: &mut RecommendedWatcher, watched: &mut BTreeSet<String>, path:
     }
 }
 
-/// The paths that changed in a burst; `None` where nobody wants to wait any longer.
+/// The paths that changed in a burst; `None` after an interrupt.
 fn changes(events: &Receiver<notify::Result<notify::Event>>, stop: &dyn Fn() -> bool) -> Option<BTreeSet<String>> {
     let mut changed = BTreeSet::new();
     loop {
@@ -224,7 +221,7 @@ struct Known {
 
 impl Known {
     fn learn(&mut self, executed: &Executed) {
-        self.seen.clone_from(&executed.listed_files);
+        self.seen.clone_from(&executed.selected);
         let paths: BTreeSet<&String> = executed.runs.iter().map(|timed| &timed.run.path).collect();
         for path in paths {
             self.bad.remove(path);

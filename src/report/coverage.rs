@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Run, place};
 use crate::run::{
-    Coverage, SuiteRun,
+    Coverage, Shard, SuiteRun,
     coverage::{Item, ItemKind, PolicyCoverage, Score},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Sources, Span, render};
@@ -60,7 +60,7 @@ pub(super) fn score(score: Score) -> Value {
 }
 
 /// The whole report. `now` is the clock of the run, `shard` its part if it was split.
-pub fn json(runs: &[Run<'_>], now: &str, shard: Option<super::Shard>) -> Value {
+pub fn json(runs: &[Run<'_>], now: &str, shard: Option<Shard>) -> Value {
     let suites: Vec<Value> = covered(runs)
         .map(|(run, sources, coverage)| {
             json!({

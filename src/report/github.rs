@@ -44,11 +44,7 @@ pub fn render(view: &View<'_>) -> String {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let title = format!(
-                "{}: {}{more}",
-                Standing::of(case).column(view.compat),
-                human::title(case)
-            );
+            let title = format!("{}: {}{more}", Standing::of(case).column(view.compat), case.title());
             let message = format!("{}\n{}", reason(case), human::details(case, sources));
             errors.push(command("error", case.place, sources, &title, message.trim_end()));
         }
@@ -62,7 +58,7 @@ pub fn render(view: &View<'_>) -> String {
             let Some((run, case)) = cases.first() else { continue };
             let Some(sources) = sources_of(run) else { continue };
             let title = match cases.len() {
-                1 => format!("Diverge: {}", human::title(case)),
+                1 => format!("Diverge: {}", case.title()),
                 more => format!("Diverge: {policy}: {} in {more} cases", group.class.as_str()),
             };
             let message = format!("{}\n{}", reason(case), human::details(case, sources));

@@ -92,7 +92,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>, body: &mut String) {
             standing.column(false).to_lowercase(),
             places::id(run, case),
             standing.column(view.compat),
-            escaped(&one_line(&human::title(case))),
+            escaped(&one_line(&case.title())),
             escaped(&reason(case)),
         );
         answers(case, body);

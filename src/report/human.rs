@@ -109,7 +109,7 @@ fn failed(run: &SuiteRun, group: &Failures<'_>, sources: &Sources, look: Look<'_
         let _ = writeln!(text, "    error{code}: {}{}", visible(cause), visible(&help));
     }
     if !group.others.is_empty() {
-        let names: Vec<String> = group.others.iter().take(CASES).map(|case| subject(case)).collect();
+        let names: Vec<String> = group.others.iter().take(CASES).map(|case| case.subject()).collect();
         let more = group.others.len().saturating_sub(CASES);
         let more = if more == 0 {
             String::new()
@@ -240,7 +240,7 @@ fn block(group: &Group<'_>, look: Look<'_>) -> String {
         } else {
             format!(" ({})", cases.len())
         };
-        let titles: Vec<String> = cases.iter().take(CASES).map(|(_, case)| subject(case)).collect();
+        let titles: Vec<String> = cases.iter().take(CASES).map(|(_, case)| case.subject()).collect();
         let more = match cases.len().saturating_sub(CASES) {
             0 => String::new(),
             more => format!(", {more} more"),
@@ -269,20 +269,6 @@ fn block(group: &Group<'_>, look: Look<'_>) -> String {
 /// `1 case`, `1204 cases`.
 fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", number, if number == 1 { one } else { many })
-}
-
-/// `Kind namespace/name [OPERATION]`
-fn subject(case: &Case) -> String {
-    let key = &case.resource;
-    let mut text = String::new();
-    if !key.kind.is_empty() {
-        let _ = write!(text, "{} ", key.kind);
-    }
-    if !key.namespace.is_empty() {
-        let _ = write!(text, "{}/", key.namespace);
-    }
-    let _ = write!(text, "{} [{}]", key.name, case.operation);
-    text
 }
 
 /// The command that shows a case again.
@@ -342,7 +328,7 @@ fn line(run: &SuiteRun, case: &Case) -> String {
         "{style}{word:<11}{style:#} {}{} :: {}",
         time.unwrap_or_default(),
         visible(&run.path),
-        visible(&title(case))
+        visible(&case.title())
     )
 }
 
@@ -521,17 +507,6 @@ fn visible(line: &str) -> String {
         }
     };
     line.chars().map(clean).collect()
-}
-
-/// `policy/rule  Kind namespace/name [OPERATION]`
-pub fn title(case: &Case) -> String {
-    let mut text = case.policy.clone();
-    if let Some(rule) = case.rule.as_deref().filter(|rule| !rule.is_empty()) {
-        let _ = write!(text, "/{rule}");
-    }
-    let gap = if case.resource.kind.is_empty() { " " } else { "  " };
-    let _ = write!(text, "{gap}{}", subject(case));
-    text
 }
 
 #[cfg(test)]

@@ -20,19 +20,6 @@ use super::{Run, View, human};
 use crate::run::{Case, DivergenceClass, Outcome};
 use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources, Span, render};
 
-/// When a run was made and how long it took; the caller has the clock.
-#[derive(Debug, Clone, Default)]
-pub struct Times {
-    /// The begin: seconds since 1970 and nanoseconds.
-    pub begin: (i64, u32),
-    /// How long all of it took.
-    pub elapsed: Duration,
-    /// How long each suite took, in the order of the runs.
-    pub suites: Vec<Duration>,
-    /// The time that expressions see, in RFC 3339: `--now`, or the start of the run.
-    pub now: String,
-}
-
 /// Which attributes and elements a report may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dialect {
@@ -43,7 +30,7 @@ pub enum Dialect {
     Strict,
 }
 
-/// What a test case stands for.
+/// What a test case represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Per {
     /// A case, with both engines in its text.

@@ -12,10 +12,10 @@ use quick_junit::{NonSuccessKind, Report, TestCaseStatus, TestSuite};
 use serde_json::{Value, json};
 
 use super::{
-    Shard,
     coverage::{self, Union},
     junit::{self, Dialect},
 };
+use crate::run::Shard;
 
 /// Chooses the exit code that counts among several.
 pub type Strongest<'f> = &'f dyn Fn(&[u8]) -> u8;

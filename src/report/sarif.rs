@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Run, Standing, View, human, standing::reason};
+use super::{Run, Standing, View, standing::reason};
 use crate::run::{Case, places};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources, Span};
 
@@ -93,7 +93,7 @@ impl Log {
                 continue;
             }
             let id = places::id(run, case);
-            let title = human::title(case);
+            let title = case.title();
             let policy = run.places.policy(case);
             let related = |expectation: Option<Span>| {
                 let resource = run.places.resource(case).map(|span| (span, "the resource"));

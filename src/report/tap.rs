@@ -66,7 +66,7 @@ fn suite((run, sources): &Run<'_>, points: &mut Vec<Point>) {
         };
         points.push(Point {
             ok: !problem,
-            title: format!("{} :: {}", run.path, human::title(case)),
+            title: format!("{} :: {}", run.path, case.title()),
             skipped,
             block: text,
         });

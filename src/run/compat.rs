@@ -185,7 +185,7 @@ fn selected<'k>(row: &Row, run: Option<Operation>, responses: &'k Responses) -> 
 }
 
 /// `name` fits any kind and namespace, `namespace/name` any kind; a payload is named by its path.
-pub(super) fn names(text: &str, key: &Key) -> bool {
+pub(crate) fn names(text: &str, key: &Key) -> bool {
     if key.kind.is_empty() {
         return text == key.name;
     }

@@ -2,7 +2,7 @@
 //!
 //! Each side is a list of suites; their policies are paired by name or as told. Every resource that a suite of either policy
 //! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not: the
-//! resources that nobody wrote a row for are where conversions go wrong.
+//! conversions go wrong on resources that no row tests.
 
 use super::{Answer, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
 use crate::suite::{Resource, Suite};
@@ -287,7 +287,7 @@ fn is_called_like(one: &Resource, other: &Resource) -> bool {
 /// Evaluates a suite's policies on resources.
 fn evaluate(suite: &mut Suite, resources: Vec<Resource>, operations: &[Operation], settings: &Settings) -> Responses {
     let own = std::mem::replace(&mut suite.resources, resources);
-    let responses = evaluate_with(suite, settings, operations);
+    let responses = evaluate_with(suite, settings, None, operations);
     suite.resources = own;
     responses
 }

@@ -1,6 +1,6 @@
 //! Evaluates every policy of a suite on every resource.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
     Settings, authorization, coverage,
@@ -29,15 +29,20 @@ use kyvtest_model::{
     verdict::Status,
 };
 
-/// Evaluates all policies on all resources: once with the suite's own operation, and once with each operation that rows
-/// name.
-pub(super) fn evaluate(suite: &Suite, settings: &Settings) -> Responses {
-    evaluate_with(suite, settings, &[])
+/// Evaluates all policies on all resources, or only on those that `only` names: once with the suite's own operation, and once
+/// with each operation that rows name.
+pub(super) fn evaluate(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> Responses {
+    evaluate_with(suite, settings, only, &[])
 }
 
 /// The same with more operations than the rows name.
-pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Operation]) -> Responses {
-    let mut responses = Responses::default();
+pub(super) fn evaluate_with(
+    suite: &Suite,
+    settings: &Settings,
+    only: Option<BTreeSet<Key>>,
+    operations: &[Operation],
+) -> Responses {
+    let mut responses = Responses::on(only);
     let engines = Engines::new(suite, settings, &mut responses);
     responses.notes = engines.counterparts.notes();
     responses.keys = keys(suite, settings);
@@ -87,11 +92,14 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
             return false;
         }
         let resource = asked.resource;
+        let key = Key::of(resource);
+        if !responses.is_wanted(&key) {
+            continue;
+        }
         let operation = asked.run.unwrap_or_else(|| default_operation(suite, resource));
         let written = engines.cluster.written(suite, resource, operation, asked.old.take());
         let seen = engines.cluster.seen(written);
         let request = &seen.request;
-        let key = Key::of(resource);
         if let Some(refused) = &seen.refused {
             let warning = lens::refusal(suite, resource, refused, settings);
             if !responses.diagnostics.contains(&warning) {

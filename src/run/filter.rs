@@ -2,11 +2,12 @@
 //!
 //! The language is that of nextest's filter sets with the things of a suite as predicates; `docs/filters.md` is the
 //! reference. A filter is asked in steps: what is known of a file, then of a suite, then of a case, so that suites which
-//! cannot have a selected case are not run.
+//! cannot have a selected case are not run, nor policies evaluated on resources that no selected case is about.
 
 mod parse;
 
-use super::{Case, SuiteRun, places};
+use super::{Case, Key, SuiteRun, places};
+use crate::suite::Suite;
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId},
     regex::Regex,
@@ -131,6 +132,19 @@ impl Filter {
         })
     }
 
+    /// Whether cases of a policy on a resource can be selected; `None` where that depends on more.
+    pub(super) fn row(&self, suite: &Suite, tags: &[String], policy: &str, key: &Key) -> Option<bool> {
+        self.0.decide(&|subject, matcher| match subject {
+            Subject::Path => Some(matcher.matches(&suite.path)),
+            Subject::Suite => Some(matcher.matches(suite.name())),
+            Subject::Tag => Some(tags.iter().any(|tag| matcher.matches(tag))),
+            Subject::Policy => Some(matcher.matches(policy)),
+            Subject::Kind => Some(is_kind(matcher, key)),
+            Subject::Resource => Some(is_resource(matcher, key)),
+            Subject::Rule | Subject::Operation | Subject::Engine | Subject::Result | Subject::Id => None,
+        })
+    }
+
     /// Whether a case is selected.
     pub fn case(&self, run: &SuiteRun, case: &Case) -> bool {
         let decided = self.0.decide(&|subject, matcher| Some(is(subject, matcher, run, case)));
@@ -163,6 +177,14 @@ impl Expression {
     }
 }
 
+fn is_kind(matcher: &Matcher, key: &Key) -> bool {
+    matcher.matches(&key.kind) || matcher.matches(&format!("{}/{}", key.api_version, key.kind))
+}
+
+fn is_resource(matcher: &Matcher, key: &Key) -> bool {
+    matcher.matches(&key.name) || matcher.matches(&format!("{}/{}", key.namespace, key.name))
+}
+
 fn is(subject: Subject, matcher: &Matcher, run: &SuiteRun, case: &Case) -> bool {
     let fits = |text: &str| matcher.matches(text);
     let key = &case.resource;
@@ -174,8 +196,8 @@ fn is(subject: Subject, matcher: &Matcher, run: &SuiteRun, case: &Case) -> bool 
             let rule = case.rule.as_deref().unwrap_or_default();
             fits(rule) || fits(places::written(rule))
         }
-        Subject::Kind => fits(&key.kind) || fits(&format!("{}/{}", key.api_version, key.kind)),
-        Subject::Resource => fits(&key.name) || fits(&format!("{}/{}", key.namespace, key.name)),
+        Subject::Kind => is_kind(matcher, key),
+        Subject::Resource => is_resource(matcher, key),
         Subject::Operation => {
             let word = case.operation.as_str();
             fits(word) || fits(&word.to_ascii_lowercase())

@@ -4,6 +4,8 @@
 //! sees it. An object that the server refuses is evaluated as written, with a warning. No upstream counterpart:
 //! `kyverno test` evaluates objects as written.
 
+use rustc_hash::FxHashMap;
+
 use super::{
     Case, Engine, Response, Settings, compat,
     engines::{Engines, native_id},
@@ -38,17 +40,46 @@ pub struct LensNote {
     pub raw_native: Option<Status>,
 }
 
-/// The rows and cases of a suite, ready for the question which policies they name about a resource.
-pub(super) struct Rows<'s>(Vec<Question<'s>>);
+/// The rows and cases of a suite by the resources that they name.
+pub(super) struct Rows<'s> {
+    all: Vec<Question<'s>>,
+    /// Positions of those that name their resources, by the name.
+    by_reference: FxHashMap<&'s str, Vec<usize>>,
+    /// Positions of the others.
+    others: Vec<usize>,
+}
 
 impl<'s> Rows<'s> {
     pub(super) fn of(suite: &'s Suite) -> Self {
-        Self(Question::all(suite).collect())
+        let all: Vec<Question<'s>> = Question::all(suite).collect();
+        let mut by_reference: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
+        let mut others = Vec::new();
+        for (position, question) in all.iter().enumerate() {
+            match question.resources.filter(|_| question.specs.is_empty()) {
+                Some(names) => {
+                    for name in names {
+                        by_reference.entry(&name.value).or_default().push(position);
+                    }
+                }
+                None => others.push(position),
+            }
+        }
+        Self {
+            all,
+            by_reference,
+            others,
+        }
     }
 
     /// Whether a row is judged by a response.
     fn read(&self, response: &Response) -> bool {
-        self.0.iter().any(|question| {
+        let references = response.key.references();
+        let named = references
+            .iter()
+            .filter_map(|name| self.by_reference.get(name.as_str()));
+        let positions = named.flatten().chain(&self.others);
+        let mut questions = positions.filter_map(|position| self.all.get(*position));
+        questions.any(|question| {
             question.operation == response.run
                 && response.asker.is_none_or(|asker| asker == question.asker)
                 && response.policy.is_named(&question.policy.value)

@@ -1,5 +1,7 @@
 //! Where the things of a suite stand, and names for cases that outlive an edit of the file.
 
+use rustc_hash::FxHashMap;
+
 use super::{Case, Key, SuiteRun};
 use crate::suite::Suite;
 use kyvtest_go_compat::diagnostic::Span;
@@ -11,8 +13,8 @@ pub struct Places {
     policies: Vec<(String, Span)>,
     /// Rules by policy and name.
     rules: Vec<(String, String, Span)>,
-    /// Resources.
-    resources: Vec<(Key, Span)>,
+    /// Resources; of several with one key the first.
+    resources: FxHashMap<Key, Span>,
 }
 
 impl Places {
@@ -32,13 +34,11 @@ impl Places {
         places
             .policies
             .extend(names.map(|name| (name.value.clone(), name.span)));
-        let resources = suite.resources.iter();
-        places.resources = resources
-            .map(|resource| {
-                let span = resource.origin.span;
-                (Key::of(resource), Span::point(span.file, span.start))
-            })
-            .collect();
+        for resource in &suite.resources {
+            let span = resource.origin.span;
+            let start = Span::point(span.file, span.start);
+            places.resources.entry(Key::of(resource)).or_insert(start);
+        }
         places
     }
 
@@ -55,8 +55,7 @@ impl Places {
 
     /// The resource of a case.
     pub fn resource(&self, case: &Case) -> Option<Span> {
-        let found = self.resources.iter().find(|(key, _)| *key == case.resource);
-        found.map(|(_, span)| *span)
+        self.resources.get(&case.resource).copied()
     }
 }
 

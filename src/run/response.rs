@@ -1,6 +1,6 @@
 //! What the policies of a suite say about its resources.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use rustc_hash::FxHashMap;
 
@@ -163,6 +163,8 @@ pub struct Responses {
     references: FxHashMap<String, Vec<usize>>,
     /// Every resource and payload, sorted.
     pub keys: Vec<Key>,
+    /// The resources that policies are evaluated on, if not all.
+    pub(super) only: Option<BTreeSet<Key>>,
     /// The names of the policies that were evaluated.
     pub policies: Vec<String>,
     /// The policies that are refused, with the reason.
@@ -192,6 +194,19 @@ pub struct Responses {
 }
 
 impl Responses {
+    /// No responses yet, to be given on some resources if not on all.
+    pub(super) fn on(only: Option<BTreeSet<Key>>) -> Self {
+        Self {
+            only,
+            ..Self::default()
+        }
+    }
+
+    /// Whether policies are evaluated on a resource.
+    pub(super) fn is_wanted(&self, key: &Key) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(key))
+    }
+
     /// The answers to a question about a resource: those to a request of its own where there is one.
     pub(super) fn about<'r>(
         &'r self,

@@ -117,10 +117,11 @@ impl Judge<'_> {
                 cases.push(unknown(&spec.name, spec.span));
             }
         }
-        for key in self.question.keys(self.responses) {
+        let asked = self.question.keys(self.responses);
+        for key in asked.iter().filter(|key| self.responses.is_wanted(key)) {
             self.key(key, cases);
         }
-        if cases.len() == before {
+        if asked.is_empty() && cases.len() == before {
             let span = Span::point(self.question.span.file, self.question.span.start);
             let finding = Diagnostic::at(Code::NothingChecked, span, "the row applies to no resource");
             cases.push(self.unmatched(&Key::default(), finding));

@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use kyvtest::{
+    author::counterexample::{self, run_request},
     convert::Exceptions,
     eval::{Evaluator, Settings},
     kube::NAME_LABEL,
     kyverno::config::Config,
     pair::Pair,
     prove::{Label, Layer, Options, Target, prove, replay::Engines, universe, witness::Situation},
-    run::{self, counterexample::run_request},
+    run,
     value::{Document, Value as Node},
     verdict::{Effect, Verdict},
 };
@@ -113,7 +114,7 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
         data: run::Data::Raw,
         ..run::Settings::new(false)
     };
-    let texts = run::counterexample::exceptions(loaded);
+    let texts = counterexample::exceptions(loaded);
     let cases = match run_request(pair.original(), &texts, &situation, &run_settings) {
         Ok(cases) => cases,
         Err(reason) => return Ok(Compared::Left(reason)),

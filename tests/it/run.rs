@@ -482,3 +482,33 @@ fn odd_suites_under_compat() {
         assert!(String::from_utf8_lossy(&output.stderr).contains(code), "{folder}");
     }
 }
+
+#[test]
+fn a_filter_leaves_cases_as_they_are() {
+    for suites in [
+        "suites/validate",
+        "suites/getting-started",
+        "suites/mutation",
+        "suites/exceptions",
+    ] {
+        let (_, whole) = json(&[suites, "--now", "2026-06-01T00:00:00Z"]);
+        let cases = |report: &Value| -> Vec<Value> {
+            let suites = report["suites"].as_array().into_iter().flatten();
+            suites
+                .flat_map(|suite| suite["cases"].as_array().cloned().unwrap_or_default())
+                .collect()
+        };
+        let whole = cases(&whole);
+        let name = |case: &Value| case["resource"]["name"].as_str().unwrap_or_default().to_owned();
+        let mut names: Vec<String> = whole.iter().map(name).collect();
+        names.sort();
+        names.dedup();
+        assert!(!names.is_empty(), "{suites}");
+        for wanted in names {
+            let filter = format!("resource(={wanted})");
+            let (_, some) = json(&[suites, "--now", "2026-06-01T00:00:00Z", "-E", &filter]);
+            let expected: Vec<Value> = whole.iter().filter(|case| name(case) == wanted).cloned().collect();
+            assert_eq!(cases(&some), expected, "{suites}: {filter}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::super::{Failure, new_files};
-use crate::run::{Settings, counterexample::suite_of};
+use crate::{author::counterexample::suite_of, run::Settings};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 use kyvtest_model::policy::Policy;
 use kyvtest_prove::Region;

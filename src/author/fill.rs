@@ -9,10 +9,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{
-    found::Shown,
-    written::{self, File, TEST, reference, result, sidecar, test, user_info, values, yaml},
-};
+use super::suite_writer::{self, File, TEST, reference, result, sidecar, test, user_info, values, yaml};
+use crate::run::found::Shown;
 use crate::suite::{SIDECAR, Test};
 use kyvtest_model::{
     kube::{NAME_LABEL, Operation},
@@ -138,7 +136,7 @@ fn namespace(shown: &Shown, terse: bool) -> Option<(String, Json)> {
     if labels.is_empty() || usual || shown.situation.request.namespace.is_empty() {
         return None;
     }
-    Some((shown.situation.request.namespace.clone(), written::labels(labels)))
+    Some((shown.situation.request.namespace.clone(), suite_writer::labels(labels)))
 }
 
 /// The suites that exercise what is missing, each as files of a folder.

@@ -7,10 +7,8 @@
 use kyvtest_model::policy::Policy;
 use serde_json::{Map, Value as Json, json};
 
-use super::{
-    Case, Outcome, Settings, run,
-    written::{File, TEST, labels, reference, result, sidecar, test, user_info, values, yaml},
-};
+use super::suite_writer::{File, TEST, labels, reference, result, sidecar, test, user_info, values, yaml};
+use crate::run::{Case, Outcome, Settings, run};
 use crate::suite::{self, Memory, Options, SIDECAR};
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::{

@@ -1,14 +1,14 @@
 //! Expectations that are not met, brought to what Kyverno answers: changes to the text of a suite and its sidecar that leave comments
 //! and layout alone.
 //!
-//! What nothing answers never becomes an expectation, and a difference between the engines only where somebody accepts it by name.
+//! What nothing answers never becomes an expectation, and a difference between the engines only if it is accepted by name.
 //! No upstream counterpart.
 
 mod sidecar;
 
 use std::collections::BTreeMap;
 
-use super::{Case, Outcome, SuiteRun, compat};
+use crate::run::{Case, Outcome, SuiteRun, compat};
 use crate::suite::Suite;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources, Span},

@@ -9,11 +9,13 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 use serde_json::{Value as Json, json};
 
 use super::{
-    Case, Divergence, Outcome, Settings,
     fill::{Frame, Missing, Written, resource, suites},
+    suite_writer::File,
+};
+use crate::run::{
+    Case, Divergence, Outcome, Settings,
     found::{Behaviour, Fate, Shown},
     run,
-    written::File,
 };
 use crate::suite::{self, Files, Memory, Options, Overlay, Suite};
 use kyvtest_convert::Exceptions;

@@ -1,0 +1,100 @@
+//! The plan of a run: the test files that paths name, as far as they are selected.
+
+use std::collections::BTreeSet;
+
+use super::{Selection, places};
+use crate::suite::{self, Files, Options};
+use kyvtest_go_compat::diagnostic::Diagnostic;
+
+/// The test files of a run, sorted by path. Nothing has been loaded yet.
+#[derive(Debug)]
+pub struct Plan {
+    /// The files to run.
+    pub(super) files: Vec<PlannedFile>,
+    /// How many test files there were before anything was selected.
+    pub found: usize,
+    /// The test files that the selection left.
+    pub selected: BTreeSet<String>,
+}
+
+/// A test file, or what is wrong with a path.
+#[derive(Debug)]
+pub(super) enum PlannedFile {
+    /// A file to load.
+    File(String),
+    /// A path that cannot be used, and why.
+    Unusable(String, Diagnostic),
+}
+
+impl PlannedFile {
+    fn path(&self) -> &str {
+        match self {
+            Self::File(path) | Self::Unusable(path, _) => path,
+        }
+    }
+}
+
+/// In which order and on how many threads test files are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// By path, on as many threads as requested.
+    Sorted,
+    /// In another order and on another number of threads, with the same result.
+    Shuffled,
+}
+
+impl Plan {
+    /// Finds the test files below paths and leaves those that the selection may need.
+    pub fn new(files: &dyn Files, paths: &[String], options: &Options<'_>, selection: &Selection) -> Self {
+        let mut planned = Vec::new();
+        for path in paths {
+            match suite::discover_all(files, path, options) {
+                Ok((found, unreadable)) => {
+                    planned.extend(found.into_iter().map(PlannedFile::File));
+                    planned.extend(
+                        unreadable
+                            .into_iter()
+                            .map(|(path, why)| PlannedFile::Unusable(path, why)),
+                    );
+                }
+                Err(diagnostic) => planned.push(PlannedFile::Unusable(path.clone(), diagnostic)),
+            }
+        }
+        planned.sort_by(|a, b| a.path().split('/').cmp(b.path().split('/')));
+        let found = planned.len();
+        planned.retain(|file| selection.file(file.path()));
+        let selected = planned.iter().map(|file| file.path().to_owned()).collect();
+        Self {
+            files: planned,
+            found,
+            selected,
+        }
+    }
+
+    /// Leaves only some of the files.
+    pub fn retain(&mut self, only: &BTreeSet<String>) {
+        self.files.retain(|file| only.contains(file.path()));
+    }
+
+    /// How many files are run.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether no file is run.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The positions of the files in the order in which they are run, and on how many threads.
+    pub(super) fn schedule(&self, order: Order, threads: usize) -> (Vec<usize>, usize) {
+        let mut positions: Vec<usize> = (0..self.files.len()).collect();
+        match order {
+            Order::Sorted => (positions, threads),
+            Order::Shuffled => {
+                positions.sort_by_key(|&at| self.files.get(at).map(|file| places::fingerprint(&[file.path()])));
+                (positions, if threads == 1 { 2 } else { 1 })
+            }
+        }
+    }
+}
