@@ -176,7 +176,7 @@ fn huge_files() {
     insta::assert_snapshot!("made-huge-test", said(&folder));
     fs::remove_file(folder.join("kyverno-test.yaml")).expect("it goes");
 
-    // Large, but within the limit: one comment of 8 MiB harms nobody.
+    // Large, but within the limit: one comment of 8 MiB is accepted.
     let folder = scratch("large-policy");
     let policy = fs::read_to_string(folder.join("policy.yaml")).expect("a text");
     fs::write(

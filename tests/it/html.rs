@@ -142,7 +142,7 @@ fn a_page_of_five_thousand_cases_stays_fast() {
         .output()
         .expect("the binary starts");
     let page = String::from_utf8(output.stdout).expect("UTF-8");
-    // The page measures itself: one filter for each text that somebody types.
+    // The page measures itself: one filter for each text that is typed.
     let measured = r#"<script>addEventListener("load", () => {
   let longest = 0;
   for (const text of ["m", "m1", "m12 owners", "", "none"]) {

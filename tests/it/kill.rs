@@ -1,4 +1,4 @@
-//! Runs that end badly: nobody reads, the disk is full, the user interrupts. Nothing half written stays, and what can be written is.
+//! Runs that end badly: the reader is gone, the disk is full, the user interrupts. Nothing half written stays, and what can be written is.
 
 #![cfg(unix)]
 

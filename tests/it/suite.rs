@@ -143,7 +143,7 @@ fn spellings_of_go() {
         namespace.root().to_json(),
         r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"full","labels":{"level":"3"}},"spec":{},"status":{}}"#
     );
-    let user = suite.user_info.expect("somebody asks");
+    let user = suite.user_info.expect("user info");
     assert_eq!(user.username, "ann");
     assert_eq!(
         (user.groups.map(|groups| groups.len()), user.cluster_roles.is_none()),

@@ -172,7 +172,7 @@ fn nameless(mut request: Cow<'_, Request>) -> Cow<'_, Request> {
     request
 }
 
-/// The stored namespace of a request. One that nobody described exists: a Namespace as it is stored, any other with
+/// The stored namespace of a request. One that is not described exists: a Namespace as it is stored, any other with
 /// nothing but its name.
 fn namespace(request: &Request, world: &World) -> Option<Namespace> {
     let name = request.namespace.as_str();

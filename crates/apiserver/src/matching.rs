@@ -92,7 +92,7 @@ pub fn matches_as<'p, 'u>(
     let policy = constraints.match_policy.as_ref().map(|policy| policy.value);
     let exact = policy == Some(MatchPolicy::Exact) || !reading.equivalents;
     let equivalents = if exact { &[] } else { equivalents };
-    // What no rule lists is not selected, whatever the selectors say: nobody needs to ask them.
+    // What no rule lists is not selected, whatever the selectors say.
     let mut names = std::iter::once(&cell.resource).chain(equivalents);
     if !names.any(|resource| constraints.lists(&Cell { resource, ..*cell })) {
         return Ok(UNSELECTED);

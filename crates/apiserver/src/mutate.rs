@@ -60,7 +60,7 @@ pub enum RefusedBy {
     Server,
     /// A plugin of the server that runs again, or the check of the object's kind.
     Later,
-    /// Nobody: upstream panics and closes the connection.
+    /// No answer: upstream panics and closes the connection.
     Panic,
 }
 

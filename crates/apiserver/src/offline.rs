@@ -32,7 +32,7 @@ use kyvtest_model::{
     verdict::{Effect, Part, Status, Trace, Verdict},
 };
 
-/// Who a request comes from where nobody said (`pkg/admissionpolicy/user_info.go`).
+/// The user of a request that names none (`pkg/admissionpolicy/user_info.go`).
 const SENTINEL: &str = "system:kyverno:background-scan";
 
 /// Compiles a policy for [`decide`].

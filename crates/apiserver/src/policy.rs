@@ -88,7 +88,7 @@ impl CompiledPolicy {
         &self.name
     }
 
-    /// The programs of the policy, for somebody who looks on.
+    /// The programs of the policy, for observers.
     pub fn programs(&self) -> Vec<(Place, &Program)> {
         self.validator.programs()
     }

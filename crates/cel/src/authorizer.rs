@@ -2,7 +2,7 @@
 //!
 //! Each rule names the attributes that it is about; what it leaves out, it does not care about. The first rule that fits
 //! decides. A question that no rule fits is left to the RBAC objects of the cluster, if there is one, and else gets no
-//! opinion, which is "not allowed": an authorizer that allows what nobody declared would hide mistakes.
+//! opinion, which is "not allowed": an authorizer that allows what is not declared would hide mistakes.
 
 use super::host::{Attributes, Decision, Host};
 use kyvtest_go_compat::value::Value;

@@ -134,7 +134,7 @@ impl Composite {
         &self.programs
     }
 
-    /// The programs of the variables, for somebody who looks on.
+    /// The programs of the variables, for observers.
     pub fn places(&self) -> impl Iterator<Item = (Place, &Program)> {
         let programs = self.programs.iter();
         programs.filter_map(|(name, program)| Some((Place::Variable(name.to_string()), program.as_ref().ok()?)))

@@ -133,7 +133,7 @@ pub(super) struct Machine<'a> {
     pub(super) trace: Option<Box<Trace<'a>>>,
     /// Who looks on.
     observer: Option<&'a Observer>,
-    /// Whether nodes are evaluated in [`Machine::eval_detour`]: somebody looks on, or the limit was exceeded.
+    /// Whether nodes are evaluated in [`Machine::eval_detour`]: there is an observer, or the limit was exceeded.
     detour: bool,
 }
 

@@ -181,7 +181,7 @@ pub trait Host {
         Err(format!("no mock for the metadata of image `{reference}`"))
     }
 
-    /// `authorizer…check(verb)`; `None` where nobody said anything about it, which is no opinion.
+    /// `authorizer…check(verb)`; `None` if nothing is declared about it, which is no opinion.
     fn authorize(&self, _attributes: &Attributes) -> Option<Decision> {
         None
     }
@@ -196,7 +196,7 @@ pub trait Host {
         None
     }
 
-    /// Who looks on at what parts of expressions come to; nobody in a plain run.
+    /// Observes what parts of expressions come to; `None` in a plain run.
     fn observer(&self) -> Option<&Observer> {
         None
     }
@@ -220,7 +220,7 @@ pub trait ImageScope {
 /// Takes the objects that `generator.Apply` hands over.
 pub type Generator<'h> = dyn Fn(&str, &[Document]) -> Result<(), String> + 'h;
 
-/// A host with something of its own: a policy's namespace, somebody who looks on, or a generator.
+/// A host with something of its own: a policy's namespace, an observer, or a generator.
 #[derive(Clone, Copy)]
 pub struct Wrapped<'h> {
     host: &'h dyn Host,
@@ -264,7 +264,7 @@ impl<'h> Wrapped<'h> {
         }
     }
 
-    /// A host with somebody who looks on.
+    /// A host with an observer.
     pub fn observed(host: &'h dyn Host, observer: &'h Observer) -> Self {
         Self {
             host,

@@ -75,7 +75,7 @@ impl Inference {
                 self.bound[variable as usize] = old;
             }
         }
-        // INVARIANT: attempts do not nest, so nobody can want to undo what succeeded.
+        // INVARIANT: attempts do not nest, so what succeeded is never undone.
         self.trail.clear();
         ok
     }

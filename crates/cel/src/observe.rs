@@ -67,7 +67,7 @@ impl Ways {
         *count += 1;
     }
 
-    /// Adds what somebody else counted.
+    /// Adds the counts of another observer.
     pub fn join(&mut self, other: Self) {
         self.truths += other.truths;
         self.falsehoods += other.falsehoods;
@@ -101,7 +101,7 @@ impl Observer {
         Self::default()
     }
 
-    /// Nothing seen yet, and somebody to be told.
+    /// Nothing seen yet; records a trace.
     pub fn with_story() -> Self {
         Self {
             story: Some(Story::default()),
@@ -115,7 +115,7 @@ impl Observer {
     }
 
     fn record(&self, key: (usize, u32), way: Way) {
-        // Nobody holds a borrow across a call.
+        // No borrow is held across a call.
         if let Ok(mut seen) = self.seen.try_borrow_mut() {
             let (ways, last) = seen.entry(key).or_default();
             ways.add(way);

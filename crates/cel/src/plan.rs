@@ -301,7 +301,7 @@ impl Planner<'_> {
         self.plan_function(function, only, planned)
     }
 
-    /// A function that nobody declared is an error of evaluation, unless it has no arguments.
+    /// An undeclared function is an error of evaluation, unless it has no arguments.
     fn plan_unknown_call(&mut self, function: &str, target: Option<ExprId>, args: &[ExprId]) -> Planned {
         let mut planned = Vec::with_capacity(args.len() + 1);
         for arg in target.into_iter().chain(args.iter().copied()) {

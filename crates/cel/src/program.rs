@@ -110,9 +110,9 @@ pub enum Node {
     OptionalOr(NodeId, NodeId),
     /// `o.orValue(v)`
     OptionalOrValue(NodeId, NodeId),
-    /// A name of an unchecked expression that nobody declared: the error, with the names that it may be short for.
+    /// An undeclared name of an unchecked expression: the error, with the names that it may be short for.
     Unbound(Name),
-    /// A call of an unchecked expression whose function nobody declared: the error, after the arguments.
+    /// A call of an undeclared function in an unchecked expression: the error, after the arguments.
     UnknownCall {
         function: Name,
         args: Box<[NodeId]>,
@@ -162,7 +162,7 @@ pub enum Qualifier {
         hash: u32,
         optional: bool,
         test_only: bool,
-        /// Whether the checker knows the operand as one of the types of mutations. Their values have fields for nobody else.
+        /// Whether the checker knows the operand as one of the types of mutations. Only then do their values have fields.
         typed: bool,
     },
     /// `[0]` and other constants that are no text.

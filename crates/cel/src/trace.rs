@@ -10,8 +10,8 @@ use super::{
     val::Val,
 };
 
-/// The id of an entry that nobody looks for.
-const NOBODY: u32 = u32::MAX;
+/// The id of an entry that is never looked up.
+const UNNAMED: u32 = u32::MAX;
 
 #[derive(Default)]
 pub(super) struct Trace<'a> {
@@ -25,7 +25,7 @@ impl<'a> Trace<'a> {
     }
 
     fn push_id(&mut self, id: u32, value: Val<'a>) {
-        if id != NOBODY {
+        if id != UNNAMED {
             self.positions.entry(id).or_default().push(self.entries.len() as u32);
         }
         self.entries.push((id, value));
@@ -36,7 +36,7 @@ impl<'a> Trace<'a> {
         if last && computed {
             self.drop_id(attribute);
         }
-        self.push_id(if last { attribute } else { NOBODY }, value);
+        self.push_id(if last { attribute } else { UNNAMED }, value);
     }
 
     pub(super) fn len(&self) -> usize {

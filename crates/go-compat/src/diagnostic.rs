@@ -52,7 +52,7 @@ pub struct Label {
 pub struct Diagnostic {
     /// The public code.
     pub code: Code,
-    /// How serious it is; the code's own severity unless somebody changed it.
+    /// How serious it is; the code's own severity unless it was changed.
     pub severity: Severity,
     /// What is wrong, in one line.
     pub message: String,

@@ -111,7 +111,7 @@ impl Document {
         Builder::new().finish()
     }
 
-    /// Marks a document that stands for a literal of an expression, for the few functions of Go that treat those
+    /// Marks a document that is a literal of an expression, for the few functions of Go that treat those
     /// otherwise than what came from outside.
     pub fn into_literal(mut self) -> Self {
         self.literal = true;

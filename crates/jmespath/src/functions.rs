@@ -73,7 +73,7 @@ type Handler = for<'c, 'e> fn(&Call<'c, 'e>) -> Answer<'e>;
 enum Arity {
     /// As many as it has types.
     Exact,
-    /// One or more, whose types nobody checks.
+    /// One or more, whose types are not checked.
     Variadic,
     /// Any number; they are ignored.
     Ignored,

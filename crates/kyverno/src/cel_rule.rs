@@ -54,7 +54,7 @@ impl CompiledRule {
         })
     }
 
-    /// The programs of the rule, for somebody who looks on.
+    /// The programs of the rule, for observers.
     pub fn programs(&self) -> Vec<(Place, &Program)> {
         self.validator.programs()
     }

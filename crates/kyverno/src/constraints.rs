@@ -35,7 +35,7 @@ pub fn applies<'p>(
     cell: &Cell<'_>,
     facts: &mut impl Facts<'p>,
 ) -> Result<bool, InvalidSelector<'p>> {
-    // What no rule lists is not selected, whatever the selectors say: nobody needs to ask them.
+    // What no rule lists is not selected, whatever the selectors say.
     if !constraints.lists(cell) {
         return Ok(false);
     }

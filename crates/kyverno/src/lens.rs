@@ -15,7 +15,7 @@ pub enum Numbers {
 /// What is known of namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Namespaces {
-    /// Every namespace exists; one that nobody described has just its name and the label with it.
+    /// Every namespace exists; one that is not described has just its name and the label with it.
     Stored,
     /// Only what was described is known, and classic rules see a namespace's name and nothing else.
     Described,

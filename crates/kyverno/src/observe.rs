@@ -1,4 +1,4 @@
-//! What somebody who looks on learns of a policy: which filters select a request, and what the parts of rules came to.
+//! What an observer learns of a policy: which filters select a request, and what the parts of rules came to.
 //!
 //! Filters are asked by the engine's own matching, once more and one by one; expressions and conditions are noted while the
 //! engine evaluates them (`cel::observe`).

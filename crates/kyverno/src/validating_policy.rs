@@ -129,7 +129,7 @@ impl CompiledValidatingPolicy {
         self.constraints.as_ref()
     }
 
-    /// The programs of the policy, for somebody who looks on; exceptions have none.
+    /// The programs of the policy, for observers; exceptions have none.
     pub fn programs(&self) -> Vec<(Place, &Program)> {
         let conditions = self.match_conditions.iter().enumerate();
         let conditions = conditions.map(|(i, program)| (Place::MatchCondition(i), program));

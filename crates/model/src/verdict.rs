@@ -273,7 +273,7 @@ impl DivergenceClass {
         }
     }
 
-    /// Whether it lets a run fail if nobody expects it.
+    /// Whether it fails a run unless it is expected.
     pub const fn fails(self) -> bool {
         !matches!(self, Self::Message | Self::NotConvertible)
     }

@@ -433,7 +433,7 @@ impl<'p> Search<'_, 'p, '_> {
         let body = number_of_body.and_then(|body| self.sides.bodies.get(body));
         let mut places: Vec<(usize, usize)> = group.places.iter().copied().collect();
         if self.seeds.is_some() {
-            // Nobody needs an example of what is left alone, nor of what only the native policy does.
+            // No example is needed of what is left alone, nor of what only the native policy does.
             if said.is_empty() || side == Side::Native {
                 return found;
             }

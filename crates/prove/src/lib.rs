@@ -479,7 +479,7 @@ fn twin(pair: &Pair) -> Result<Target, (String, String)> {
     })
 }
 
-/// What the API server says against native policies that somebody wrote.
+/// What the API server says against native policies that are given.
 fn refused(target: &Target) -> Option<String> {
     let policies = target.policies.iter().map(|policy| &policy.source);
     let bindings = target.bindings.iter().map(|binding| &binding.source);

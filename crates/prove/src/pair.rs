@@ -155,7 +155,7 @@ impl Pair {
         ))
     }
 
-    /// The objects that stand for the policy, where the API server takes them.
+    /// The native counterpart of the policy, if the API server accepts it.
     pub fn generated(&self) -> Option<&Generated> {
         match (&self.native, &self.conversion.outcome) {
             (Ok(_), Outcome::Generated(generated)) => Some(generated),

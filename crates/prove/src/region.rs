@@ -15,7 +15,7 @@ pub struct Region {
     pub hazard: Option<String>,
     /// Which requests, for people.
     pub text: String,
-    /// Why, for people; empty where nobody knows.
+    /// Why, for people; empty if unknown.
     pub cause: String,
     /// The resources and operations.
     pub cells: Vec<String>,

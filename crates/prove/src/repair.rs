@@ -99,7 +99,7 @@ mod code {
     pub(super) const INVALID: &str = "vap-invalid";
     /// A request tells the candidate from the policy.
     pub(super) const REFUTED: &str = "refuted";
-    /// Nobody knows whether the candidate is the same policy.
+    /// Whether the candidate is the same policy is unknown.
     pub(super) const UNPROVEN: &str = "not-proven";
 }
 

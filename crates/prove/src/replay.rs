@@ -30,7 +30,7 @@ pub struct Replayed {
     kyverno: Verdict,
     native: Verdict,
     class: DivergenceClass,
-    /// Why an API server never shows the difference on these objects; `None` if it does, or if nobody looked.
+    /// Why an API server never shows the difference on these objects; `None` if it does, or if that was not checked.
     raw: Option<String>,
 }
 

@@ -125,7 +125,7 @@ struct Native {
     constraints: Option<MatchConstraints>,
     bindings: Vec<(Option<MatchConstraints>, Effect)>,
     asked: Asked,
-    /// The conditions that nobody can read.
+    /// The conditions outside the decidable fragment.
     unread: Vec<String>,
     body: usize,
 }

@@ -21,7 +21,7 @@ pub enum Model<T> {
     No,
     /// With this.
     Yes(T),
-    /// Nobody knows.
+    /// Not decided.
     GaveUp,
 }
 
@@ -60,7 +60,7 @@ pub enum Possible {
     No,
     /// They can.
     Yes,
-    /// Nobody knows.
+    /// Not decided.
     GaveUp,
 }
 

@@ -28,7 +28,7 @@ use kyvtest_model::kube::{Atom, Cell, Facts, NAME_LABEL, Operation, Pairs, Patte
 pub struct Budget<'a> {
     /// How many paths are left.
     pub paths: u64,
-    /// Set by somebody who does not want to wait any longer.
+    /// Set to cancel the search.
     pub stop: Option<&'a AtomicBool>,
 }
 
@@ -49,7 +49,7 @@ pub enum GaveUp {
     Budget,
     /// A question could not be decided.
     Solver,
-    /// Somebody asked to stop.
+    /// The search was cancelled.
     Stopped,
 }
 
@@ -336,7 +336,7 @@ impl<'s, 'p> Symbolic<'s, 'p> {
         literals.clear();
         let own = self.trail.iter().filter(|step| step.free && group(step.atom) == wanted);
         literals.extend(own.map(|step| (step.atom, step.answer)));
-        // Keys of a map have nothing to do with each other as long as nobody asks for any pair.
+        // Keys of a map are independent unless a condition compares two of them.
         if let Some(key) = key(atom)
             && literals.iter().all(|(other, _)| self::key(*other).is_some())
         {

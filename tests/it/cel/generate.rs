@@ -51,7 +51,7 @@ const KINDS: [Kind; 11] = [
 /// What an expression may be made of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grammar {
-    /// Whether parts of `object`, whose type nobody knows, may stand for any type.
+    /// Whether parts of `object`, whose type is unknown, may stand for any type.
     pub(crate) dynamic: bool,
     /// Whether Kyverno's libraries are there (`math`, `base64`, `cel.bind`).
     pub(crate) kyverno: bool,

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: the branches of cel-go `interpreter/{planner,attributes}.go` for expressions that come from the
 //! parser alone. A dotted name is looked up at its longest first, a function by its name only, so that the arguments
-//! decide at run time; what nobody declared is an error of evaluation. Deviations: names are looked up among the declared
+//! decide at run time; what is not declared is an error of evaluation. Deviations: names are looked up among the declared
 //! variables, where upstream looks among the bound ones; `a['b']` never means the variable `a.b`.
 
 use std::sync::Arc;

@@ -74,7 +74,7 @@ macro_rules! codes {
                 match self { $(Self::$name => Group::$group,)* }
             }
 
-            /// How serious it is unless somebody decides otherwise.
+            /// How serious it is by default.
             pub const fn severity(self) -> Severity {
                 match self { $(Self::$name => Severity::$severity,)* }
             }

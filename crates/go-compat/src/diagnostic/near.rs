@@ -1,6 +1,6 @@
 //! What a user may have meant: the known names that are nearest to an unknown one.
 
-/// Names longer than this are not compared: nobody mistypes those, and the comparison is quadratic in the length.
+/// Names longer than this are not compared: they are hardly mistyped names, and the comparison is quadratic in the length.
 const LONGEST: usize = 64;
 
 /// The most names that are worth showing.

@@ -154,7 +154,7 @@ impl Conditions {
         self.evaluate_observed(substitute, None)
     }
 
-    /// The same with somebody who looks on.
+    /// The same with an observer.
     ///
     /// # Errors
     /// As [`Condition::evaluate`].

@@ -58,7 +58,7 @@ impl QueryError {
     }
 }
 
-/// What the world outside says about context entries. Where an answer is `None`, nobody can be asked: the entry is not loaded,
+/// What the world outside says about context entries. Where an answer is `None`, there is no source: the entry is not loaded,
 /// and variables that need it have no value.
 pub trait Outside {
     /// Values that the suite gives for the rule; they are added each time that entries are loaded.
@@ -108,7 +108,7 @@ pub trait Outside {
     }
 }
 
-/// A world in which nobody can be asked.
+/// A world without sources.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoOutside;
 

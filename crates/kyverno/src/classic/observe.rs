@@ -1,4 +1,4 @@
-//! What the parts of a classic rule came to, for somebody who looked on: conditions, patterns of `anyPattern`, loops.
+//! The results of the parts of a classic rule, for observers: conditions, patterns of `anyPattern`, loops.
 //!
 //! Nothing is kept here. The parts are found by walking the rule, and each is asked for at the observer.
 

@@ -350,7 +350,7 @@ impl<'d> Driver<'d> {
         seen
     }
 
-    /// The request that would have created the old object, by a user that nobody is.
+    /// The request that would have created the old object, by a user without a name.
     fn creation(&self) -> Request {
         let request = self.input.request;
         let mut resource = Arc::clone(&request.resource);

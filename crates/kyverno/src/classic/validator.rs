@@ -177,7 +177,7 @@ impl Validator<'_, '_> {
         (Status::Pass, self.message.to_owned())
     }
 
-    /// Tells somebody who looks on what one of several patterns came to.
+    /// Reports the result of one of several patterns to the observer.
     fn note_pattern(&self, written: &Data, number: usize, matched: &Result<(), PatternError>) {
         if let (Some(observer), Some(pattern)) = (self.context.observer(), pattern(written, number)) {
             let way = match matched {

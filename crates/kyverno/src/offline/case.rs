@@ -53,7 +53,7 @@ pub struct Case {
 /// The objects of a file that `cloneSourceResource` names.
 #[derive(Debug)]
 pub struct CloneSource {
-    /// The policy and the rule that clone from it; `None` stands for every rule.
+    /// The policy and the rule that clone from it; `None` means every rule.
     pub rule: Option<(PolicyId, String)>,
     /// The objects.
     pub objects: Vec<Resource>,

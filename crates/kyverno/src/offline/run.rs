@@ -64,7 +64,7 @@ pub fn run(case: &Case, host: &dyn Host) -> Observed {
         return Observed::failed(text.to_owned());
     }
     for resource in &case.resources {
-        // The pass for the operation of the rows comes after the default one, whose responses nobody reads.
+        // The pass for the operation of the rows comes after the default one, whose responses are not read.
         let passes = std::iter::once(None).chain(operation.map(Some));
         let mut responses = Vec::new();
         for operation in passes {

@@ -1,4 +1,4 @@
-//! The plural that Kubernetes' clients guess for a kind that nobody declared (`meta.UnsafeGuessKindToResource`).
+//! The plural that Kubernetes' clients guess for an undeclared kind (`meta.UnsafeGuessKindToResource`).
 
 /// The guessed plural of a kind: lower case, `-s`, `-es` after `s`, `-ies` for `-y`; `endpoints` stays.
 pub fn guess_plural(kind: &str) -> String {

@@ -56,7 +56,7 @@ impl Requirement {
         self.error.as_deref()
     }
 
-    /// Whether the labels meet the requirement; `None` stands for no labels at all.
+    /// Whether the labels meet the requirement; `None` means no labels at all.
     pub fn holds<'p>(&'p self, pairs: Option<Pairs>, facts: &mut impl Facts<'p>) -> bool {
         let mut has = || pairs.filter(|&pairs| facts.ask(Atom::Has(pairs, &self.key)));
         match self.operator {
@@ -149,7 +149,7 @@ impl LabelSelector {
         self.matches(Some(Pairs::NewLabels), &mut Labels(labels))
     }
 
-    /// Whether labels meet all requirements, as Kubernetes reads them; `None` stands for no labels at all. An invalid
+    /// Whether labels meet all requirements, as Kubernetes reads them; `None` means no labels at all. An invalid
     /// selector must be refused before.
     pub fn matches<'p>(&'p self, pairs: Option<Pairs>, facts: &mut impl Facts<'p>) -> bool {
         self.requirements

@@ -165,7 +165,7 @@ impl World {
         self.namespaces.insert(namespace.name().to_owned(), namespace);
     }
 
-    /// A namespace by name, if somebody described it.
+    /// A namespace by name, if it is described.
     pub fn namespace(&self, name: &str) -> Option<&Namespace> {
         self.namespaces.get(name)
     }

@@ -391,7 +391,7 @@ pub fn name_of(node: Node<'_>) -> &'static str {
     }
 }
 
-/// The fields of one map: each is asked for by name, and [`Fields::finish`] reports those that nobody asked for.
+/// The fields of one map: each is read by name, and [`Fields::finish`] reports those that were not read.
 #[derive(Debug)]
 pub struct Fields<'t, 'd> {
     entries: Vec<Entry<'t>>,
@@ -586,7 +586,7 @@ impl<'t> Fields<'t, '_> {
             .remark(Diagnostic::at(Code::RemovedField, span, message).with_help(instead));
     }
 
-    /// Reports the fields that nobody asked for.
+    /// Reports the fields that were not read.
     pub fn finish(self) {
         for (entry, _) in self.entries.iter().zip(&self.used).filter(|(_, used)| !**used) {
             let key = entry.key;

@@ -84,11 +84,11 @@ pub struct Subject {
     pub name: String,
     /// The namespace of a service account, a pattern.
     pub namespace: String,
-    /// The API group of the subject's kind; nobody reads it.
+    /// The API group of the subject's kind; never read.
     pub api_group: String,
     /// Where the subject stands.
     pub span: Span,
-    /// What the request's user must look like; `None` for a kind that nobody has.
+    /// What the request's user must look like; `None` for a kind that no user has.
     pub pattern: Option<SubjectPattern>,
 }
 

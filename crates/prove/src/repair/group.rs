@@ -44,7 +44,7 @@ pub(super) struct Scope {
     pub(super) bindings: Vec<Bound>,
 }
 
-/// How many native policies may stand for one rule.
+/// How many native policies may replace one rule.
 const GROUPS: usize = 12;
 
 /// Why a rule has no groups.

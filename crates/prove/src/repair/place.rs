@@ -6,7 +6,7 @@ use kyvtest_model::{
     policy::KindSelector,
 };
 
-/// A resource, or all resources that nobody names.
+/// A resource, or all resources that no rule names.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// The resource; for all others one that no selector names.
@@ -27,10 +27,10 @@ pub(super) enum Class {
 }
 
 /// A word that no kind, group or version is.
-const NOBODY: &str = "\u{1}";
+const UNNAMED: &str = "\u{1}";
 
-fn nobody(subresource: &str, namespaced: bool) -> Resource {
-    let mut resource = Resource::main(&GroupVersionKind::new(NOBODY, NOBODY, NOBODY), NOBODY, namespaced);
+fn unnamed(subresource: &str, namespaced: bool) -> Resource {
+    let mut resource = Resource::main(&GroupVersionKind::new(UNNAMED, UNNAMED, UNNAMED), UNNAMED, namespaced);
     subresource.clone_into(&mut resource.subresource);
     resource
 }
@@ -41,7 +41,7 @@ fn others(selector: &KindSelector) -> Option<String> {
         "*" | "" => "",
         sub => sub,
     };
-    if !kind_matches(selector, &nobody(sub, true), false) {
+    if !kind_matches(selector, &unnamed(sub, true), false) {
         return None;
     }
     match selector.subresource.as_str() {
@@ -73,7 +73,7 @@ impl Place {
         for pattern in &wide {
             let sub = pattern.strip_prefix("*/").filter(|sub| *sub != "*").unwrap_or_default();
             places.extend([true, false].map(|namespaced| Self {
-                resource: nobody(sub, namespaced),
+                resource: unnamed(sub, namespaced),
                 others: Some(pattern.clone()),
             }));
         }

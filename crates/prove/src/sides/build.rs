@@ -69,7 +69,7 @@ impl Bodies {
         at
     }
 
-    /// What stands for conditions that the webhook asks and nobody can read.
+    /// Represents webhook conditions outside the decidable fragment.
     pub(super) fn of_conditions(&mut self, texts: &[String]) -> Option<usize> {
         let conditions = unreadable(texts);
         (!conditions.is_empty()).then(|| {
