@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example prove_policy -- examples/seccomp/before/policy.yaml`
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows its result")]
+
 use std::{error::Error, fs};
 
 use kyvtest::{

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example run_suites -- suites/`
 
+#![expect(clippy::print_stdout, reason = "an example shows its result")]
+
 use std::process::ExitCode;
 
 use kyvtest::{

@@ -426,7 +426,7 @@ impl Args {
             exit = exit.combine(self.unsupported.check(undecided, cases, output));
         }
         let whole = || executed.runs.iter().map(|timed| &timed.run);
-        let mut counts = human::summary(whole(), executed.elapsed, &&executed.times.now);
+        let mut counts = human::summary(whole(), executed.elapsed, &executed.times.now);
         match executed.stopped {
             None => {}
             Some(Stop::MaxFail(left)) => {
