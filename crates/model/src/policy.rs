@@ -30,6 +30,7 @@ mod match_write;
 mod mutating;
 mod mutating_admission;
 mod parts;
+mod scoped;
 mod selector;
 mod validate;
 mod validating;
@@ -64,6 +65,7 @@ pub use parts::{
     AuditAnnotation, FailurePolicy, LabelRequirement, LabelSelector, MatchCondition, Metadata, ParamKind, ParamRef,
     Validation, ValidationAction, Variable,
 };
+pub use scoped::{PolicySpec, ScopedPolicy};
 pub use validate::{
     AdmissionChecked, Checked, FieldError, admission_diagnostics, undecodable, validate, validate_admission,
     validate_exception, validate_in_cluster,

@@ -10,6 +10,7 @@ use super::{
     from_value::from_value,
     located::{Origin, Spanned, Subtree, Text, place},
     match_constraints::MatchConstraints,
+    mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
     parts::{AuditAnnotation, MatchCondition, Metadata, ParamKind, ParamRef, Validation, Variable, unique},
 };
 use kyvtest_go_compat::{
@@ -67,15 +68,6 @@ pub struct ValidatingAdmissionPolicyBinding {
 }
 
 impl ValidatingAdmissionPolicy {
-    /// Reads an object that was made from a policy, at whose places its parts stand.
-    ///
-    /// What the API server refuses of it is static validation's to say, so what the decoder finds is left alone.
-    pub fn read(tree: Tree, origin: Origin) -> Option<Self> {
-        let tree = Arc::new(tree);
-        let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
-        Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
-    }
-
     pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
         let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
@@ -114,26 +106,9 @@ impl ValidatingAdmissionPolicy {
         fields.finish();
         Some(policy)
     }
-
-    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
-    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
-        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-        from_value(value, |decoder, node, file| {
-            Self::decode(api_version, decoder, node, origin(node, file))
-        })
-    }
 }
 
 impl ValidatingAdmissionPolicyBinding {
-    /// Reads an object that was made from a policy, at whose places its parts stand.
-    ///
-    /// What the API server refuses of it is static validation's to say, so what the decoder finds is left alone.
-    pub fn read(tree: Tree, origin: Origin) -> Option<Self> {
-        let tree = Arc::new(tree);
-        let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
-        Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
-    }
-
     pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
         let nowhere = Spanned::new(String::new(), origin.span);
         let source = decoder.subtree(node)?;
@@ -166,21 +141,42 @@ impl ValidatingAdmissionPolicyBinding {
         fields.finish();
         Some(binding)
     }
-
-    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
-    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
-        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-        from_value(value, |decoder, node, file| {
-            Self::decode(api_version, decoder, node, origin(node, file))
-        })
-    }
 }
 
 /// A document that is a value on its own.
-pub(super) fn origin(node: Node<'_>, file: FileId) -> Origin {
+fn origin(node: Node<'_>, file: FileId) -> Origin {
     Origin {
         file,
         document: 0,
         span: place(file, node.span()),
     }
 }
+
+/// Gives native objects their ways in besides `decode`.
+macro_rules! readable {
+    ($($object:ty),*) => {
+        $(impl $object {
+            /// Reads an object that was made from a policy, at whose places its parts are. Static validation reports its mistakes.
+            pub fn read(tree: Tree, origin: Origin) -> Option<Self> {
+                let tree = Arc::new(tree);
+                let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
+                Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
+            }
+
+            /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
+            pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
+                let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+                from_value(value, |decoder, node, file| {
+                    Self::decode(api_version, decoder, node, origin(node, file))
+                })
+            }
+        })*
+    };
+}
+
+readable!(
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+    MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding
+);

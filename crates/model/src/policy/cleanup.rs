@@ -6,24 +6,15 @@ use super::{
     classic_parts,
     decode::Decoder,
     deleting::{PROPAGATIONS, Propagation},
-    located::{Origin, Spanned, Subtree, Text},
+    located::{Spanned, Subtree, Text},
     match_resources::MatchResources,
-    parts::{Metadata, conditions},
+    parts::conditions,
+    scoped::{PolicySpec, ScopedPolicy},
 };
 use kyvtest_go_compat::yaml::Node;
 
 /// A CleanupPolicy or ClusterCleanupPolicy.
-#[derive(Debug, Clone)]
-pub struct CleanupPolicy {
-    /// Whether it is the kind for one namespace.
-    pub namespaced: bool,
-    /// The API version as written.
-    pub api_version: String,
-    pub metadata: Metadata,
-    pub spec: CleanupPolicySpec,
-    /// Where it comes from.
-    pub origin: Origin,
-}
+pub type CleanupPolicy = ScopedPolicy<CleanupPolicySpec>;
 
 /// The spec of a CleanupPolicy.
 #[derive(Debug, Clone)]
@@ -42,39 +33,10 @@ pub struct CleanupPolicySpec {
     pub propagation: Option<Spanned<Propagation>>,
 }
 
-impl CleanupPolicy {
-    /// The kind as objects write it.
-    pub const fn kind(&self) -> &'static str {
-        if self.namespaced {
-            "CleanupPolicy"
-        } else {
-            "ClusterCleanupPolicy"
-        }
-    }
+impl PolicySpec for CleanupPolicySpec {
+    const GROUP: &'static str = "kyverno.io";
+    const KINDS: [&'static str; 2] = ["ClusterCleanupPolicy", "CleanupPolicy"];
 
-    pub fn decode<'t>(
-        namespaced: bool,
-        api_version: &str,
-        decoder: &mut Decoder<'t>,
-        node: Node<'t>,
-        origin: Origin,
-    ) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        fields.ignore(&["apiVersion", "kind", "status"]);
-        let metadata = Metadata::decode(&mut fields);
-        let spec = fields.required("spec", CleanupPolicySpec::decode);
-        fields.finish();
-        Some(Self {
-            namespaced,
-            api_version: api_version.to_owned(),
-            metadata,
-            spec: spec?,
-            origin,
-        })
-    }
-}
-
-impl CleanupPolicySpec {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let conditions = fields.optional("conditions", conditions);

@@ -5,24 +5,15 @@
 
 use super::{
     decode::Decoder,
-    located::{Origin, Spanned, Text},
+    located::{Spanned, Text},
     match_constraints::MatchConstraints,
-    parts::{MatchCondition, Metadata, Variable, unique_names},
+    parts::{MatchCondition, Variable, unique_names},
+    scoped::{PolicySpec, ScopedPolicy},
 };
 use kyvtest_go_compat::yaml::Node;
 
 /// A DeletingPolicy or NamespacedDeletingPolicy.
-#[derive(Debug, Clone)]
-pub struct DeletingPolicy {
-    /// Whether it is the kind for one namespace.
-    pub namespaced: bool,
-    /// The API version as written.
-    pub api_version: String,
-    pub metadata: Metadata,
-    pub spec: DeletingPolicySpec,
-    /// Where it comes from.
-    pub origin: Origin,
-}
+pub type DeletingPolicy = ScopedPolicy<DeletingPolicySpec>;
 
 /// The spec of a DeletingPolicy.
 #[derive(Debug, Clone)]
@@ -56,39 +47,9 @@ pub(super) const PROPAGATIONS: [(&str, Propagation); 3] = [
     ("Orphan", Propagation::Orphan),
 ];
 
-impl DeletingPolicy {
-    /// The kind as objects write it.
-    pub const fn kind(&self) -> &'static str {
-        if self.namespaced {
-            "NamespacedDeletingPolicy"
-        } else {
-            "DeletingPolicy"
-        }
-    }
+impl PolicySpec for DeletingPolicySpec {
+    const KINDS: [&'static str; 2] = ["DeletingPolicy", "NamespacedDeletingPolicy"];
 
-    pub fn decode<'t>(
-        namespaced: bool,
-        api_version: &str,
-        decoder: &mut Decoder<'t>,
-        node: Node<'t>,
-        origin: Origin,
-    ) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        fields.ignore(&["apiVersion", "kind", "status"]);
-        let metadata = Metadata::decode(&mut fields);
-        let spec = fields.required("spec", DeletingPolicySpec::decode);
-        fields.finish();
-        Some(Self {
-            namespaced,
-            api_version: api_version.to_owned(),
-            metadata,
-            spec: spec?,
-            origin,
-        })
-    }
-}
-
-impl DeletingPolicySpec {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let conditions = fields.list("conditions", MatchCondition::decode);

@@ -5,24 +5,15 @@
 
 use super::{
     decode::Decoder,
-    located::{Expression, Origin, Text},
+    located::{Expression, Text},
     match_constraints::MatchConstraints,
-    parts::{AuditAnnotation, MatchCondition, Metadata, Variable, unique_names},
+    parts::{AuditAnnotation, MatchCondition, Variable, switch, timeout_seconds, unique_names},
+    scoped::{PolicySpec, ScopedPolicy},
 };
 use kyvtest_go_compat::yaml::{Items, Node};
 
 /// A GeneratingPolicy or NamespacedGeneratingPolicy.
-#[derive(Debug, Clone)]
-pub struct GeneratingPolicy {
-    /// Whether it is the kind for one namespace.
-    pub namespaced: bool,
-    /// The API version as written.
-    pub api_version: String,
-    pub metadata: Metadata,
-    pub spec: GeneratingPolicySpec,
-    /// Where it comes from.
-    pub origin: Origin,
-}
+pub type GeneratingPolicy = ScopedPolicy<GeneratingPolicySpec>;
 
 /// The spec of a GeneratingPolicy.
 #[derive(Debug, Clone)]
@@ -52,56 +43,21 @@ pub struct GenerationTemplate {
     pub interpolate: bool,
 }
 
-impl GeneratingPolicy {
-    /// The kind as objects write it.
-    pub const fn kind(&self) -> &'static str {
-        if self.namespaced {
-            "NamespacedGeneratingPolicy"
-        } else {
-            "GeneratingPolicy"
-        }
-    }
+impl PolicySpec for GeneratingPolicySpec {
+    const KINDS: [&'static str; 2] = ["GeneratingPolicy", "NamespacedGeneratingPolicy"];
 
-    pub fn decode<'t>(
-        namespaced: bool,
-        api_version: &str,
-        decoder: &mut Decoder<'t>,
-        node: Node<'t>,
-        origin: Origin,
-    ) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        fields.ignore(&["apiVersion", "kind", "status"]);
-        let metadata = Metadata::decode(&mut fields);
-        let spec = fields.required("spec", GeneratingPolicySpec::decode);
-        fields.finish();
-        Some(Self {
-            namespaced,
-            api_version: api_version.to_owned(),
-            metadata,
-            spec: spec?,
-            origin,
-        })
-    }
-}
-
-impl GeneratingPolicySpec {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let audit_annotations = fields.list("auditAnnotations", AuditAnnotation::decode);
         fields.optional("evaluation", |decoder, node| {
             let mut fields = decoder.fields(node)?;
-            for switch in [
+            for name in [
                 "admission",
                 "generateExisting",
                 "orphanDownstreamOnPolicyDelete",
                 "synchronize",
             ] {
-                fields.optional(switch, |decoder, node| {
-                    let mut fields = decoder.fields(node)?;
-                    fields.bool("enabled");
-                    fields.finish();
-                    Some(())
-                });
+                fields.optional(name, switch);
             }
             fields.bool("skipBackgroundRequests");
             fields.finish();
@@ -122,12 +78,7 @@ impl GeneratingPolicySpec {
         let match_constraints = fields.optional("matchConstraints", MatchConstraints::decode);
         fields.bool("useServerSideApply");
         let variables = fields.list("variables", Variable::decode);
-        fields.optional("webhookConfiguration", |decoder, node| {
-            let mut fields = decoder.fields(node)?;
-            fields.int("timeoutSeconds");
-            fields.finish();
-            Some(())
-        });
+        fields.optional("webhookConfiguration", timeout_seconds);
         let conditions = match_conditions.iter().map(|condition| &condition.name);
         unique_names(fields.decoder(), "spec.matchConditions", conditions);
         let names = variables.iter().map(|variable| &variable.name);

@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use super::{
-    ClassicPolicy, CleanupPolicy, DeletingPolicy, GeneratingPolicy, ImageValidatingPolicy, MutatingAdmissionPolicy,
-    MutatingPolicy, ValidatingAdmissionPolicy, ValidatingPolicy,
-};
+use super::{ClassicPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 
 /// Group, kind, namespace and name: two policies are the same only if all of them are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,33 +52,6 @@ impl ClassicPolicy {
         }
     }
 }
-
-/// The identity of a kind that may be of one namespace.
-macro_rules! namespaced {
-    ($($policy:ty: $group:literal),*) => {
-        $(impl $policy {
-            /// The policy's identity.
-            pub fn id(&self) -> PolicyId {
-                let namespace = self.metadata.namespace.as_ref().filter(|_| self.namespaced);
-                PolicyId {
-                    group: $group,
-                    kind: self.kind(),
-                    namespace: namespace.map(|namespace| namespace.value.clone()).unwrap_or_default(),
-                    name: self.metadata.name.value.clone(),
-                }
-            }
-        })*
-    };
-}
-
-namespaced!(
-    ValidatingPolicy: "policies.kyverno.io",
-    MutatingPolicy: "policies.kyverno.io",
-    GeneratingPolicy: "policies.kyverno.io",
-    DeletingPolicy: "policies.kyverno.io",
-    ImageValidatingPolicy: "policies.kyverno.io",
-    CleanupPolicy: "kyverno.io"
-);
 
 /// The identity of a kind of the API server's own.
 macro_rules! native {

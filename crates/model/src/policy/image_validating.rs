@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use super::{
     decode::{Decoder, Fields, Style},
-    located::{Expression, Origin, Spanned, Subtree, Text},
+    located::{Expression, Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
     parts::{
-        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Metadata, VALIDATION_ACTIONS, Validation,
-        ValidationAction, Variable,
+        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, VALIDATION_ACTIONS, Validation,
+        ValidationAction, Variable, pod_controllers, timeout_seconds,
     },
+    scoped::{PolicySpec, ScopedPolicy},
     validating::{Evaluation, Mode},
 };
 use kyvtest_go_compat::{
@@ -21,17 +22,7 @@ use kyvtest_go_compat::{
 };
 
 /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
-#[derive(Debug, Clone)]
-pub struct ImageValidatingPolicy {
-    /// Whether it is the kind for one namespace.
-    pub namespaced: bool,
-    /// The API version as written.
-    pub api_version: String,
-    pub metadata: Metadata,
-    pub spec: ImageValidatingPolicySpec,
-    /// Where it comes from.
-    pub origin: Origin,
-}
+pub type ImageValidatingPolicy = ScopedPolicy<ImageValidatingPolicySpec>;
 
 /// The spec of an ImageValidatingPolicy.
 #[derive(Debug, Clone)]
@@ -99,44 +90,16 @@ impl Default for ImageConfiguration {
     }
 }
 
-impl ImageValidatingPolicy {
-    /// The kind as objects write it.
-    pub const fn kind(&self) -> &'static str {
-        if self.namespaced {
-            "NamespacedImageValidatingPolicy"
-        } else {
-            "ImageValidatingPolicy"
-        }
-    }
-
-    pub fn decode<'t>(
-        namespaced: bool,
-        api_version: &str,
-        decoder: &mut Decoder<'t>,
-        node: Node<'t>,
-        origin: Origin,
-    ) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        fields.ignore(&["apiVersion", "kind", "status"]);
-        let metadata = Metadata::decode(&mut fields);
-        let spec = fields.required("spec", ImageValidatingPolicySpec::decode);
-        fields.finish();
-        Some(Self {
-            namespaced,
-            api_version: api_version.to_owned(),
-            metadata,
-            spec: spec?,
-            origin,
-        })
-    }
-}
-
 impl ImageValidatingPolicySpec {
     /// Reads a spec that was made from another one in the same file.
     pub fn read(tree: Tree, file: FileId) -> Option<Self> {
         let tree = Arc::new(tree);
         Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
     }
+}
+
+impl PolicySpec for ImageValidatingPolicySpec {
+    const KINDS: [&'static str; 2] = ["ImageValidatingPolicy", "NamespacedImageValidatingPolicy"];
 
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let source = decoder.subtree(node)?;
@@ -144,19 +107,12 @@ impl ImageValidatingPolicySpec {
         let attestations = fields.list("attestations", attestation);
         let attestors = fields.required("attestors", |decoder, node| decoder.list(node, Attestor::decode));
         let audit_annotations = fields.list("auditAnnotations", AuditAnnotation::decode);
-        let pod_controllers = fields
-            .optional("autogen", |decoder, node| {
-                let mut fields = decoder.fields(node)?;
-                let controllers = fields.optional("podControllers", |decoder, node| {
-                    let mut fields = decoder.fields(node)?;
-                    let controllers = fields.optional("controllers", Decoder::strings);
-                    fields.finish();
-                    Some(controllers)
-                });
-                fields.finish();
-                Some(controllers.flatten())
-            })
-            .flatten();
+        let pod_controllers = fields.optional("autogen", |decoder, node| {
+            let mut fields = decoder.fields(node)?;
+            let controllers = fields.optional("podControllers", pod_controllers);
+            fields.finish();
+            controllers
+        });
         fields.optional("credentials", credentials);
         let evaluation = fields.optional("evaluation", Evaluation::decode).unwrap_or(Evaluation {
             mode: Mode::Kubernetes,
@@ -175,12 +131,7 @@ impl ImageValidatingPolicySpec {
         let configuration = fields.optional("validationConfigurations", ImageConfiguration::decode);
         let validations = fields.required("validations", |decoder, node| decoder.list(node, Validation::decode));
         let variables = fields.list("variables", Variable::decode);
-        fields.optional("webhookConfiguration", |decoder, node| {
-            let mut fields = decoder.fields(node)?;
-            fields.int("timeoutSeconds");
-            fields.finish();
-            Some(())
-        });
+        fields.optional("webhookConfiguration", timeout_seconds);
         fields.finish();
         Some(Self {
             match_constraints,

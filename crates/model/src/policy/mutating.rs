@@ -7,9 +7,13 @@ use std::sync::Arc;
 
 use super::{
     decode::{Decoder, Style},
-    located::{Expression, Origin, Spanned, Subtree, Text},
+    located::{Expression, Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
-    parts::{AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Metadata, Variable, unique},
+    parts::{
+        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Variable, enabled, pod_controllers, switch,
+        timeout_seconds, unique,
+    },
+    scoped::{PolicySpec, ScopedPolicy},
     validating::POD_CONTROLLERS,
 };
 use kyvtest_go_compat::{
@@ -18,17 +22,7 @@ use kyvtest_go_compat::{
 };
 
 /// A MutatingPolicy or NamespacedMutatingPolicy.
-#[derive(Debug, Clone)]
-pub struct MutatingPolicy {
-    /// Whether it is the kind for one namespace.
-    pub namespaced: bool,
-    /// The API version as written.
-    pub api_version: String,
-    pub metadata: Metadata,
-    pub spec: MutatingPolicySpec,
-    /// Where it comes from.
-    pub origin: Origin,
-}
+pub type MutatingPolicy = ScopedPolicy<MutatingPolicySpec>;
 
 /// The spec of a MutatingPolicy.
 #[derive(Debug, Clone)]
@@ -90,38 +84,6 @@ pub struct MutatingAutogen {
     pub mutating_admission_policy: Option<Spanned<bool>>,
 }
 
-impl MutatingPolicy {
-    /// The kind as objects write it.
-    pub const fn kind(&self) -> &'static str {
-        if self.namespaced {
-            "NamespacedMutatingPolicy"
-        } else {
-            "MutatingPolicy"
-        }
-    }
-
-    pub fn decode<'t>(
-        namespaced: bool,
-        api_version: &str,
-        decoder: &mut Decoder<'t>,
-        node: Node<'t>,
-        origin: Origin,
-    ) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        fields.ignore(&["apiVersion", "kind", "status"]);
-        let metadata = Metadata::decode(&mut fields);
-        let spec = fields.required("spec", MutatingPolicySpec::decode);
-        fields.finish();
-        Some(Self {
-            namespaced,
-            api_version: api_version.to_owned(),
-            metadata,
-            spec: spec?,
-            origin,
-        })
-    }
-}
-
 impl MutatingPolicySpec {
     /// Whether policies for pod controllers are made from it.
     pub fn has_autogen(&self) -> bool {
@@ -137,6 +99,10 @@ impl MutatingPolicySpec {
         let tree = Arc::new(tree);
         Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
     }
+}
+
+impl PolicySpec for MutatingPolicySpec {
+    const KINDS: [&'static str; 2] = ["MutatingPolicy", "NamespacedMutatingPolicy"];
 
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let source = decoder.subtree(node)?;
@@ -179,12 +145,7 @@ impl MutatingPolicySpec {
             autogen: fields.optional("autogen", MutatingAutogen::decode).unwrap_or_default(),
             source,
         };
-        fields.optional("webhookConfiguration", |decoder, node| {
-            let mut fields = decoder.fields(node)?;
-            fields.int("timeoutSeconds");
-            fields.finish();
-            Some(())
-        });
+        fields.optional("webhookConfiguration", timeout_seconds);
         fields.finish();
         Some(spec)
     }
@@ -227,27 +188,19 @@ impl TargetMatchConstraints {
     }
 }
 
-/// `enabled`, or its default.
-fn enabled<'t>(decoder: &mut Decoder<'t>, node: Node<'t>, default: bool) -> Option<bool> {
-    let mut fields = decoder.fields(node)?;
-    let enabled = fields.bool("enabled");
-    fields.finish();
-    Some(enabled.map_or(default, |value| value.value))
-}
-
 impl MutatingEvaluation {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         fields.string("mode");
-        let admission = fields.optional("admission", |decoder, node| enabled(decoder, node, true));
-        fields.optional("background", |decoder, node| enabled(decoder, node, true));
-        let existing = fields.optional("mutateExisting", |decoder, node| enabled(decoder, node, false));
+        let admission = enabled(&mut fields, "admission", true);
+        fields.optional("background", switch);
+        let mutate_existing = enabled(&mut fields, "mutateExisting", false);
         fields.bool("skipBackgroundRequests");
         let server_side = fields.bool("useServerSideApply");
         fields.finish();
         Some(Self {
-            admission: admission.unwrap_or(true),
-            mutate_existing: existing.unwrap_or(false),
+            admission,
+            mutate_existing,
             use_server_side_apply: server_side.is_some_and(|value| value.value),
         })
     }
@@ -256,18 +209,8 @@ impl MutatingEvaluation {
 impl MutatingAutogen {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
-        let pod_controllers = fields.optional("podControllers", |decoder, node| {
-            let mut fields = decoder.fields(node)?;
-            let controllers = fields.optional("controllers", Decoder::strings);
-            fields.finish();
-            controllers
-        });
-        let generate = fields.optional("mutatingAdmissionPolicy", |decoder, node| {
-            let mut fields = decoder.fields(node)?;
-            let enabled = fields.bool("enabled");
-            fields.finish();
-            Some(enabled)
-        });
+        let pod_controllers = fields.optional("podControllers", pod_controllers);
+        let generate = fields.optional("mutatingAdmissionPolicy", switch);
         fields.finish();
         Some(Self {
             pod_controllers,

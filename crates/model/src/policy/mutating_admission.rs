@@ -4,22 +4,14 @@
 //! Only the types of fields are checked here, as the schema does: what the API server refuses beyond that is the matter of
 //! static validation, and so is that it serves no version but v1.
 
-use std::sync::Arc;
-
 use super::{
-    admission::origin,
-    decode::{Decoder, Style},
-    from_value::from_value,
+    decode::Decoder,
     located::{Origin, Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
     mutating::Mutation,
     parts::{MatchCondition, Metadata, ParamKind, ParamRef, Variable, unique},
 };
-use kyvtest_go_compat::{
-    diagnostic::Diagnostic,
-    value::Value,
-    yaml::{Node, Tree},
-};
+use kyvtest_go_compat::yaml::Node;
 
 /// A MutatingAdmissionPolicy.
 #[derive(Debug, Clone)]
@@ -58,13 +50,6 @@ pub struct MutatingAdmissionPolicyBinding {
 }
 
 impl MutatingAdmissionPolicy {
-    /// Reads an object that was made from a policy, at whose places its parts are. Static validation reports its mistakes.
-    pub fn read(tree: Tree, origin: Origin) -> Option<Self> {
-        let tree = Arc::new(tree);
-        let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
-        Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
-    }
-
     pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
         let source = decoder.subtree(node)?;
         let mut fields = decoder.fields(node)?;
@@ -100,24 +85,9 @@ impl MutatingAdmissionPolicy {
         fields.finish();
         Some(policy)
     }
-
-    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
-    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
-        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-        from_value(value, |decoder, node, file| {
-            Self::decode(api_version, decoder, node, origin(node, file))
-        })
-    }
 }
 
 impl MutatingAdmissionPolicyBinding {
-    /// Reads an object that was made from a policy, at whose places its parts are. Static validation reports its mistakes.
-    pub fn read(tree: Tree, origin: Origin) -> Option<Self> {
-        let tree = Arc::new(tree);
-        let mut decoder = Decoder::new(&tree, origin.file, Style::Schema);
-        Self::decode("admissionregistration.k8s.io/v1", &mut decoder, tree.root(), origin)
-    }
-
     pub fn decode<'t>(api_version: &str, decoder: &mut Decoder<'t>, node: Node<'t>, origin: Origin) -> Option<Self> {
         let nowhere = Spanned::new(String::new(), origin.span);
         let source = decoder.subtree(node)?;
@@ -144,13 +114,5 @@ impl MutatingAdmissionPolicyBinding {
         });
         fields.finish();
         Some(binding)
-    }
-
-    /// Reads an object from a value. Places of diagnostics refer to the value's JSON text.
-    pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
-        let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-        from_value(value, |decoder, node, file| {
-            Self::decode(api_version, decoder, node, origin(node, file))
-        })
     }
 }

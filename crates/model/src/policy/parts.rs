@@ -384,6 +384,36 @@ pub(super) fn unique_names<'a>(decoder: &mut Decoder<'_>, list: &str, names: imp
     unique(decoder, list, names.iter().map(|name| (name.value.as_str(), name.span)));
 }
 
+/// `enabled` of a switch; `None` in it if absent.
+pub(super) fn switch<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Option<Spanned<bool>>> {
+    let mut fields = decoder.fields(node)?;
+    let enabled = fields.bool("enabled");
+    fields.finish();
+    Some(enabled)
+}
+
+/// `enabled` of a switch, which the schema sets where it is absent.
+pub(super) fn enabled(fields: &mut Fields<'_, '_>, name: &'static str, default: bool) -> bool {
+    let value = fields.optional(name, switch).flatten();
+    value.map_or(default, |value| value.value)
+}
+
+/// `autogen.podControllers`.
+pub(super) fn pod_controllers<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Vec<Text>> {
+    let mut fields = decoder.fields(node)?;
+    let controllers = fields.optional("controllers", Decoder::strings);
+    fields.finish();
+    controllers
+}
+
+/// `webhookConfiguration.timeoutSeconds`.
+pub(super) fn timeout_seconds<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Option<Spanned<i64>>> {
+    let mut fields = decoder.fields(node)?;
+    let seconds = fields.int("timeoutSeconds");
+    fields.finish();
+    Some(seconds)
+}
+
 /// `x-kubernetes-list-type: set` and lists with a key: reports what occurs twice.
 pub(super) fn unique<'a>(decoder: &mut Decoder<'_>, list: &str, texts: impl Iterator<Item = (&'a str, Span)>) {
     let mut seen: Vec<(&str, Span)> = Vec::new();

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::{
     decode::{Decoder, Style},
-    located::{Origin, Spanned, Subtree, Text},
+    located::{Spanned, Subtree, Text},
     match_constraints::MatchConstraints,
     parts::{
-        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, Metadata, VALIDATION_ACTIONS, Validation,
-        ValidationAction, Variable, unique,
+        AuditAnnotation, FAILURE_POLICIES, FailurePolicy, MatchCondition, VALIDATION_ACTIONS, Validation,
+        ValidationAction, Variable, enabled, pod_controllers, switch, timeout_seconds, unique,
     },
+    scoped::{PolicySpec, ScopedPolicy},
 };
 use kyvtest_go_compat::{
     diagnostic::{FileId, Span},
@@ -19,19 +20,7 @@ use kyvtest_go_compat::{
 };
 
 /// A ValidatingPolicy or NamespacedValidatingPolicy.
-#[derive(Debug, Clone)]
-pub struct ValidatingPolicy {
-    /// Whether it is the kind for one namespace.
-    pub namespaced: bool,
-    /// The API version as written.
-    pub api_version: String,
-    /// Name, namespace, labels, annotations.
-    pub metadata: Metadata,
-    /// What it says.
-    pub spec: ValidatingPolicySpec,
-    /// Where it comes from.
-    pub origin: Origin,
-}
+pub type ValidatingPolicy = ScopedPolicy<ValidatingPolicySpec>;
 
 /// What a ValidatingPolicy says.
 #[derive(Debug, Clone)]
@@ -105,36 +94,6 @@ impl ValidatingPolicy {
         let generate = self.spec.autogen.validating_admission_policy;
         generate.is_some_and(|generate| generate.value)
     }
-
-    /// The kind as objects write it.
-    pub const fn kind(&self) -> &'static str {
-        if self.namespaced {
-            "NamespacedValidatingPolicy"
-        } else {
-            "ValidatingPolicy"
-        }
-    }
-
-    pub fn decode<'t>(
-        namespaced: bool,
-        api_version: &str,
-        decoder: &mut Decoder<'t>,
-        node: Node<'t>,
-        origin: Origin,
-    ) -> Option<Self> {
-        let mut fields = decoder.fields(node)?;
-        fields.ignore(&["apiVersion", "kind", "status"]);
-        let metadata = Metadata::decode(&mut fields);
-        let spec = fields.required("spec", ValidatingPolicySpec::decode);
-        fields.finish();
-        Some(Self {
-            namespaced,
-            api_version: api_version.to_owned(),
-            metadata,
-            spec: spec?,
-            origin,
-        })
-    }
 }
 
 /// The pod controllers that rules are made for, as `autogen.podControllers` names them.
@@ -162,6 +121,10 @@ impl ValidatingPolicySpec {
         let tree = Arc::new(tree);
         Self::decode(&mut Decoder::new(&tree, file, Style::Schema), tree.root())
     }
+}
+
+impl PolicySpec for ValidatingPolicySpec {
+    const KINDS: [&'static str; 2] = ["ValidatingPolicy", "NamespacedValidatingPolicy"];
 
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let span = decoder.span(node);
@@ -196,14 +159,7 @@ impl ValidatingPolicySpec {
             audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
             validation_actions,
             failure_policy: fields.word("failurePolicy", &FAILURE_POLICIES),
-            timeout_seconds: fields
-                .optional("webhookConfiguration", |decoder, node| {
-                    let mut fields = decoder.fields(node)?;
-                    let seconds = fields.int("timeoutSeconds");
-                    fields.finish();
-                    Some(seconds)
-                })
-                .flatten(),
+            timeout_seconds: fields.optional("webhookConfiguration", timeout_seconds).flatten(),
             evaluation: fields.optional("evaluation", Evaluation::decode).unwrap_or(Evaluation {
                 mode: Mode::Kubernetes,
                 mode_span: None,
@@ -223,8 +179,8 @@ impl Evaluation {
     pub(super) fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         let mode = fields.string("mode");
-        let admission = fields.optional("admission", enabled);
-        let background = fields.optional("background", enabled);
+        let admission = enabled(&mut fields, "admission", true);
+        let background = enabled(&mut fields, "background", true);
         fields.finish();
         Some(Self {
             mode_span: mode.as_ref().map(|mode| mode.span),
@@ -235,35 +191,17 @@ impl Evaluation {
                 "Envoy" => Mode::Envoy,
                 _ => Mode::Other(mode.value),
             }),
-            admission: admission.unwrap_or(true),
-            background: background.unwrap_or(true),
+            admission,
+            background,
         })
     }
-}
-
-/// `enabled`, which the schema sets where it is absent.
-fn enabled<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<bool> {
-    let mut fields = decoder.fields(node)?;
-    let enabled = fields.bool("enabled");
-    fields.finish();
-    Some(enabled.is_none_or(|value| value.value))
 }
 
 impl Autogen {
     fn decode<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
-        let pod_controllers = fields.optional("podControllers", |decoder, node| {
-            let mut fields = decoder.fields(node)?;
-            let controllers = fields.optional("controllers", Decoder::strings);
-            fields.finish();
-            controllers
-        });
-        let generate = fields.optional("validatingAdmissionPolicy", |decoder, node| {
-            let mut fields = decoder.fields(node)?;
-            let enabled = fields.bool("enabled");
-            fields.finish();
-            Some(enabled)
-        });
+        let pod_controllers = fields.optional("podControllers", pod_controllers);
+        let generate = fields.optional("validatingAdmissionPolicy", switch);
         fields.finish();
         Some(Self {
             pod_controllers,
