@@ -6,7 +6,7 @@
 use std::{borrow::Cow, cell::OnceCell, sync::Arc};
 
 use super::{
-    classic::values::Values,
+    classic::{context::Start, values::Values},
     lens::{Lens, Namespaces, Numbers},
 };
 use kyvtest_cel::host::Attributes;
@@ -38,6 +38,12 @@ pub struct Input<'r> {
     values: Option<&'r dyn Values>,
     resources: OnceCell<(Data, Data)>,
     json: OnceCell<Data>,
+}
+
+impl Start for Input<'_> {
+    fn document(&self) -> &Data {
+        self.json_context()
+    }
 }
 
 /// The values of the variables of an expression.

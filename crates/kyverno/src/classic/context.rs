@@ -6,6 +6,7 @@
 mod answers;
 mod entry;
 mod loader;
+mod root;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,6 +16,8 @@ pub(crate) use answers::Place;
 pub use answers::{Answers, global_value};
 pub use entry::{Entry, Source};
 use loader::{Load, Loader};
+use root::Root;
+pub use root::Start;
 
 use super::images::images;
 use kyvtest_cel::{
@@ -117,8 +120,8 @@ impl Outside for NoOutside {}
 /// The context of one policy and request.
 pub struct Context<'o> {
     outside: &'o dyn Outside,
-    root: Data,
-    checkpoints: Vec<Data>,
+    root: Root<'o>,
+    checkpoints: Vec<Root<'o>>,
     operation: String,
     loaders: Vec<Loader>,
     /// Which loaders may be asked while one of them is at work: those of its level and before it.
@@ -130,7 +133,7 @@ pub struct Context<'o> {
 impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context")
-            .field("root", &self.root)
+            .field("root", self.root.get())
             .finish_non_exhaustive()
     }
 }
@@ -143,6 +146,15 @@ impl<'o> Context<'o> {
 
     /// A context that starts with a document.
     pub fn from_data(root: Data, outside: &'o dyn Outside) -> Self {
+        Self::on(Root::of(root), outside)
+    }
+
+    /// A context that starts with a document, made when something looks at it.
+    pub fn starting_with(start: &'o dyn Start, outside: &'o dyn Outside) -> Self {
+        Self::on(Root::starting_with(start), outside)
+    }
+
+    fn on(root: Root<'o>, outside: &'o dyn Outside) -> Self {
         Self {
             outside,
             root,
@@ -167,7 +179,7 @@ impl<'o> Context<'o> {
 
     /// The document as it is, without what has not been loaded.
     pub fn data(&self) -> &Data {
-        &self.root
+        self.root.get()
     }
 
     /// The answer of a JMESPath expression; entries that it names are loaded first.
@@ -184,7 +196,7 @@ impl<'o> Context<'o> {
             query: query.to_owned(),
             error,
         })?;
-        self.search(&expression, &self.root).map_err(QueryError::Search)
+        self.search(&expression, self.root.get()).map_err(QueryError::Search)
     }
 
     /// The answer of an expression for any value, with the clock of this context.
@@ -203,19 +215,17 @@ impl<'o> Context<'o> {
         if !self.operation.is_empty() {
             return &self.operation;
         }
-        let request = self.root.get("request").and_then(|request| request.get("operation"));
+        let request = self
+            .root
+            .get()
+            .get("request")
+            .and_then(|request| request.get("operation"));
         request.and_then(Data::as_str).unwrap_or_default()
     }
 
     /// Merges a value at a path of keys.
     fn merge_at(&mut self, path: &[&str], value: Data, overwrite: bool) {
-        let wrapped = path
-            .iter()
-            .rev()
-            .fold(value, |value, key| Data::from_iter([(Arc::from(*key), value)]));
-        if let Data::Map(entries) = wrapped {
-            merge(&entries, &mut self.root, overwrite);
-        }
+        self.root.merge_at(path, value, overwrite);
     }
 
     fn clear(&mut self, path: &[&str]) {
@@ -233,7 +243,7 @@ impl<'o> Context<'o> {
                 go(inner, rest);
             }
         }
-        go(&mut self.root, path);
+        self.root.change(|data| go(data, path));
     }
 
     /// Adds a value under a key with dots, as a values file has it: parts in quotes may have dots themselves.

@@ -169,21 +169,25 @@ pub(crate) fn outside<'a>(
 /// The context of a policy on a request, and the objects as values of a suite may have changed them: the new one and the
 /// old one, null if absent.
 pub(crate) fn start<'d>(input: &'d Input<'_>, policy: &str, outside: &'d dyn Outside) -> (Context<'d>, Data, Data) {
-    let mut context = Context::from_data(input.json_context().clone(), outside);
+    let mut context = Context::starting_with(input, outside);
     context.add_operation(input.request.operation.as_str());
     let (mut new, mut old) = input.resources().clone();
     context.add_images(new.clone());
-    if let Some(values) = input.values() {
-        for (key, value) in values.variables(policy) {
-            // A key that cannot be read sets nothing.
-            let _ = context.add_variable(&key, &value);
-        }
-        // Values may change the objects.
+    let mut may_have_objects = false;
+    for (key, value) in input
+        .values()
+        .map(|values| values.variables(policy))
+        .unwrap_or_default()
+    {
+        // A key that cannot be read sets nothing.
+        let _ = context.add_variable(&key, &value);
+        may_have_objects |= key.contains("request") && key != "request.operation";
+    }
+    // Values may change the objects.
+    if may_have_objects {
         let part = |name: &str| {
-            context
-                .data()
-                .at(&["request", name])
-                .filter(|part| part.as_map().is_some())
+            let part = context.data().at(&["request", name]);
+            part.filter(|part| part.as_map().is_some())
         };
         if !new.is_null() {
             new = part("object").cloned().unwrap_or(new);
