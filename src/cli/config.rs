@@ -12,10 +12,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Arg, ArgAction, ArgMatches, parser::ValueSource};
+use clap::{Arg, ArgAction, ArgMatches, Args as _, parser::ValueSource};
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::{Failure, input, overrides};
+use super::{
+    Failure,
+    cluster::{Cluster, KyvernoConfig},
+    data::{DataLens, StrictResources},
+    input, overrides,
+    suites::Suites,
+};
 use crate::run::overrides::Override;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, FileId, Sources, Span, nearest};
 
@@ -309,6 +315,16 @@ fn above() -> Option<PathBuf> {
     Some(std::iter::repeat_n("..", up).collect::<PathBuf>().join(FILE))
 }
 
+/// The long names of a group of options.
+fn longs(group: fn(clap::Command) -> clap::Command) -> Vec<String> {
+    let group = group(clap::Command::new(""));
+    group
+        .get_arguments()
+        .filter_map(Arg::get_long)
+        .map(str::to_owned)
+        .collect()
+}
+
 /// The command line with what the configuration adds to it, and what is odd about that. A command line that cannot be
 /// parsed stays as it is: the parser says what is wrong.
 pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<OsString>, Config), Failure> {
@@ -316,8 +332,23 @@ pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<
     let Ok(matches) = whole.clone().try_get_matches_from(args) else {
         return unchanged();
     };
-    let Some((name @ ("run" | "list" | "watch"), given)) = matches.subcommand() else {
+    let Some((name, given)) = matches.subcommand() else {
         return unchanged();
+    };
+    // An option of the same name may mean something else to another command, such as its own output formats.
+    let shared = match name {
+        "run" | "list" | "watch" => None,
+        "cover" | "fill" => Some(longs(Suites::augment_args)),
+        "diff" | "eval" | "init" | "prove" => {
+            let groups = [
+                Cluster::augment_args,
+                KyvernoConfig::augment_args,
+                DataLens::augment_args,
+                StrictResources::augment_args,
+            ];
+            Some(groups.into_iter().flat_map(longs).collect())
+        }
+        _ => return unchanged(),
     };
     let (Some(command), Some(run)) = (whole.find_subcommand(name), whole.find_subcommand("run")) else {
         return unchanged();
@@ -325,6 +356,9 @@ pub(super) fn complete(args: &[OsString], whole: &clap::Command) -> Result<(Vec<
     let source = <Source as clap::FromArgMatches>::from_arg_matches(given)
         .map_err(|error| Diagnostic::new(Code::CommandLine, error.to_string()))?;
     let mut config = Config::read(&source, run)?;
+    if let Some(shared) = shared {
+        config.settings.retain(|setting| shared.contains(&setting.key));
+    }
     if given.try_contains_id("timeout").is_ok() && given.value_source("timeout") == Some(ValueSource::CommandLine) {
         for entry in &mut config.overrides {
             entry.timeout = None;

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use super::{
     Exit, Failure,
     cluster::Cluster,
+    config::Source,
     data::{DataLens, StrictResources},
     input,
     output::Output,
@@ -69,6 +70,9 @@ pub(super) struct Args {
         default_value_t
     )]
     format: Format,
+
+    #[command(flatten)]
+    config: Source,
 
     #[command(flatten)]
     cluster: Cluster,

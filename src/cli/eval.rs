@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use super::{
     Exit, Failure,
     cluster::{Cluster as ClusterArgs, KyvernoConfig},
+    config::Source,
     data::{DataLens, StrictResources},
     input,
     output::Output,
@@ -98,6 +99,9 @@ pub(super) struct Args {
         default_value_t
     )]
     format: Format,
+
+    #[command(flatten)]
+    config: Source,
 
     #[command(flatten)]
     cluster: ClusterArgs,

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Exit, Failure, cluster::Cluster, data::DataLens, input, new_files, output::Output};
+use super::{Exit, Failure, cluster::Cluster, config::Source, data::DataLens, input, new_files, output::Output};
 use crate::{
     author::{fill::Frame, skeleton},
     run::Settings,
@@ -39,6 +39,9 @@ pub(super) struct Args {
     /// A file with exceptions (may be repeated)
     #[arg(long = "exception", value_name = "FILE")]
     exceptions: Vec<String>,
+
+    #[command(flatten)]
+    config: Source,
 
     #[command(flatten)]
     cluster: Cluster,

@@ -24,6 +24,7 @@ use super::{
     Exit, Failure,
     cluster::{Cluster, KyvernoConfig},
     color::HEADING,
+    config::Source,
     convert::repair::documents,
     data::DataLens,
     input, interrupt,
@@ -113,6 +114,9 @@ pub(super) struct Args {
         default_value_t
     )]
     format: Format,
+
+    #[command(flatten)]
+    config: Source,
 
     #[command(flatten)]
     cluster: Cluster,

@@ -7,6 +7,7 @@ mod authoring;
 mod bad_input;
 mod cel;
 mod cli;
+mod config;
 mod cover;
 mod crash;
 mod diagnostic;
