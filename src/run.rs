@@ -19,6 +19,7 @@ pub mod fill;
 pub mod filter;
 pub mod found;
 pub mod lens;
+mod native_mutation;
 pub mod objects;
 mod offline;
 mod payloads;

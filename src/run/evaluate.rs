@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Settings, authorization, coverage,
     engines::{Engines, PolicyResponse},
-    found, lens, offline, payloads,
+    found, lens, native_mutation, offline, payloads,
     requests::{SuiteRequest, default_operation, keys, requests},
     response::{Key, Response, ResponseObjects, Responses},
 };
@@ -160,6 +160,16 @@ impl Subject<'_, '_> {
                 ..resource.clone()
             };
             let written = self.engines.cluster.written(suite, &current, self.operation, None);
+            if stage == Stage::NativeMutation {
+                let responses = native_mutation::evaluate(self.engines, &written, resource, self.host, object);
+                let responses = responses.into_iter().map(|made| {
+                    let mut response = self.response(&made.policy, None, made.response, None);
+                    response.objects = Some(Arc::new(made.objects));
+                    response
+                });
+                validated.push((before, responses.collect()));
+                return;
+            }
             let request = self.engines.cluster.seen(written).request;
             let mut own = Vec::new();
             self.validate(stage, &request, &mut own);

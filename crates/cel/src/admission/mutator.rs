@@ -55,6 +55,23 @@ impl Mutator {
         };
         let variables = parts.variables.iter().copied();
         let environment = Environment::new(Profile::kubernetes(), declarations, variables).with_mutations();
+        Self::in_environment(environment, parts)
+    }
+
+    /// Compiles a policy as Kyverno's command line does: without an authorizer, and with the types of patches in variables and
+    /// conditions, too. `params` is whether there is a parameter.
+    pub fn compile_for_cli(params: bool, parts: &MutatorParts<'_>) -> Self {
+        let declarations = Declarations {
+            params,
+            authorizer: false,
+            variables: true,
+        };
+        let variables = parts.variables.iter().copied();
+        let profile = Profile::kyverno_native_mutating();
+        Self::in_environment(Environment::with_patch_types(profile, declarations, variables), parts)
+    }
+
+    fn in_environment(environment: Environment, parts: &MutatorParts<'_>) -> Self {
         let conditions = parts.match_conditions.iter().map(|(name, text)| {
             let compiled = Expression::compile(text, &environment, Returns::Bool, true);
             ((*name).to_owned(), compiled)
