@@ -6,6 +6,7 @@
 //! - a policy without a binding runs; with bindings its own `matchConstraints` do not count;
 //! - every binding starts from the object as it was: the last one that runs decides;
 //! - `Object` and `JSONPatch` are known to variables and conditions as well, and `params` only if a parameter was found;
+//! - conditions find the variables, mutations do not (`no such key`);
 //! - lists are replaced, because types are deduced from the object; nothing is decoded or defaulted;
 //! - a mutation that fails ends its binding without an answer, and so does a condition that fails, unless errors are ignored.
 
