@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod eval;
+pub mod mutation;
 pub mod report;
 pub mod rewrite;
 pub mod run;

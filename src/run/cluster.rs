@@ -80,6 +80,20 @@ impl SuiteCluster {
         self.server.read(&kind, object).unwrap_or_else(|_| object.clone())
     }
 
+    /// The API server that completes objects.
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Which objects policies see.
+    pub(super) fn data(&self) -> server::Data {
+        if self.completes {
+            server::Data::Normalised
+        } else {
+            server::Data::Raw
+        }
+    }
+
     /// What the API server knows when it decodes the object after a mutation; without plugins, see [`Self::decoded`].
     pub(super) fn decoder(&self) -> normalise::Cluster {
         normalise::Cluster {

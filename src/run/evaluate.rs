@@ -153,6 +153,7 @@ impl Subject<'_, '_> {
         let sent = self.engines.cluster.decoded(&resource.object);
         let classic = controller.policies().iter().filter_map(Lowered::as_classic);
         let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledPolicy::policy).collect();
+        let before = list.len();
         let mut validated: Vec<(usize, Vec<Response>)> = Vec::new();
         let mut validate = |stage: Stage, object: &mut Document, before: usize| {
             let current = Resource {
@@ -188,6 +189,10 @@ impl Subject<'_, '_> {
             validated.push((before, own));
         };
         let made = offline.pass((resource, &sent), self.asked.run, &accepted, self.host, &mut validate)?;
+        let mut rules = made.iter().flat_map(|response| &response.rules);
+        if let (true, Some(rule)) = (self.engines.settings.compat, rules.find(|rule| rule.response.panics)) {
+            return Err(format!("`kyverno test` panics: {}", rule.response.message));
+        }
         let mut validated = validated.into_iter().peekable();
         let mut unverified = Vec::new();
         for (number, mut response) in made.into_iter().enumerate() {
@@ -207,6 +212,16 @@ impl Subject<'_, '_> {
             list.push(self.made(response, objects));
         }
         list.extend(validated.flat_map(|(_, own)| own));
+        let Engines {
+            cluster, counterparts, ..
+        } = self.engines;
+        let written = cluster.written(suite, resource, self.operation, None);
+        counterparts.compare_mutations(
+            &written,
+            cluster,
+            self.engines.environment(self.host),
+            &mut list[before..],
+        );
         Ok(())
     }
 
