@@ -10,9 +10,10 @@ pub mod line;
 
 use std::sync::Arc;
 
+use crate::mutation::installable;
 use kyvtest_apiserver as vap;
 use kyvtest_cel::time::Timestamp;
-use kyvtest_convert::{Conversion, Exceptions, Generated, GeneratedMutation, Options, Outcome, convert};
+use kyvtest_convert::{Conversion, Exceptions, Generated, GeneratedMutation, Options, convert};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Severity, Sources, nearest},
     value::{Document, Value},
@@ -449,14 +450,6 @@ impl Evaluator {
         });
         // That a policy has no twin says least about the request.
         divergences.min_by_key(|divergence| (divergence.class == DivergenceClass::NotConvertible, divergence.class))
-    }
-}
-
-/// What was generated from a MutatingPolicy, if the API server takes it.
-fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
-    match &conversion.outcome {
-        Outcome::Mutating(generated) => Some(&**generated).filter(|generated| generated.is_installable()),
-        Outcome::Generated(_) | Outcome::Refused(_) => None,
     }
 }
 

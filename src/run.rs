@@ -18,6 +18,7 @@ pub mod expect;
 pub mod filter;
 pub mod found;
 pub mod lens;
+mod native_mutation;
 pub mod objects;
 mod offline;
 pub mod overrides;

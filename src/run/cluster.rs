@@ -11,6 +11,7 @@ use kyvtest_model::{
     kube::{Cluster, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo},
     policy::Spanned,
 };
+use kyvtest_normalise as normalise;
 use kyvtest_prove::server::{self, Server};
 
 /// The cluster of a suite, and who sends its requests.
@@ -21,8 +22,10 @@ pub(super) struct SuiteCluster {
     pub(super) user: UserInfo,
     pub(super) roles: Option<Vec<String>>,
     pub(super) cluster_roles: Option<Vec<String>>,
-    /// Completes objects before policies see them; `None` if they see them as written.
-    server: Option<Server>,
+    /// Completes objects.
+    server: Server,
+    /// Whether policies see objects as the server completes them; else as written.
+    completes: bool,
 }
 
 impl SuiteCluster {
@@ -31,10 +34,11 @@ impl SuiteCluster {
         let cluster = cluster(suite, settings);
         let stored = suite.cluster.iter().flat_map(|cluster| &cluster.resources);
         let stored = || stored.map(|object| object.value.clone()).collect();
-        let server = (settings.data == server::Data::Normalised).then(|| Server::new(&cluster.discovery, stored()));
+        let server = Server::new(&cluster.discovery, stored());
         Self {
             cluster,
             server,
+            completes: settings.data == server::Data::Normalised,
             old_states: !settings.compat,
             user,
             roles,
@@ -56,7 +60,7 @@ impl SuiteCluster {
     /// The request as policies see it: completed by the API server, unless they see objects as written.
     pub(super) fn seen(&self, written: Request) -> Seen {
         let mut request = written.clone();
-        let admitted = self.server.as_ref().map(|server| server.admit(&mut request));
+        let admitted = self.completes.then(|| self.server.admit(&mut request));
         Seen {
             request,
             refused: admitted.clone().and_then(Result::err),
@@ -69,11 +73,34 @@ impl SuiteCluster {
     pub(super) fn decoded(&self, object: &Document) -> Document {
         let root = object.root();
         let text = |path: &[&str]| root.at(path).and_then(Value::as_str).unwrap_or_default();
-        let Some(server) = self.server.as_ref().filter(|_| !root.is_null()) else {
+        if !self.completes || root.is_null() {
             return object.clone();
-        };
+        }
         let kind = GroupVersionKind::from_api_version(text(&["apiVersion"]), text(&["kind"]));
-        server.read(&kind, object).unwrap_or_else(|_| object.clone())
+        self.server.read(&kind, object).unwrap_or_else(|_| object.clone())
+    }
+
+    /// The API server that completes objects.
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Which objects policies see.
+    pub(super) fn data(&self) -> server::Data {
+        if self.completes {
+            server::Data::Normalised
+        } else {
+            server::Data::Raw
+        }
+    }
+
+    /// What the API server knows when it decodes the object after a mutation; without plugins, see [`Self::decoded`].
+    pub(super) fn decoder(&self) -> normalise::Cluster {
+        normalise::Cluster {
+            plugins: Vec::new(),
+            definitions: self.server.cluster().definitions.clone(),
+            ..normalise::Cluster::default()
+        }
     }
 
     /// The request as written. For UPDATE and DELETE `old` is the object before it, else the one among

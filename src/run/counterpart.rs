@@ -1,8 +1,10 @@
 //! The native counterparts of a suite's policies, evaluated beside them in the default lens.
 
+mod mutating;
+
 use std::{sync::Arc, time::Duration};
 
-use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings};
+use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, cluster::SuiteCluster};
 use crate::suite::Suite;
 use kyvtest_cel::observe::Observer;
 use kyvtest_convert::Exceptions;
@@ -11,6 +13,7 @@ use kyvtest_model::{
     verdict::{Status, Verdict},
 };
 use kyvtest_prove::pair::Pair;
+use mutating::MutatingPair;
 
 /// What the native counterpart of a policy says, and how that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +30,7 @@ pub struct Counterpart {
 #[derive(Default)]
 pub(super) struct Counterparts {
     pairs: Vec<Pair>,
+    mutating: Vec<MutatingPair>,
 }
 
 impl Counterparts {
@@ -42,8 +46,12 @@ impl Counterparts {
             .policies
             .iter()
             .filter(|policy| policy.validates() && !policy.is_for_payloads());
+        let mutating = loaded.mutating();
         Self {
             pairs: compared.cloned().map(pair).collect(),
+            mutating: mutating
+                .map(|policy| MutatingPair::new(policy, exceptions, discovery, settings.now))
+                .collect(),
         }
     }
 
@@ -53,7 +61,32 @@ impl Counterparts {
             let name = pair.original().name().to_owned();
             pair.notes().into_iter().map(move |note| (name.clone(), note))
         };
-        self.pairs.iter().flat_map(of).collect()
+        let mutating = self.mutating.iter().flat_map(MutatingPair::notes);
+        self.pairs.iter().flat_map(of).chain(mutating).collect()
+    }
+
+    /// Sends a request as written through each MutatingPolicy and its counterpart, and puts what they make of the object beside
+    /// the responses.
+    pub(super) fn compare_mutations(
+        &self,
+        written: &Request,
+        cluster: &SuiteCluster,
+        environment: Environment<'_>,
+        responses: &mut [Response],
+    ) {
+        for pair in &self.mutating {
+            let mut own = responses
+                .iter_mut()
+                .filter(|response| response.policy == *pair.id())
+                .peekable();
+            if own.peek().is_none() {
+                continue;
+            }
+            let counterpart = Arc::new(pair.evaluate(written, cluster, environment));
+            for response in own {
+                response.counterpart = Some(Arc::clone(&counterpart));
+            }
+        }
     }
 
     /// Evaluates the counterparts of the policies that responded to a request, and puts their verdicts beside the responses.

@@ -5,8 +5,14 @@
 //! conversions go wrong on resources that no row tests.
 
 use super::{Answer, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
-use crate::suite::{Resource, Suite};
-use kyvtest_go_compat::diagnostic::{Diagnostic, Severity};
+use crate::{
+    mutation,
+    suite::{Resource, Suite},
+};
+use kyvtest_go_compat::{
+    diagnostic::{Diagnostic, Severity},
+    value::Document,
+};
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare::{self, Divergence},
@@ -176,7 +182,7 @@ fn names(ids: &[PolicyId]) -> Vec<String> {
 }
 
 fn policy_ids(suite: &Suite) -> Vec<PolicyId> {
-    let compared = |policy: &&Policy| policy.validates() || policy.as_native().is_some();
+    let compared = |policy: &&Policy| policy.validates() || policy.as_mutating().is_some() || policy.is_native();
     let policies = suite.policies.policies.iter().filter(compared);
     policies.map(Policy::id).collect()
 }
@@ -234,15 +240,18 @@ fn compare_policies(
                 objects.push(refusal.clone());
             }
         }
-        let (ours, theirs) = (ours.list, theirs.list);
-        for (key, run) in requests(&ours) {
-            let (ours, operation) = verdict(&ours, &key, run, &pair.from);
-            let (theirs, _) = verdict(&theirs, &key, run, &pair.to);
+        let (from_list, to_list) = (ours.list, theirs.list);
+        for (key, run) in requests(&from_list) {
+            let (ours, operation) = verdict(&from_list, &key, run, &pair.from);
+            let (theirs, _) = verdict(&to_list, &key, run, &pair.to);
             let unsupported = [&ours, &theirs]
                 .iter()
                 .any(|verdict| verdict.status == Status::Unsupported);
+            let objects =
+                [(&from_list, &pair.from), (&to_list, &pair.to)].map(|(list, name)| mutated(list, &key, run, name));
+            let divergence = compare_sides(&ours, &theirs, &objects).filter(|_| !unsupported);
             let case = DiffCase {
-                divergence: compare::compare(&ours, &theirs, &[]).filter(|_| !unsupported),
+                divergence,
                 resource: key,
                 operation,
                 from: answer(ours),
@@ -317,6 +326,58 @@ fn verdict(responses: &[Response], key: &Key, run: Option<Operation>, policy: &s
         .flat_map(|response| response.rules.iter().map(|rule| rule.verdict(response.scored)))
         .collect();
     (Verdict::strongest(verdicts), operation)
+}
+
+/// The objects before and after a policy, if it may change objects and did not lose this one.
+struct Mutated<'r> {
+    before: &'r Document,
+    after: &'r Document,
+}
+
+fn mutated<'r>(
+    responses: &'r [Response],
+    key: &Key,
+    run: Option<Operation>,
+    policy: &str,
+) -> Option<Option<Mutated<'r>>> {
+    let own = responses.iter().filter(|response| {
+        response.asker.is_none() && response.key == *key && response.run == run && qualified(&response.policy) == policy
+    });
+    let mut objects = own.filter_map(|response| response.objects.as_deref());
+    let last = objects.rfind(|objects| objects.patched.is_some())?;
+    let after = last.patched.as_ref().filter(|object| !object.root().is_null());
+    Some(after.map(|after| Mutated {
+        before: &last.resource,
+        after,
+    }))
+}
+
+/// The difference of two policies on a request: policies that change objects are compared by the objects.
+fn compare_sides(ours: &Verdict, theirs: &Verdict, objects: &[Option<Option<Mutated<'_>>>; 2]) -> Option<Divergence> {
+    if objects.iter().all(Option::is_none) {
+        return compare::compare(ours, theirs, &[]);
+    }
+    let [left, right] = objects.each_ref().map(|side| side.as_ref().and_then(Option::as_ref));
+    let given = left.or(right).map(|mutated| mutated.before);
+    // A policy without a response leaves the object as it is; one that loses it refuses the request.
+    let object = |side: &Option<Option<Mutated<'_>>>| match side {
+        None => given.cloned(),
+        Some(mutated) => mutated.as_ref().map(|mutated| mutated.after.clone()),
+    };
+    let [left, right] = objects.each_ref().map(object);
+    let sides = [(ours, &left), (theirs, &right)].map(|(verdict, object)| compare::Mutation {
+        verdict,
+        object: object.as_ref(),
+        changed: object.as_ref() != given,
+    });
+    let mut divergence = compare::compare_mutations(sides[0], sides[1], &[])?;
+    if let (Some(left), Some(right)) = (&left, &right) {
+        divergence.cause = format!(
+            "the objects differ{}",
+            mutation::named_places(left, right, ["first side", "other side"])
+        );
+    }
+    Some(divergence)
 }
 
 fn answer(verdict: Verdict) -> Answer {

@@ -7,9 +7,9 @@ use super::{
     response::Responses, values::SuiteValues,
 };
 use crate::suite::{Resource, Suite};
-use kyvtest_apiserver::{self as apiserver, CompiledPolicy, Server};
+use kyvtest_apiserver::{self as apiserver, CompiledMutatingPolicy, CompiledPolicy, Server};
 use kyvtest_cel::host::Host;
-use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity};
+use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Span};
 use kyvtest_kyverno::{
     authorization::AuthorizationPolicy,
     autogen,
@@ -22,8 +22,9 @@ use kyvtest_kyverno::{
 use kyvtest_model::{
     kube::{Environment, LabelSelector, Operation, Request},
     policy::{
-        MatchConstraints, Mode, Policy, PolicyId, Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-        validate, validate_exception, validate_in_cluster,
+        MatchConstraints, Mode, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, Policy, PolicyId, Spanned,
+        Text, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, validate, validate_exception,
+        validate_in_cluster,
     },
 };
 
@@ -34,6 +35,14 @@ pub(super) fn native_id(name: &str) -> PolicyId {
         kind: "ValidatingAdmissionPolicy",
         namespace: String::new(),
         name: name.to_owned(),
+    }
+}
+
+/// The identity of a native policy that mutates.
+pub(super) fn native_mutating_id(name: &str) -> PolicyId {
+    PolicyId {
+        kind: "MutatingAdmissionPolicy",
+        ..native_id(name)
     }
 }
 
@@ -108,7 +117,8 @@ impl<'s> Engines<'s> {
         let kyverno = controller.policies().iter().map(Lowered::name);
         let kyverno = kyverno.chain(authorization.iter().map(|policy| policy.id().name.as_str()));
         let native = server.policies().iter().map(CompiledPolicy::name);
-        responses.policies = kyverno.chain(native).map(str::to_owned).collect();
+        let mutating = server.mutating_policies().iter().map(CompiledMutatingPolicy::name);
+        responses.policies = kyverno.chain(native).chain(mutating).map(str::to_owned).collect();
         responses.policies.sort();
         responses.policies.dedup();
         let counterparts = if settings.compat || settings.engine == Engine::Kyverno {
@@ -264,8 +274,7 @@ fn evaluated(suite: &Suite, settings: &Settings, responses: &mut Responses) -> V
     let is_evaluated = |policy: &&Policy| match policy {
         Policy::Classic(_) | Policy::Validating(_) | Policy::Native(_) => true,
         Policy::Mutating(_) | Policy::Generating(_) | Policy::Deleting(_) | Policy::ImageValidating(_) => true,
-        // The schemas of Kyverno's command line have one version of these; others are not loaded.
-        Policy::NativeMutating(policy) => settings.compat && !policy.api_version.ends_with("v1alpha1"),
+        Policy::NativeMutating(_) => true,
         Policy::Cleanup(_) => settings.compat,
     };
     let kinds = loaded.policies.iter().filter(|policy| !is_evaluated(policy));
@@ -308,13 +317,21 @@ fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses:
     let loaded = &suite.policies;
     let bindings: Vec<&ValidatingAdmissionPolicyBinding> = loaded.bindings.iter().map(|binding| &**binding).collect();
     let mut policies: Vec<&ValidatingAdmissionPolicy> = loaded.native().map(|policy| &**policy).collect();
+    let mut mutating: Vec<&MutatingAdmissionPolicy> = loaded.native_mutating().map(|policy| &**policy).collect();
+    let mutating_bindings = loaded.mutating_bindings.iter().map(|binding| &**binding);
+    let mut mutating_bindings: Vec<&MutatingAdmissionPolicyBinding> = mutating_bindings.collect();
     if settings.compat {
         let has_cluster = suite.cluster.is_some();
-        return Server::new(policies, bindings, apiserver::Lens::Cli { has_cluster });
+        // The schemas of Kyverno's command line have one version of these; others are not loaded.
+        mutating.retain(|policy| policy.api_version.ends_with("v1alpha1"));
+        mutating_bindings.retain(|binding| binding.api_version.ends_with("v1alpha1"));
+        return Server::new(policies, bindings, apiserver::Lens::Cli { has_cluster })
+            .with_mutation(mutating, mutating_bindings);
     }
-    let diagnostics = apiserver::check(&policies, &bindings, &cluster.cluster.discovery);
-    policies.retain(|policy| {
-        let span = policy.source.span();
+    let discovery = &cluster.cluster.discovery;
+    let mut diagnostics = apiserver::check(&policies, &bindings, discovery);
+    diagnostics.extend(apiserver::check_mutating(&mutating, &mutating_bindings, discovery));
+    let mut accepts = |name: &Text, span: Span| {
         let refused = diagnostics.iter().find(|diagnostic| {
             let within = diagnostic
                 .primary
@@ -322,12 +339,13 @@ fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses:
             diagnostic.code == Code::NativeRefused && within
         });
         let Some(first) = refused else { return true };
-        let name = policy.metadata.name.value.clone();
-        responses.refused.push((name, first.message.clone()));
+        responses.refused.push((name.value.clone(), first.message.clone()));
         false
-    });
+    };
+    policies.retain(|policy| accepts(&policy.metadata.name, policy.source.span()));
+    mutating.retain(|policy| accepts(&policy.metadata.name, policy.source.span()));
     responses.diagnostics.extend(diagnostics);
-    Server::new(policies, bindings, apiserver::Lens::ApiServer)
+    Server::new(policies, bindings, apiserver::Lens::ApiServer).with_mutation(mutating, mutating_bindings)
 }
 
 fn warn_about_exceptions(suite: &Suite, responses: &mut Responses) {

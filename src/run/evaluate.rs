@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use super::{
     Settings, authorization, coverage,
     engines::{Engines, PolicyResponse},
-    found, lens, offline, payloads,
+    found, lens, native_mutation, offline, payloads,
     requests::{SuiteRequest, default_operation, keys, requests},
     response::{Key, Response, ResponseObjects, Responses},
 };
@@ -161,6 +161,7 @@ impl Subject<'_, '_> {
         let sent = self.engines.cluster.decoded(&resource.object);
         let classic = controller.policies().iter().filter_map(Lowered::as_classic);
         let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledPolicy::policy).collect();
+        let before = list.len();
         let mut validated: Vec<(usize, Vec<Response>)> = Vec::new();
         let mut validate = |stage: Stage, object: &mut Document, before: usize| {
             let current = Resource {
@@ -168,6 +169,16 @@ impl Subject<'_, '_> {
                 ..resource.clone()
             };
             let written = self.engines.cluster.written(suite, &current, self.operation, None);
+            if stage == Stage::NativeMutation {
+                let responses = native_mutation::evaluate(self.engines, &written, resource, self.host, object);
+                let responses = responses.into_iter().map(|made| {
+                    let mut response = self.response(&made.policy, None, made.response, None);
+                    response.objects = Some(Arc::new(made.objects));
+                    response
+                });
+                validated.push((before, responses.collect()));
+                return;
+            }
             let request = self.engines.cluster.seen(written).request;
             let mut own = Vec::new();
             self.validate(stage, &request, &mut own);
@@ -186,6 +197,10 @@ impl Subject<'_, '_> {
             validated.push((before, own));
         };
         let made = offline.pass((resource, &sent), self.asked.run, &accepted, self.host, &mut validate)?;
+        let mut rules = made.iter().flat_map(|response| &response.rules);
+        if let (true, Some(rule)) = (self.engines.settings.compat, rules.find(|rule| rule.response.panics)) {
+            return Err(format!("`kyverno test` panics: {}", rule.response.message));
+        }
         let mut validated = validated.into_iter().peekable();
         let mut unverified = Vec::new();
         for (number, mut response) in made.into_iter().enumerate() {
@@ -205,6 +220,16 @@ impl Subject<'_, '_> {
             list.push(self.made(response, objects));
         }
         list.extend(validated.flat_map(|(_, own)| own));
+        let Engines {
+            cluster, counterparts, ..
+        } = self.engines;
+        let written = cluster.written(suite, resource, self.operation, None);
+        counterparts.compare_mutations(
+            &written,
+            cluster,
+            self.engines.environment(self.host),
+            &mut list[before..],
+        );
         Ok(())
     }
 

@@ -5,31 +5,11 @@
 //!
 //! Known deviation: the text of a difference lists paths with both values; upstream's is a diff of characters.
 
-use std::fmt;
-
 use serde_json::{Map, Value as Json};
 
-use crate::suite::Resource;
+pub use crate::mutation::Difference;
+use crate::{mutation, suite::Resource};
 use kyvtest_go_compat::value::{Document, Value};
-
-/// A place at which two objects differ; a side without a value does not have it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Difference {
-    /// The path, such as `spec.containers[0].image`.
-    pub path: String,
-    /// What is expected there.
-    pub expected: Option<Json>,
-    /// What is there.
-    pub actual: Option<Json>,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |value: &Option<Json>| value.as_ref().map_or_else(|| "nothing".to_owned(), Json::to_string);
-        let (expected, actual) = (show(&self.expected), show(&self.actual));
-        write!(f, "{}: expected {expected}, got {actual}", self.path)
-    }
-}
 
 /// The document that is meant by an object, if there is one: the first of its version, kind, namespace and name.
 pub(super) fn expected_for<'r>(object: &Document, expected: &'r [Resource]) -> Option<&'r Resource> {
@@ -50,9 +30,7 @@ pub fn differences(expected: &Document, actual: &Document) -> Vec<Difference> {
         fix_labels(&mut object);
         tidy(object).unwrap_or(Json::Null)
     };
-    let mut found = Vec::new();
-    compare(String::new(), Some(&ready(expected)), Some(&ready(actual)), &mut found);
-    found
+    mutation::differences(&ready(expected), &ready(actual))
 }
 
 /// The differences in lines.
@@ -93,35 +71,5 @@ fn tidy(value: Json) -> Option<Json> {
             (!kept.is_empty()).then_some(Json::Array(kept))
         }
         scalar => Some(scalar),
-    }
-}
-
-fn compare(path: String, expected: Option<&Json>, actual: Option<&Json>, found: &mut Vec<Difference>) {
-    match (expected, actual) {
-        (Some(Json::Object(a)), Some(Json::Object(b))) => {
-            let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
-            keys.sort();
-            keys.dedup();
-            for key in keys {
-                let below = if path.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{path}.{key}")
-                };
-                compare(below, a.get(key), b.get(key), found);
-            }
-        }
-        (Some(Json::Array(a)), Some(Json::Array(b))) => {
-            for index in 0..a.len().max(b.len()) {
-                compare(format!("{path}[{index}]"), a.get(index), b.get(index), found);
-            }
-        }
-        (Some(Json::Number(a)), Some(Json::Number(b))) if a.as_f64() == b.as_f64() => {}
-        (expected, actual) if expected == actual => {}
-        (expected, actual) => found.push(Difference {
-            path,
-            expected: expected.cloned(),
-            actual: actual.cloned(),
-        }),
     }
 }

@@ -115,6 +115,7 @@ fn case(suite: &Suite, cluster: &SuiteCluster) -> Case {
         payload: None,
         targets: suite.targets.clone(),
         clone_sources: clone_sources(suite),
+        definitions: definitions(suite),
         values: GivenValues::new(Document::from(&values(&suite.values)).root(), surroundings.given()),
         surroundings,
         operation: None,
@@ -122,6 +123,11 @@ fn case(suite: &Suite, cluster: &SuiteCluster) -> Case {
         roles: cluster.roles.clone(),
         cluster_roles: cluster.cluster_roles.clone(),
     }
+}
+
+fn definitions(suite: &Suite) -> Vec<Document> {
+    let definitions = suite.cluster.iter().flat_map(|cluster| &cluster.crds);
+    definitions.map(|definition| definition.value.clone()).collect()
 }
 
 /// The files from which rules clone: the first row with a file that names policy and rule as they are written decides.

@@ -68,6 +68,8 @@ pub struct Row {
     pub rule: Option<Text>,
     /// The expected result.
     pub result: Spanned<Expected>,
+    /// The expected result as written, if it is not a word that an engine says.
+    pub unknown_result: Option<String>,
     /// The kind of the resources, which Kyverno does not read.
     pub kind: Option<Text>,
     /// The resources; `None` where there is no list at all.
@@ -369,6 +371,7 @@ impl Row {
             policy: fields.string("policy").unwrap_or(empty.policy),
             rule: fields.string("rule").filter(|rule| !rule.is_empty()),
             result,
+            unknown_result: word.filter(|_| result.value == Expected::Never).map(|word| word.value),
             kind: fields.string("kind").filter(|kind| !kind.is_empty()),
             resources: fields.optional("resources", Decoder::strings),
             resource_specs: fields.list("resourceSpecs", ResourceSpec::decode),
@@ -409,6 +412,7 @@ impl Row {
             policy: Spanned::new(String::new(), span),
             rule: None,
             result: Spanned::new(Expected::Never, span),
+            unknown_result: None,
             kind: None,
             resources: None,
             resource_specs: Vec::new(),

@@ -9,11 +9,13 @@ use std::{
 use kyvtest::{
     cel::time::Timestamp,
     kube::Operation,
-    run::{self, Case, Key, Settings, SuiteRun},
+    run::{self, Case, Key, Response, Settings, SuiteRun, objects},
     suite::{self, BuiltInScopes, Disk, Options},
+    value::Document,
 };
 use rayon::prelude::*;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::support::{Gate, jsonl, shared};
 
@@ -29,6 +31,8 @@ struct Line {
     st: String,
     #[serde(default)]
     msg: String,
+    /// The object after the policy.
+    patched: Option<Value>,
     #[serde(default)]
     unstable: bool,
 }
@@ -93,18 +97,20 @@ fn is_key(key: &Key, recorded: &str) -> bool {
 
 type Answers<'r> = Vec<(&'r str, &'r str, &'r str)>;
 
+/// Our responses to the question that a line answers.
+fn responses(line: &Line) -> impl Iterator<Item = &'static Response> {
+    let run = RUNS.get(&(line.suite.clone(), line.doc));
+    let responses = run.into_iter().flat_map(|run| &run.responses);
+    responses.filter(|response| {
+        response.run.map(Operation::as_str) == line.op.as_deref()
+            && Some(response.policy.name.as_str()) == line.pol.as_deref()
+            && is_key(&response.key, &line.key)
+    })
+}
+
 /// Our answers to the question that a line answers: rule, status, message.
 fn answers(line: &Line) -> Answers<'static> {
-    let Some(run) = RUNS.get(&(line.suite.clone(), line.doc)) else {
-        return Vec::new();
-    };
-    run.responses
-        .iter()
-        .filter(|response| {
-            response.run.map(Operation::as_str) == line.op.as_deref()
-                && Some(response.policy.name.as_str()) == line.pol.as_deref()
-                && is_key(&response.key, &line.key)
-        })
+    responses(line)
         .flat_map(|response| &response.rules)
         .map(|answer| (answer.rule.as_str(), answer.status.as_str(), answer.message.as_str()))
         .collect()
@@ -178,6 +184,33 @@ fn engine_message() {
                 return Ok(());
             }
             Err(format!("want {:?}, got {ours:?}", line.msg))
+        },
+    );
+}
+
+/// The objects after the policies.
+#[test]
+fn engine_patched() {
+    let Some(lines) = lines() else { return };
+    let lines: Vec<(String, Line)> = lines.into_iter().filter(|(_, line)| line.patched.is_some()).collect();
+    Gate {
+        name: "kyverno-cli-patched",
+        rows: 130,
+    }
+    .run(
+        &lines,
+        |(id, _)| id.clone(),
+        |(_, line)| {
+            let ours: Vec<Value> = responses(line)
+                .filter_map(|response| response.objects.as_deref()?.patched.as_ref())
+                .map(|patched| patched.root().to_serde())
+                .collect();
+            let want = line.patched.as_ref().expect("filtered");
+            let same = |one: &&Value| objects::differences(&Document::from(*one), &Document::from(want)).is_empty();
+            if ours.iter().any(|one| same(&one)) {
+                return Ok(());
+            }
+            Err(format!("want {want}, got {ours:?}"))
         },
     );
 }

@@ -163,19 +163,7 @@ impl Answer {
     /// What one policy says with all of its bindings and parameters: the first verdict of the strongest effect, with the
     /// strongest status.
     pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
-        let verdicts = || self.verdicts.iter().filter(|verdict| verdict.policy == policy);
-        let effect = verdicts().map(|verdict| verdict.verdict.effect).max()?;
-        let status = verdicts()
-            .map(|verdict| verdict.verdict.status)
-            .max_by_key(|status| status.strength())?;
-        let of_effect = || verdicts().filter(|verdict| verdict.verdict.effect == effect);
-        let first = of_effect()
-            .find(|verdict| verdict.verdict.status == status)
-            .or_else(|| of_effect().next())?;
-        Some(Verdict {
-            status,
-            ..first.verdict.clone()
-        })
+        verdict_of(&self.verdicts, policy)
     }
 
     /// The part of the first policy that has the answer's effect.
@@ -197,6 +185,23 @@ impl Answer {
             format!("Error from server ({}): {}", self.reason, self.message)
         })
     }
+}
+
+/// See [`Answer::of_policy`].
+pub(super) fn verdict_of(verdicts: &[PolicyVerdict], policy: &str) -> Option<Verdict> {
+    let verdicts = || verdicts.iter().filter(|verdict| verdict.policy == policy);
+    let effect = verdicts().map(|verdict| verdict.verdict.effect).max()?;
+    let status = verdicts()
+        .map(|verdict| verdict.verdict.status)
+        .max_by_key(|status| status.strength())?;
+    let of_effect = || verdicts().filter(|verdict| verdict.verdict.effect == effect);
+    let first = of_effect()
+        .find(|verdict| verdict.verdict.status == status)
+        .or_else(|| of_effect().next())?;
+    Some(Verdict {
+        status,
+        ..first.verdict.clone()
+    })
 }
 
 /// The name in a refusal.

@@ -32,5 +32,6 @@ pub use answer::{Answer, Details, INVALID, PolicyVerdict, admitted_code};
 pub use check::{check, check_mutating};
 pub use mutate::{Mutated, MutationRefusal, RefusedBy};
 pub use mutating::CompiledMutatingPolicy;
+pub use offline::OfflineMutation;
 pub use policy::{Binding, CompiledPolicy};
 pub use server::{Evaluation, Lens, Server};

@@ -15,14 +15,14 @@ mod patch;
 use std::collections::BTreeSet;
 
 use super::{
-    answer::{Answer, Details, PolicyVerdict, object_name},
+    answer::{Answer, Details, PolicyVerdict, object_name, verdict_of},
     mutating::CompiledMutatingPolicy,
     policy::Binding,
 };
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Environment, GroupVersionKind, Operation, Request},
-    verdict::{Effect, Status},
+    verdict::{Effect, Status, Verdict},
 };
 use kyvtest_normalise::{Cluster, Kind, Operation as Writes, Request as Target, plugins_again};
 use pass::{Key, Pass};
@@ -83,6 +83,11 @@ impl Mutated {
             verdicts: Vec::new(),
             changed_again: Vec::new(),
         }
+    }
+
+    /// What one policy did with all of its bindings and parameters, see [`Answer::of_policy`].
+    pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
+        verdict_of(&self.verdicts, policy)
     }
 
     /// The answer to the client, if the request is refused.

@@ -12,6 +12,10 @@
 //! - the last binding that selects the request decides, and its actions do not count;
 //! - an error is an error, whatever `failurePolicy` says.
 
+pub(super) mod mutation;
+
+pub use mutation::OfflineMutation;
+
 use super::{
     matching::{Match, Reading, matches_as},
     params::metadata,
@@ -226,6 +230,24 @@ fn list(items: &[&Document]) -> Document {
     builder.finish()
 }
 
+/// `request` in expressions.
+fn request_description(request: &Request) -> Document {
+    let resource = &request.resource;
+    describe(&Description {
+        kind: &resource.object_kind,
+        resource: Some(resource.gvr()),
+        requested: None,
+        subresource: "",
+        name: &request.name,
+        namespace: &request.namespace,
+        operation: request.operation,
+        user: &request.user,
+        objects: [Value::Null; 2],
+        dry_run: false,
+        options: Value::Null,
+    })
+}
+
 struct Evaluation<'r> {
     policy: &'r CompiledPolicy,
     request: &'r Request,
@@ -235,20 +257,7 @@ struct Evaluation<'r> {
 impl Evaluation<'_> {
     fn evaluate(&self, params: Value<'_>) -> Verdict {
         let request = self.request;
-        let resource = &request.resource;
-        let described = describe(&Description {
-            kind: &resource.object_kind,
-            resource: Some(resource.gvr()),
-            requested: None,
-            subresource: "",
-            name: &request.name,
-            namespace: &request.namespace,
-            operation: request.operation,
-            user: &request.user,
-            objects: [Value::Null; 2],
-            dry_run: false,
-            options: Value::Null,
-        });
+        let described = request_description(request);
         // What is in no namespace has one without a name.
         let namespace = namespace_object(self.namespace.map_or(Value::Null, |namespace| namespace.object.root()));
         let inputs = Inputs {

@@ -8,7 +8,7 @@ use super::{
     decide::decide,
     mutate::{Mutated, mutate},
     mutating::CompiledMutatingPolicy,
-    offline,
+    offline::{self, OfflineMutation},
     policy::{Binding, CompiledPolicy},
 };
 use kyvtest_cel::{observe::Observer, profile::Profile, story};
@@ -80,8 +80,11 @@ impl Server {
         policies: impl IntoIterator<Item = &'p MutatingAdmissionPolicy>,
         bindings: impl IntoIterator<Item = &'p MutatingAdmissionPolicyBinding>,
     ) -> Self {
-        let policies = policies.into_iter().map(CompiledMutatingPolicy::compile);
-        self.mutating_policies.extend(policies);
+        let compile = match self.lens {
+            Lens::ApiServer => CompiledMutatingPolicy::compile,
+            Lens::Cli { .. } => CompiledMutatingPolicy::compile_for_cli,
+        };
+        self.mutating_policies.extend(policies.into_iter().map(compile));
         self.mutating_bindings
             .extend(bindings.into_iter().map(Binding::mutating));
         self
@@ -130,6 +133,17 @@ impl Server {
             environment,
             cluster,
         )
+    }
+
+    /// Runs one of the mutating policies as Kyverno's command line does; `None` if it has no answer. The server must have that
+    /// lens.
+    pub fn mutate_offline(
+        &self,
+        policy: &CompiledMutatingPolicy,
+        request: &Request,
+        environment: Environment<'_>,
+    ) -> Option<OfflineMutation> {
+        offline::mutation::mutate(policy, &self.mutating_bindings, request, environment.world)
     }
 
     /// Answers a request with all validating policies.

@@ -84,7 +84,25 @@ impl Environment {
         declarations: Declarations,
         variables: impl IntoIterator<Item = (&'t str, &'t str)>,
     ) -> Self {
-        let mut plain = Env::new(profile);
+        Self::build(Env::new(profile), declarations, variables)
+    }
+
+    /// The same with the types of mutations for all expressions, variables and conditions included.
+    pub fn with_patch_types<'t>(
+        profile: &'static Profile,
+        declarations: Declarations,
+        variables: impl IntoIterator<Item = (&'t str, &'t str)>,
+    ) -> Self {
+        let mut env = Env::new(profile);
+        env.declare_mutation_types();
+        Self::build(env, declarations, variables)
+    }
+
+    fn build<'t>(
+        mut plain: Env,
+        declarations: Declarations,
+        variables: impl IntoIterator<Item = (&'t str, &'t str)>,
+    ) -> Self {
         let object = plain.declare("object", Type::Dyn);
         let old_object = plain.declare("oldObject", Type::Dyn);
         let namespace = plain.declare(

@@ -437,6 +437,17 @@ profile!(KYVERNO_1_19_CLASSIC, "kyverno-1.19-classic", Libraries {
     homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
     cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
 });
+// The same environment for MutatingAdmissionPolicies that Kyverno's command line runs: `jsonpatch.escapeKey` everywhere (Kyverno
+// `pkg/admissionpolicy/mutate.go` `HasPatchTypes`).
+profile!(KYVERNO_1_19_NATIVE_MUTATING, "kyverno-1.19-native-mutating", Libraries {
+    or_value_compat: true, json_patch: true, ..KUBERNETES_1_34
+}, Behaviour {
+    quantity_sums_are_copies: false, ..CEL_GO_0_30
+}, {
+    syntax: ParseOptions::cel_go_0_30(Macros { or_value_compat: true, ..Macros::KUBERNETES }),
+    homogeneous_literals: true, validators: true, constant_folding: true, dynamic_variables: false,
+    cost_limit: Some(PER_CALL_LIMIT), shows_cost: false,
+});
 profile!(GOLDEN_CEL, "golden-cel", Libraries {
     math: Some(2), encoders: true, bindings: true, json_patch: true,
     kubernetes_lists: Some(1), ..KUBERNETES_1_34
@@ -552,6 +563,11 @@ impl Profile {
     /// What Kyverno 1.19 does with `validate.cel` of its classic policies.
     pub fn kyverno_classic() -> &'static Profile {
         &KYVERNO_1_19_CLASSIC
+    }
+
+    /// What Kyverno 1.19's command line does with MutatingAdmissionPolicies.
+    pub fn kyverno_native_mutating() -> &'static Profile {
+        &KYVERNO_1_19_NATIVE_MUTATING
     }
 
     /// The functions and types of the environment.

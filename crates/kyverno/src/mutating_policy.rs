@@ -27,7 +27,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
-    kube::{Concrete, Namespace, Operation, Request},
+    kube::{Concrete, Discovery, GroupVersionKind, Namespace, Operation, Request},
     policy::{MatchConstraints, MutatingPolicy},
     verdict::{Part, Status, Trace},
 };
@@ -162,7 +162,7 @@ impl CompiledMutatingPolicy {
                 namespace
             },
             api_version: input.request.resource.object_kind.api_version(),
-            custom: custom_schema(input),
+            custom: custom_schema(input.discovery, &input.request.resource.object_kind),
         };
         Some(self.run(values, evaluate::Purpose::Request, host))
     }
@@ -177,7 +177,7 @@ impl CompiledMutatingPolicy {
             request: request.root(),
             namespace: empty.root(),
             api_version: target.resource.object_kind.api_version(),
-            custom: None,
+            custom: custom_schema(trigger.discovery, &target.resource.object_kind),
         };
         self.run(values, evaluate::Purpose::Target, host)
     }
@@ -229,14 +229,10 @@ impl CompiledMutatingPolicy {
     }
 }
 
-/// The schema of a custom kind, which Kyverno reads from the API server; `kyverno test` has none.
-fn custom_schema(input: &Input<'_>) -> Option<Schema> {
-    if input.lens.route != Route::Webhooks {
-        return None;
-    }
-    let kind = &input.request.resource.object_kind;
+/// The schema of a custom kind, which Kyverno reads from the API server, and `kyverno test` from the suite's definitions.
+fn custom_schema(discovery: &Discovery, kind: &GroupVersionKind) -> Option<Schema> {
     let text = |value: Value<'_>, path: &[&str], wanted: &str| value.at(path).and_then(Value::as_str) == Some(wanted);
-    let versions = input.discovery.definitions().iter().filter_map(|definition| {
+    let versions = discovery.definitions().iter().filter_map(|definition| {
         let spec = definition.root().get("spec")?;
         if !text(spec, &["group"], &kind.group) || !text(spec, &["names", "kind"], &kind.kind) {
             return None;

@@ -21,6 +21,8 @@ pub struct RuleResponse {
     pub exceptions: Vec<String>,
     /// Texts for the report: audit annotations, and the place of the validation that failed.
     pub properties: Vec<(String, String)>,
+    /// Whether upstream panics instead of answering.
+    pub panics: bool,
 }
 
 impl RuleResponse {
@@ -34,6 +36,7 @@ impl RuleResponse {
             trace,
             exceptions: Vec::new(),
             properties: Vec::new(),
+            panics: false,
         }
     }
 

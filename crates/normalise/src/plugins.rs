@@ -6,9 +6,10 @@
 //! themselves; LimitRanger applies defaults and does not check minima and maxima.
 
 use crate::{
-    Cluster, Operation, Plugin, Refused, Request,
+    Cause, Cluster, Operation, Plugin, Reason, Refused, Request,
     node::Node,
     step::{Decoded, Known},
+    strategy,
 };
 
 mod pod;
@@ -21,6 +22,9 @@ pub(crate) fn run<'a>(
     cluster: &Cluster,
     after: &mut dyn FnMut(&Decoded<'a>, Plugin),
 ) -> Result<(), Refused> {
+    if request.operation == Operation::Create && !matches!(decoded.known, Known::Unknown) {
+        strategy::wipe_system_metadata(&mut decoded.node);
+    }
     for plugin in Plugin::DEFAULT {
         if cluster.has(plugin) && run_one(plugin, decoded, request, cluster)? {
             after(decoded, plugin);
@@ -93,7 +97,52 @@ pub(crate) fn validate(decoded: &Decoded<'_>, request: Request<'_>, cluster: &Cl
     if served.kind == "Pod" && request.operation == Operation::Create && cluster.has(Plugin::RuntimeClass) {
         pod::check_overhead(&decoded.node)?;
     }
+    if served.kind == "Namespace" && request.operation == Operation::Create {
+        let errors = pod_security_labels(&decoded.node);
+        if !errors.is_empty() {
+            let name = decoded.node.at(&["metadata", "name"]).map_or("", Node::as_str);
+            return Err(Refused::invalid("Namespace", name, errors));
+        }
+    }
     Ok(())
+}
+
+/// What the PodSecurity plugin refuses of a new namespace: labels without a meaning.
+///
+/// Upstream: `k8s.io/pod-security-admission/api/helpers.go` `PolicyToEvaluate`.
+fn pod_security_labels(node: &Node<'_>) -> Vec<Cause> {
+    let is_level = |text: &str| matches!(text, "privileged" | "baseline" | "restricted");
+    let is_version = |text: &str| {
+        let minor = text.strip_prefix("v1.");
+        let is_number = |digits: &str| {
+            let plain = digits == "0" || !digits.starts_with('0');
+            plain && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        text == "latest" || minor.is_some_and(is_number)
+    };
+    let mut errors = Vec::new();
+    for mode in ["enforce", "audit", "warn"] {
+        let checks: [(String, &dyn Fn(&str) -> bool, &str); 2] = [
+            (
+                mode.to_owned(),
+                &is_level,
+                "must be one of privileged, baseline, restricted",
+            ),
+            (format!("{mode}-version"), &is_version, "must be \"latest\" or \"v1.x\""),
+        ];
+        for (suffix, is_valid, text) in checks {
+            let label = format!("pod-security.kubernetes.io/{suffix}");
+            let value = node.at(&["metadata", "labels", &label]).map(Node::as_str);
+            if let Some(value) = value.filter(|value| !is_valid(value)) {
+                errors.push(Cause {
+                    field: format!("metadata.labels[{label}]"),
+                    reason: Reason::Invalid,
+                    detail: format!("\"{value}\": {text}"),
+                });
+            }
+        }
+    }
+    errors
 }
 
 fn add_finalizer(node: &mut Node<'_>, name: &'static str) {

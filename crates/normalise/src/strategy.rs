@@ -176,16 +176,21 @@ fn system_metadata(served: Served, node: &mut Node<'_>, cluster: &Cluster) {
     }
 }
 
+/// Removes what a client may not set on a new object, before any admission; what a mutation sets afterwards stays.
+///
+/// Upstream: `rest.WipeObjectMetaSystemFields` in `k8s.io/apiserver/pkg/endpoints/handlers/create.go`.
+pub(crate) fn wipe_system_metadata(node: &mut Node<'_>) {
+    if let Some(metadata) = node.get_mut("metadata") {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            metadata.remove(field);
+        }
+    }
+}
+
 /// Removes what only the server may set and makes it up: name, `uid`, `creationTimestamp`.
 fn made_up_metadata(node: &mut Node<'_>, [api_version, kind]: [&str; 2], cluster: &Cluster) {
     let metadata = node.child("metadata");
-    for field in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "managedFields",
-        "resourceVersion",
-    ] {
+    for field in ["managedFields", "resourceVersion"] {
         metadata.remove(field);
     }
     if metadata.str("name").is_empty() && !metadata.str("generateName").is_empty() {

@@ -157,7 +157,7 @@ pub(super) struct Spent;
 /// `then`: the value may point into the variables.
 pub(super) fn evaluate_one<'a, T>(
     expression: &'a Expression,
-    environment: &'a Environment,
+    (environment, binds_variables): (&'a Environment, bool),
     values: &'a [Option<Val<'a>>],
     scratch: &'a Scratch,
     host: &'a dyn Host,
@@ -170,7 +170,7 @@ pub(super) fn evaluate_one<'a, T>(
     let lazy = environment.composite.bind(scratch, values, host);
     let activation = Activation {
         values,
-        variables: Some(&lazy),
+        variables: binds_variables.then_some(&lazy),
     };
     let outcome = evaluate(program, scratch, activation, host, None);
     if outcome.cost.saturating_add(lazy.cost()) > RUNTIME_BUDGET {

@@ -43,6 +43,9 @@ pub struct Mutator {
     match_conditions: Vec<(String, Expression)>,
     mutations: Vec<(PatchKind, Expression)>,
     reads_request: bool,
+    /// Whether mutations find the variables. Kyverno's command line evaluates them without the context that holds the values, so
+    /// that only conditions find them.
+    binds_variables: bool,
 }
 
 impl Mutator {
@@ -55,6 +58,24 @@ impl Mutator {
         };
         let variables = parts.variables.iter().copied();
         let environment = Environment::new(Profile::kubernetes(), declarations, variables).with_mutations();
+        Self::in_environment(environment, parts, true)
+    }
+
+    /// Compiles a policy as Kyverno's command line does: without an authorizer, and with the types of patches in variables and
+    /// conditions, too. `params` is whether there is a parameter.
+    pub fn compile_for_cli(params: bool, parts: &MutatorParts<'_>) -> Self {
+        let declarations = Declarations {
+            params,
+            authorizer: false,
+            variables: true,
+        };
+        let variables = parts.variables.iter().copied();
+        let profile = Profile::kyverno_native_mutating();
+        let environment = Environment::with_patch_types(profile, declarations, variables);
+        Self::in_environment(environment, parts, false)
+    }
+
+    fn in_environment(environment: Environment, parts: &MutatorParts<'_>, binds_variables: bool) -> Self {
         let conditions = parts.match_conditions.iter().map(|(name, text)| {
             let compiled = Expression::compile(text, &environment, Returns::Bool, true);
             ((*name).to_owned(), compiled)
@@ -77,6 +98,7 @@ impl Mutator {
             environment,
             match_conditions,
             mutations,
+            binds_variables,
         }
     }
 
@@ -125,6 +147,7 @@ impl Mutator {
     ) -> T {
         let values = self.environment.values(inputs, scratch, host, Some(resource));
         let (_, expression) = &self.mutations[index];
-        evaluate_one(expression, &self.environment, &values, scratch, host, then)
+        let environment = (&self.environment, self.binds_variables);
+        evaluate_one(expression, environment, &values, scratch, host, then)
     }
 }

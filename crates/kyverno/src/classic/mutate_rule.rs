@@ -114,7 +114,10 @@ impl<'d> RuleMutator<'d> {
             let namespace = asked.selection.policy_namespace;
             let results = mutate_targets(&rule.mutation, &mut self.context, targets, namespace);
             let results = results.into_iter().map(|result| MutateResult {
-                response: response(name, result.status, result.message, &properties),
+                response: RuleResponse {
+                    panics: result.panics,
+                    ..response(name, result.status, result.message, &properties)
+                },
                 target: result.target,
             });
             return RuleOutcome {
@@ -126,14 +129,16 @@ impl<'d> RuleMutator<'d> {
             context: &mut self.context,
             elements: 0,
         };
-        let (status, message, resource) = match mutator.mutate(&rule.mutation, resource) {
-            Mutated::Pass(patched) => (Status::Pass, success(patched.root()), Some(patched)),
-            Mutated::Skip(message) => (Status::Skip, message, None),
+        let (status, message, resource, panics) = match mutator.mutate(&rule.mutation, resource) {
+            Mutated::Pass(patched) => (Status::Pass, success(patched.root()), Some(patched), false),
+            Mutated::Skip(message) => (Status::Skip, message, None, false),
             // The object is lost with the error: Kyverno goes on with an empty one.
-            Mutated::Error(message) => (Status::Error, message, Some(Document::null())),
+            Mutated::Error(failure) => (Status::Error, failure.message, Some(Document::null()), failure.panics),
         };
+        let mut response = response(name, status, message, &properties);
+        response.panics = panics;
         RuleOutcome {
-            results: vec![response(name, status, message, &properties).into()],
+            results: vec![response.into()],
             resource,
         }
     }

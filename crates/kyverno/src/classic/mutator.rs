@@ -3,7 +3,7 @@
 //! Upstream counterpart: `pkg/engine/mutate/mutation.go` and `pkg/engine/handlers/mutation/common.go` (1.19), texts
 //! included.
 //!
-//! Known deviations: a patch at which upstream panics is an error of the rule, and loops end at [`ELEMENTS`].
+//! Known deviations: a patch at which upstream panics is an error of the rule with a mark, and loops end at [`ELEMENTS`].
 
 use super::{
     context::Context,
@@ -24,8 +24,28 @@ pub(super) enum Mutated {
     Pass(Document),
     /// Nothing changed; holds the message.
     Skip(String),
-    /// The object is lost; holds the message.
-    Error(String),
+    /// The object is lost.
+    Error(Failure),
+}
+
+/// Why a rule cannot patch an object.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) message: String,
+    /// Whether upstream panics instead.
+    pub(super) panics: bool,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self { message, panics: false }
+    }
+}
+
+impl Mutated {
+    fn error(message: String) -> Self {
+        Self::Error(message.into())
+    }
 }
 
 /// Applies the patches of a rule. Null is an empty object.
@@ -45,11 +65,11 @@ impl Mutator<'_, '_> {
     fn once(&mut self, mutation: &Mutation, resource: &Document) -> Mutated {
         let rule = match substitute_all(&mutation.rule, self.context) {
             Ok(rule) => rule,
-            Err(error) => return Mutated::Error(format!("variable substitution failed: {error}")),
+            Err(error) => return Mutated::error(format!("variable substitution failed: {error}")),
         };
         let block = rule.get("mutate").cloned().unwrap_or_default();
         if let Some(found) = block.get("patchesJson6902").and_then(not_text) {
-            return Mutated::Error(format!(
+            return Mutated::error(format!(
                 "variable substitution failed: json: cannot unmarshal {found} into Go struct field \
                  Mutation.mutate.patchesJson6902 of type string"
             ));
@@ -70,14 +90,19 @@ impl Mutator<'_, '_> {
                 Ok(single) => vec![single],
                 Err(error) => {
                     let list = &block.list;
-                    return Mutated::Error(format!("failed to evaluate list {list}: {error}: {error}"));
+                    return Mutated::error(format!("failed to evaluate list {list}: {error}: {error}"));
                 }
             };
             self.context.checkpoint();
             let patched = self.elements(block, &elements, &current, nesting);
             self.context.restore();
             match patched {
-                Err(error) => return Mutated::Error(format!("failed to mutate elements: {error}")),
+                Err(failure) => {
+                    return Mutated::Error(Failure {
+                        message: format!("failed to mutate elements: {}", failure.message),
+                        ..failure
+                    });
+                }
                 Ok(patched) if Data::from(patched.root()) == Data::from(current.root()) => {}
                 Ok(patched) => {
                     applied += 1;
@@ -100,7 +125,7 @@ impl Mutator<'_, '_> {
         elements: &[Data],
         resource: &Document,
         nesting: usize,
-    ) -> Result<Document, String> {
+    ) -> Result<Document, Failure> {
         let mut order: Vec<usize> = (0..elements.len()).collect();
         if block.descending {
             order.reverse();
@@ -112,12 +137,12 @@ impl Mutator<'_, '_> {
             };
             self.elements += 1;
             if self.elements > ELEMENTS {
-                return Err(format!("more than {ELEMENTS} elements"));
+                return Err(format!("more than {ELEMENTS} elements").into());
             }
             self.context.reset();
             self.context.add_element(&element.with_doubles(), index, nesting);
             if let Err(error) = self.context.load_entries(&block.entries) {
-                return Err(format!("failed to load to mutate.foreach[{index}].context: {error}"));
+                return Err(format!("failed to load to mutate.foreach[{index}].context: {error}").into());
             }
             let holds = match &block.preconditions {
                 Some(conditions) => evaluate(conditions, self.context)
@@ -135,7 +160,7 @@ impl Mutator<'_, '_> {
             match patched {
                 Mutated::Pass(patched) => current = patched,
                 Mutated::Skip(_) => {}
-                Mutated::Error(error) => return Err(error),
+                Mutated::Error(failure) => return Err(failure),
             }
         }
         Ok(current)
@@ -144,7 +169,7 @@ impl Mutator<'_, '_> {
     fn element(&mut self, block: &MutateLoop, resource: &Document) -> Mutated {
         match substitute_all(&block.patches, self.context) {
             Ok(patches) => apply(resource, &Patches::read(&patches)),
-            Err(error) => Mutated::Error(format!("variable substitution failed: {error}")),
+            Err(error) => Mutated::error(format!("variable substitution failed: {error}")),
         }
     }
 }
@@ -164,14 +189,19 @@ fn apply(resource: &Document, patches: &Patches) -> Mutated {
     let merge = patches.merge.root();
     let patched = match patch::patch(resource.root(), Some(merge), &patches.json) {
         Ok(patched) => patched,
-        Err(error @ PatchError::Empty) => return Mutated::Error(error.to_string()),
-        Err(error) => return Mutated::Error(format!("failed to patch resource: {error}")),
+        Err(error @ PatchError::Empty) => return Mutated::error(error.to_string()),
+        Err(error) => {
+            return Mutated::Error(Failure {
+                panics: error.is_panic(),
+                message: format!("failed to patch resource: {error}"),
+            });
+        }
     };
     if !patched.changed {
         return Mutated::Skip("no patches applied".to_owned());
     }
     match missing_kind(patched.document.root(), !merge.is_null()) {
-        Some(error) => Mutated::Error(format!("failed to unmarshal patched resource: {error}")),
+        Some(error) => Mutated::error(format!("failed to unmarshal patched resource: {error}")),
         None => Mutated::Pass(patched.document),
     }
 }

@@ -58,6 +58,8 @@ pub trait Targets {
 pub(super) struct TargetResult {
     pub(super) status: Status,
     pub(super) message: String,
+    /// Whether upstream panics instead.
+    pub(super) panics: bool,
     /// The target after the patches, if they changed it.
     pub(super) target: Option<Document>,
 }
@@ -89,6 +91,7 @@ pub(super) fn mutate_targets(
             status: Status::Error,
             // Upstream gives no text before the colon.
             message: format!(": {}", errors.join("; ")),
+            panics: false,
             target: None,
         });
     }
@@ -135,6 +138,7 @@ fn mutate_target(mutation: &Mutation, target: &Target, object: &Document, contex
     let result = |status, message| TargetResult {
         status,
         message,
+        panics: false,
         target: None,
     };
     context.set_target_resource(Data::from(object.root()));
@@ -148,6 +152,7 @@ fn mutate_target(mutation: &Mutation, target: &Target, object: &Document, contex
         Mutated::Pass(patched) => TargetResult {
             status: Status::Pass,
             message: success(patched.root()),
+            panics: false,
             target: mutation
                 .targets
                 .as_ref()
@@ -155,7 +160,10 @@ fn mutate_target(mutation: &Mutation, target: &Target, object: &Document, contex
                 .then_some(patched),
         },
         Mutated::Skip(message) => result(Status::Skip, message),
-        Mutated::Error(message) => result(Status::Error, message),
+        Mutated::Error(failure) => TargetResult {
+            panics: failure.panics,
+            ..result(Status::Error, failure.message)
+        },
     }
 }
 

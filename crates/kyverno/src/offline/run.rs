@@ -328,6 +328,10 @@ impl<'c> Stages<'c> {
             classic_world.add_namespace(stored);
         }
         let mut discovery = Discovery::kubernetes();
+        for definition in &case.definitions {
+            // A definition that says too little is a matter of the loader's diagnostics.
+            let _ = discovery.add_crd(definition.root());
+        }
         let served = served(case, resource, &mut discovery);
         let exceptions = case.exceptions.exceptions.iter();
         Ok(Self {

@@ -2,7 +2,8 @@
 //!
 //! Upstream counterpart: `pkg/registry/core/service/storage/{alloc,storage}.go`.
 //!
-//! Known deviations: the cluster has one IPv4 range; the address is always `10.0.0.10`, node ports count from 30000.
+//! Known deviations: the cluster has one IPv4 range; the address is always `10.0.0.10`, node ports are those
+//! that a dry run shows.
 
 use kyvtest_go_compat::text::ip;
 
@@ -211,12 +212,15 @@ fn addresses(spec: &mut Node<'_>, cluster: &Cluster) -> Result<(), Vec<Cause>> {
     Ok(())
 }
 
+/// A dry run allocates no port of the range: it shows the number after the last one, beginning above the range (upstream
+/// `portallocator/operation.go` `AllocateNext`).
+const NO_PORT: i64 = 32_768;
+
 fn node_ports(spec: &mut Node<'_>) -> Result<(), Vec<Cause>> {
     let health = needs_health_check(spec);
     let mut errors = Vec::new();
     if needs_node_port(spec) {
         let allocate = spec.str("type") == "NodePort" || spec.bool("allocateLoadBalancerNodePorts");
-        let mut next = 30_000;
         let mut given: Vec<(i64, i64)> = Vec::new();
         for (index, port) in spec.list_mut("ports").iter_mut().enumerate() {
             let own = port.int("port").unwrap_or(0);
@@ -224,9 +228,10 @@ fn node_ports(spec: &mut Node<'_>) -> Result<(), Vec<Cause>> {
                 0 if allocate => {
                     // One number serves both protocols of a port.
                     let known = given.iter().find(|(known, _)| *known == own).map(|(_, number)| *number);
-                    port.set("nodePort", known.unwrap_or(next));
-                    given.push((own, known.unwrap_or(next)));
-                    next += 1;
+                    let last = given.iter().map(|(_, number)| *number).max();
+                    let number = known.unwrap_or(last.unwrap_or(NO_PORT) + 1);
+                    port.set("nodePort", number);
+                    given.push((own, number));
                 }
                 0 => {}
                 number if (30_000..=32_767).contains(&number) => given.push((own, number)),

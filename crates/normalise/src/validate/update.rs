@@ -121,6 +121,15 @@ pub(super) fn run(checker: &mut Checker<'_>, served: Served, new: &Node<'_>, old
 
 fn metadata(checker: &mut Checker<'_>, pair: &Pair<'_, '_>) {
     let root = Path::root("metadata");
+    let name = |document: &Document| {
+        value(document, &["metadata", "name"])
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    if let Some(name) = name(&pair.new_document).filter(|_| pair.differs(&["metadata", "name"])) {
+        checker.invalid(&root.field("name"), &name, "field is immutable");
+        checker.invalid(&root.field("name"), &name, "field is immutable");
+    }
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         let path = ["metadata", field];
         // Leaving the mark of a deletion out does not remove it.

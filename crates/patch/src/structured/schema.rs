@@ -148,6 +148,14 @@ impl Schema {
         schema
     }
 
+    /// The type of an object without a schema: maps are merged, everything else is replaced.
+    pub fn deduced() -> Type<'static> {
+        Type {
+            schema: Self::builtin(),
+            index: DEDUCED,
+        }
+    }
+
     /// Whether any kind of a group version is known.
     pub fn has_version(&self, api_version: &str) -> bool {
         self.kinds.keys().any(|(version, _)| version == api_version)

@@ -1,0 +1,372 @@
+//! One request through the mutating and the validating phase of each side, and the difference of the objects after admission.
+//!
+//! Upstream counterpart: `k8s.io/apiserver/pkg/endpoints/handlers/{create,update}.go` (0.36) with the admission chain.
+//!
+//! Known deviations: mutate rules of ClusterPolicies and Policies are not evaluated here. The entry of the requester in
+//! `managedFields` names no fields, and its manager is always `client`.
+
+mod difference;
+
+use kyvtest_apiserver::{self as vap, Answer};
+use kyvtest_convert::{Conversion, GeneratedMutation, Outcome, hazard::Direction};
+use kyvtest_go_compat::value::{Document, Value};
+use kyvtest_kyverno::{
+    controller::{Controller, Review},
+    mutating_controller::MutatingController,
+    refusal::Refusal,
+};
+use kyvtest_model::{
+    compare::{Divergence, Mutation, Suspect, Tendency, compare_mutations},
+    kube::{Environment, Operation, Request},
+    verdict::{DivergenceClass, Effect, Status, Verdict},
+};
+use kyvtest_prove::{
+    pair::NativeVerdict,
+    server::{Data, Refused, Server},
+};
+use serde_json::json;
+
+pub use difference::{Difference, differences};
+
+/// How many places at which two objects differ are named.
+const SHOWN: usize = 5;
+
+/// What one side made of a request.
+#[derive(Debug)]
+pub(crate) struct Side<T> {
+    pub(crate) answer: T,
+    pub(crate) verdict: Verdict,
+    /// The object in the response; `None` if the request is refused.
+    pub(crate) object: Option<Document>,
+    pub(crate) changed: bool,
+}
+
+impl<T> Side<T> {
+    fn mutation(&self) -> Mutation<'_> {
+        Mutation {
+            verdict: &self.verdict,
+            object: self.object.as_ref(),
+            changed: self.changed,
+        }
+    }
+}
+
+/// A request as mutating policies see it.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) request: Request,
+    /// The refusal of the server before any policy: the policies then see the object as it is.
+    pub(crate) refused: Option<Refused>,
+    /// Whether the server completes and validates objects after the mutating phase.
+    completes: bool,
+    /// Whether `managedFields` are not those of the request.
+    is_managed: bool,
+}
+
+impl Prepared {
+    /// Prepares a request as it was sent.
+    pub(crate) fn new(server: &Server, sent: &Request, data: Data) -> Self {
+        let mut request = sent.clone();
+        let refused = match data {
+            Data::Raw => None,
+            Data::Normalised => server.prepare(&mut request).err(),
+        };
+        let completes = data == Data::Normalised && refused.is_none();
+        let is_managed = completes && add_manager(server, &mut request);
+        Self {
+            request,
+            refused,
+            completes,
+            is_managed,
+        }
+    }
+
+    /// The object without what [`add_manager`] added.
+    fn unmanaged(&self, object: Document) -> Document {
+        if self.is_managed {
+            without_manager(&object)
+        } else {
+            object
+        }
+    }
+}
+
+/// Both sides of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Phases<'p> {
+    pub(crate) server: &'p Server,
+    pub(crate) prepared: &'p Prepared,
+    pub(crate) environment: Environment<'p>,
+}
+
+impl Phases<'_> {
+    /// The API server with native policies.
+    pub(crate) fn native(self, native: &vap::Server) -> Side<Answer> {
+        let request = &self.prepared.request;
+        let mutated = native.mutate(request, self.environment, self.server.cluster());
+        let changed = mutated.object != request.object;
+        let side = |answer: Answer, object: Option<Document>| Side {
+            verdict: NativeVerdict::of(answer.clone()).verdict,
+            answer,
+            object,
+            changed,
+        };
+        if let Some(answer) = mutated.answer(request) {
+            return side(answer, None);
+        }
+        let mut after = Request {
+            object: self.prepared.unmanaged(mutated.object),
+            ..request.clone()
+        };
+        let mut returned = after.object.clone();
+        if self.prepared.completes {
+            match self.server.complete(&mut after) {
+                Ok(object) => returned = object,
+                Err(refused) => return side(refused_later(request, &refused), None),
+            }
+        }
+        let mut answer = native.review(&after, self.environment);
+        let mut verdicts = mutated.verdicts;
+        verdicts.append(&mut answer.verdicts);
+        answer.verdicts = verdicts;
+        answer.summarise();
+        let object = answer.allowed.then_some(returned);
+        side(answer, object)
+    }
+
+    /// Kyverno's mutating webhooks, then its validating ones.
+    pub(crate) fn kyverno(self, mutating: &MutatingController, controller: Option<&Controller>) -> Side<Review> {
+        let request = &self.prepared.request;
+        let complete = |object: &Document| self.server.patched(request, object);
+        let mutated = mutating.review(request, self.environment, &complete);
+        let changed = mutated.object != request.object;
+        let mut review = Review {
+            answers: mutated.answers,
+            refusal: mutated.refusal,
+            warnings: Vec::new(),
+            silent: Vec::new(),
+        };
+        let mut after = Request {
+            object: mutated.object,
+            ..request.clone()
+        };
+        let mut returned = after.object.clone();
+        if review.refusal.is_none() {
+            match self.complete_kyverno(&mut after, changed) {
+                Ok(object) => returned = object,
+                Err(refused) => {
+                    review.refusal = Some(Refusal {
+                        code: refused.code(),
+                        message: refused.message,
+                    });
+                }
+            }
+        }
+        if let (None, Some(controller)) = (&review.refusal, controller) {
+            let mut validated = controller.review(&after, self.environment);
+            review.answers.append(&mut validated.answers);
+            review.warnings.append(&mut validated.warnings);
+            review.silent.append(&mut validated.silent);
+            review.refusal = validated.refusal;
+        }
+        Side {
+            verdict: review.verdict(),
+            object: review.refusal.is_none().then_some(returned),
+            answer: review,
+            changed,
+        }
+    }
+
+    /// What the API server does with the object between Kyverno's webhooks. Returns the object of the response.
+    fn complete_kyverno(self, after: &mut Request, changed: bool) -> Result<Document, Refused> {
+        if changed {
+            after.object = self.server.reinvoke(&self.prepared.request, &after.object)?;
+        }
+        after.object = self.prepared.unmanaged(after.object.clone());
+        if self.prepared.completes {
+            self.server.complete(after)
+        } else {
+            Ok(after.object.clone())
+        }
+    }
+
+    /// The object of a side with defaults: a side that changes nothing leaves it as it was given, the other one completes it.
+    pub(crate) fn completed<T>(self, side: &Side<T>) -> Option<Document> {
+        let object = side.object.as_ref()?;
+        let patched = self.server.patched(&self.prepared.request, object);
+        Some(patched.unwrap_or_else(|_| object.clone()))
+    }
+
+    /// The difference of the two sides, with its first cause among the hazards of the conversions.
+    pub(crate) fn compare(
+        self,
+        kyverno: &Side<Review>,
+        native: &Side<Answer>,
+        conversions: &[Conversion],
+    ) -> Option<Divergence> {
+        let (ours, theirs) = (self.completed(kyverno), self.completed(native));
+        let texts = suspects(conversions);
+        let suspects: Vec<Suspect<'_>> = texts
+            .iter()
+            .filter(|(code, ..)| may_explain(code, &kyverno.verdict, &native.verdict))
+            .map(|(code, tendency, path, text)| Suspect {
+                code,
+                tendency: *tendency,
+                path,
+                text,
+            })
+            .collect();
+        let mut divergence = compare_mutations(
+            Mutation {
+                object: ours.as_ref(),
+                ..kyverno.mutation()
+            },
+            Mutation {
+                object: theirs.as_ref(),
+                ..native.mutation()
+            },
+            &suspects,
+        )?;
+        if let (Some(ours), Some(theirs)) = (&ours, &theirs) {
+            divergence
+                .cause
+                .push_str(&named_places(ours, theirs, ["Kyverno", "native policy"]));
+        }
+        Some(divergence)
+    }
+}
+
+/// The places at which two objects differ, with both values, as the end of a sentence.
+pub(crate) fn named_places(ours: &Document, theirs: &Document, [left, right]: [&str; 2]) -> String {
+    let found = differences(&ours.root().to_serde(), &theirs.root().to_serde());
+    let mut text = String::new();
+    for Difference { path, expected, actual } in found.iter().take(SHOWN) {
+        let show = |value: &Option<serde_json::Value>| match value {
+            Some(value) => value.to_string(),
+            None => "nothing".to_owned(),
+        };
+        text.push_str(&format!(
+            "; `{path}`: {left} {}, {right} {}",
+            show(expected),
+            show(actual)
+        ));
+    }
+    if found.len() > SHOWN {
+        text.push_str(&format!("; and {} more places", found.len() - SHOWN));
+    }
+    text
+}
+
+/// What was generated from a MutatingPolicy, if the API server accepts it.
+pub(crate) fn installable(conversion: &Conversion) -> Option<&GeneratedMutation> {
+    match &conversion.outcome {
+        Outcome::Mutating(generated) => Some(&**generated).filter(|generated| generated.is_installable()),
+        Outcome::Generated(_) | Outcome::Refused(_) => None,
+    }
+}
+
+/// Why a MutatingPolicy has no native counterpart; `None` if it has one.
+pub(crate) fn missing_counterpart(conversion: &Conversion) -> Option<Divergence> {
+    if installable(conversion).is_some() {
+        return None;
+    }
+    let (code, cause) = match &conversion.outcome {
+        Outcome::Refused(refusal) => {
+            let advice = refusal.code.advice().to_owned();
+            (refusal.code.as_str(), refusal.message.clone().unwrap_or(advice))
+        }
+        Outcome::Mutating(generated) => {
+            let checked = [&generated.map.checked, &generated.binding.checked];
+            let refused = checked.into_iter().find(|checked| !checked.errors.is_empty());
+            let message = refused.map(|checked| checked.message.clone());
+            ("map-invalid", message.unwrap_or_default())
+        }
+        Outcome::Generated(_) => return None,
+    };
+    Some(Divergence {
+        class: DivergenceClass::NotConvertible,
+        code: Some(code.to_owned()),
+        cause,
+    })
+}
+
+/// The hazards of conversions that may make the sides differ: code, tendency, path and text.
+fn suspects(conversions: &[Conversion]) -> Vec<(&'static str, Tendency, &str, String)> {
+    let items = conversions.iter().flat_map(|conversion| &conversion.report);
+    items
+        .filter_map(|item| {
+            let hazard = item.hazard?;
+            let tendency = match hazard.direction {
+                Direction::Weaker => Tendency::Weaker,
+                Direction::Stricter => Tendency::Stricter,
+                Direction::Either => Tendency::Either,
+                Direction::Text => Tendency::Text,
+                Direction::NotInstallable | Direction::Offline | Direction::Equal => return None,
+            };
+            let text = format!("{}; {}", hazard.title, hazard.advice);
+            Some((hazard.code, tendency, item.path.as_str(), text))
+        })
+        .collect()
+}
+
+/// Whether a hazard that shows in one error only may explain the errors of the two sides.
+fn may_explain(code: &str, kyverno: &Verdict, native: &Verdict) -> bool {
+    match code {
+        "M14" => native.message.contains("strict decoding error"),
+        "M15" => kyverno.message.contains("Object 'Kind' is missing"),
+        _ => true,
+    }
+}
+
+/// The answer of a server that refuses what the policies made of an object.
+fn refused_later(request: &Request, refused: &Refused) -> Answer {
+    let mut answer = Answer::admitted(request);
+    answer.allowed = false;
+    answer.status = Status::Error;
+    answer.effect = Effect::Deny;
+    answer.code = refused.code();
+    refused.stage.reason().clone_into(&mut answer.reason);
+    answer.message.clone_from(&refused.message);
+    answer
+}
+
+/// Adds the entry of the requester to `managedFields`, which the server does before the mutating phase. Returns whether it did:
+/// an object that has entries already keeps them.
+fn add_manager(server: &Server, request: &mut Request) -> bool {
+    let resource = &request.resource;
+    let api_version = resource.object_kind.api_version();
+    let writes = matches!(request.operation, Operation::Create | Operation::Update);
+    let root = request.object.root();
+    if !writes
+        || !resource.subresource.is_empty()
+        || !server.knows(&api_version, &resource.object_kind.kind)
+        || root
+            .at(&["metadata", "managedFields"])
+            .is_some_and(|fields| !fields.is_null())
+    {
+        return false;
+    }
+    let mut object = root.to_serde();
+    let Some(metadata) = object.get_mut("metadata").and_then(|metadata| metadata.as_object_mut()) else {
+        return false;
+    };
+    let entry = json!({
+        "manager": "client", "operation": "Update", "apiVersion": api_version, "time": server.cluster().now,
+        "fieldsType": "FieldsV1", "fieldsV1": {},
+    });
+    metadata.insert("managedFields".to_owned(), json!([entry]));
+    request.object = Document::from(&object);
+    true
+}
+
+fn without_manager(object: &Document) -> Document {
+    let managed = object.root().at(&["metadata", "managedFields"]);
+    if managed.is_none_or(Value::is_null) {
+        return object.clone();
+    }
+    let mut object = object.root().to_serde();
+    if let Some(metadata) = object.get_mut("metadata").and_then(|metadata| metadata.as_object_mut()) {
+        metadata.remove("managedFields");
+    }
+    Document::from(&object)
+}

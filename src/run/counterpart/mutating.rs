@@ -1,0 +1,120 @@
+//! A MutatingPolicy and the MutatingAdmissionPolicy that Kyverno would generate from it.
+//!
+//! Each policy is compared alone, on the object as it was sent. A policy that is refused only because policies for pod controllers
+//! are made from it is compared with that switched off, on both sides, unless it requests a native policy.
+
+use std::sync::Arc;
+
+use super::{Answer, Counterpart, NativeAnswer, Note, SuiteCluster};
+use crate::mutation::{Phases, Prepared, installable, missing_counterpart};
+use kyvtest_apiserver as apiserver;
+use kyvtest_cel::time::Timestamp;
+use kyvtest_convert::{Conversion, Exceptions, Options, Outcome, RefusalCode, convert};
+use kyvtest_kyverno::mutating_controller::MutatingController;
+use kyvtest_model::{
+    kube::{Discovery, Environment, Request},
+    policy::{MutatingPolicy, Policy, PolicyId},
+};
+
+pub(super) struct MutatingPair {
+    id: PolicyId,
+    is_marked: bool,
+    without_autogen: bool,
+    controller: MutatingController,
+    conversion: Conversion,
+    /// The server with what was generated, if it accepts it.
+    native: Option<apiserver::Server>,
+}
+
+impl MutatingPair {
+    pub(super) fn new(
+        policy: &Arc<MutatingPolicy>,
+        exceptions: Exceptions<'_>,
+        discovery: &Discovery,
+        now: Option<Timestamp>,
+    ) -> Self {
+        let options = Options { force: true, now };
+        let generate = |policy: &Arc<MutatingPolicy>| {
+            convert(&Policy::Mutating(Arc::clone(policy)), exceptions, discovery, options)
+        };
+        let requested = policy.spec.autogen.mutating_admission_policy.as_ref();
+        let is_marked = requested.is_some_and(|enabled| enabled.value);
+        let mut conversion = generate(policy);
+        let mut compared = Arc::clone(policy);
+        let covers_controllers =
+            matches!(&conversion.outcome, Outcome::Refused(refusal) if refusal.code == RefusalCode::Autogen);
+        if covers_controllers && !is_marked {
+            Arc::make_mut(&mut compared).spec.autogen.pod_controllers = Some(Vec::new());
+            conversion = generate(&compared);
+        }
+        let without_autogen = !Arc::ptr_eq(policy, &compared);
+        // A policy that Kyverno refuses is reported where it is evaluated.
+        let (controller, _) = MutatingController::new(&[compared], exceptions.cel);
+        let native = installable(&conversion).map(|generated| {
+            let lens = apiserver::Lens::ApiServer;
+            apiserver::Server::new([], [], lens).with_mutation([&*generated.map.model], [&*generated.binding.model])
+        });
+        Self {
+            id: policy.id(),
+            is_marked,
+            without_autogen,
+            controller,
+            conversion,
+            native,
+        }
+    }
+
+    pub(super) fn id(&self) -> &PolicyId {
+        &self.id
+    }
+
+    /// What is to be known about the comparison as a whole, with the name of the policy.
+    pub(super) fn notes(&self) -> Vec<(String, Note)> {
+        let mut notes = Vec::new();
+        if !self.is_marked {
+            notes.push((self.id.name.clone(), Note::NotMarked));
+        }
+        if self.without_autogen {
+            notes.push((self.id.name.clone(), Note::PodControllersOff));
+        }
+        notes
+    }
+
+    /// Sends a request as written through both sides.
+    pub(super) fn evaluate(
+        &self,
+        written: &Request,
+        cluster: &SuiteCluster,
+        environment: Environment<'_>,
+    ) -> Counterpart {
+        let (Some(native), Some(generated)) = (&self.native, installable(&self.conversion)) else {
+            return Counterpart {
+                native: None,
+                divergence: missing_counterpart(&self.conversion),
+                trace: Vec::new(),
+            };
+        };
+        let prepared = Prepared::new(cluster.server(), written, cluster.data());
+        let phases = Phases {
+            server: cluster.server(),
+            prepared: &prepared,
+            environment,
+        };
+        let kyverno = phases.kyverno(&self.controller, None);
+        let theirs = phases.native(native);
+        let divergence = phases.compare(&kyverno, &theirs, std::slice::from_ref(&self.conversion));
+        Counterpart {
+            native: Some(NativeAnswer {
+                answer: Answer {
+                    status: theirs.verdict.status,
+                    effect: theirs.verdict.effect,
+                    message: theirs.verdict.message,
+                },
+                policy: generated.map.model.metadata.name.value.clone(),
+                binding: generated.binding.model.metadata.name.value.clone(),
+            }),
+            divergence,
+            trace: theirs.answer.trace(environment),
+        }
+    }
+}
