@@ -34,7 +34,10 @@ mod values;
 pub mod written;
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -44,6 +47,7 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Span};
 use kyvtest_kyverno::config::Config;
 use kyvtest_model::{
     kube::{Discovery, Operation},
+    policy::Loaded,
     verdict::{Effect, Status},
 };
 use kyvtest_prove::behaviour::Behaviours;
@@ -87,7 +91,7 @@ pub struct Settings {
 }
 
 /// What a run may find out besides what becomes of the rows.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// What the suites try of their policies.
     pub coverage: bool,
@@ -95,6 +99,8 @@ pub struct Extras {
     pub behaviours: bool,
     /// The label of a proof for each policy.
     pub proofs: bool,
+    /// The policies that proofs compare those of the suites with, by name; their native counterparts if there are none.
+    pub to: Option<Arc<Loaded>>,
     /// Cancels proofs and behaviours when set.
     pub stop: Option<&'static AtomicBool>,
 }
