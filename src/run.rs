@@ -37,7 +37,10 @@ mod values;
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,6 +50,7 @@ use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Span};
 use kyvtest_kyverno::config::Config;
 use kyvtest_model::{
     kube::{Discovery, Operation},
+    policy::Loaded,
     verdict::{Effect, Status},
 };
 use kyvtest_prove::behaviour::Behaviours;
@@ -93,7 +97,7 @@ pub struct Settings {
 }
 
 /// What a run may analyse besides the results of its rows.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// What the suites try of their policies.
     pub coverage: bool,
@@ -101,6 +105,8 @@ pub struct Extras {
     pub behaviours: bool,
     /// The label of a proof for each policy.
     pub proofs: bool,
+    /// The policies that proofs compare those of the suites with, by name; their native counterparts if there are none.
+    pub to: Option<Arc<Loaded>>,
     /// Cancels proofs and behaviours when set.
     pub stop: Option<&'static AtomicBool>,
 }

@@ -85,6 +85,11 @@ impl KyvernoConfig {
         input::kyverno_config(self.kyverno_config.as_deref().unwrap_or(default))
     }
 
+    /// Whether the option is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.kyverno_config.is_some()
+    }
+
     /// The option as it was given.
     pub(super) fn replay(&self, words: &mut String) {
         if let Some(word) = &self.kyverno_config {

@@ -72,6 +72,7 @@ impl Args {
             coverage: !self.behaviours,
             behaviours: self.behaviours,
             proofs: false,
+            to: None,
             stop: self.behaviours.then(interrupt::flag),
         };
         let planned = self.suites.plan()?;

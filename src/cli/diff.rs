@@ -12,18 +12,23 @@ use super::{
     data::{DataLens, StrictResources},
     input,
     output::Output,
+    prove::pairs::{self, Compared, Deletions, Setup},
     run::Unsupported,
 };
 use crate::{
     run::{
         Answer, Settings,
-        diff::{Diff, DiffCase, diff},
+        diff::{Diff, DiffCase, PolicyPair, diff, policies_named},
     },
     suite::{self, Disk, Files, Options, Resource, Suite},
 };
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
-use kyvtest_model::{kube::Discovery, verdict::DivergenceClass};
+use kyvtest_model::{kube::Discovery, policy::Loaded, verdict::DivergenceClass};
+use kyvtest_prove::{
+    Layer,
+    body::{self, Setting, Side},
+};
 
 /// Compare two sets of policies
 ///
@@ -59,6 +64,13 @@ pub(super) struct Args {
     /// Also show cases in which only the messages differ
     #[arg(long)]
     messages: bool,
+
+    /// Prove or refute the pairs that no resource tells apart
+    ///
+    /// A REFUTED pair is a difference: a request follows on which the policies decide differently. UNKNOWN exits with
+    /// code 5.
+    #[arg(long)]
+    prove: bool,
 
     /// The output format
     #[arg(
@@ -147,11 +159,20 @@ impl Args {
                 .with_help("use `--pair OLD=NEW` for policies with different names")
                 .into());
         }
-        let text = match self.format {
-            Format::Human => human(&found, self.all, self.messages),
-            Format::Json => format!("{:#}\n", to_json(&found, settings.now)),
-        };
-        output.artefact().write_all(text.as_bytes())?;
+        let proofs = self.proofs(&found, (&from, &to), &settings);
+        match self.format {
+            Format::Human => {
+                let text = human(&found, self.all, self.messages);
+                output.artefact().write_all(text.as_bytes())?;
+                for proof in proofs.iter().flatten() {
+                    output.styled(&proof.human)?;
+                }
+            }
+            Format::Json => {
+                let text = format!("{:#}\n", to_json(&found, &proofs, settings.now));
+                output.artefact().write_all(text.as_bytes())?;
+            }
+        }
         for refused in &found.refused {
             let side = if refused.from { "--from" } else { "--to" };
             let message = format!(
@@ -162,19 +183,64 @@ impl Args {
             exit = exit.combine(Exit::Input);
         }
         let cases = found.pairs.iter().flat_map(|pair| &pair.cases);
-        if cases.clone().next().is_none() && found.refused.is_empty() {
+        if cases.clone().next().is_none() && found.refused.is_empty() && !self.prove {
             let diagnostic = Diagnostic::new(Code::NoTests, "nothing was compared: no resources given");
             let help = "add suites with resources, or `--resources FILE`";
             output.diagnostic(&diagnostic.with_help(help), &Sources::new());
             exit = exit.combine(Exit::NoTests);
         }
         let undecided = cases.clone().filter(|case| case.unsupported).count();
-        exit = exit.combine(self.unsupported.check(undecided, cases.count(), output));
-        let differs = |case: &DiffCase| case.divergence.as_ref().is_some_and(|found| found.class.fails());
+        if cases.clone().next().is_some() || !self.prove {
+            exit = exit.combine(self.unsupported.check(undecided, cases.count(), output));
+        }
+        for proof in proofs.iter().flatten() {
+            if !self.exit_zero || proof.exit == Exit::Internal {
+                exit = exit.combine(proof.exit);
+            }
+        }
         if !self.exit_zero && found.pairs.iter().flat_map(|pair| &pair.cases).any(differs) {
             exit = exit.combine(Exit::Divergence);
         }
         Ok(exit)
+    }
+
+    /// The proofs of the pairs that no resource tells apart, by the number of the pair.
+    fn proofs(&self, found: &Diff, (from, to): (&[Suite], &[Suite]), settings: &Settings) -> Vec<Option<PairProof>> {
+        if !self.prove {
+            return found.pairs.iter().map(|_| None).collect();
+        }
+        let discovery = &settings.discovery;
+        let delete = Deletions::Collection;
+        let setup = Setup {
+            discovery,
+            setting: Setting::default(),
+            options: body::Options {
+                data: settings.data,
+                ..body::Options::default()
+            },
+            world: pairs::world(discovery, delete, Layer::Policy, settings.data),
+            timeout: None,
+        };
+        let proof = |pair: &PolicyPair| {
+            let is_refused = found
+                .refused
+                .iter()
+                .any(|refused| refused.policy == pair.from || refused.policy == pair.to);
+            if is_refused || pair.cases.iter().any(differs) {
+                return None;
+            }
+            let (a, from) = policies_named(from, &pair.from)?;
+            let (b, to) = policies_named(to, &pair.to)?;
+            let side = |loaded: Loaded| Side::with_setting(loaded, Vec::new(), discovery, &setup.setting);
+            let compared = Compared::new(side(a), side(b), &setup);
+            let sources = [Some(&from.sources), Some(&to.sources)];
+            Some(PairProof {
+                human: pairs::human(&pair.from, &compared, &setup.world, sources),
+                json: pairs::answer(&compared, &setup.world, sources),
+                exit: compared.exit(TESTED),
+            })
+        };
+        found.pairs.iter().map(proof).collect()
     }
 
     /// The suites of a side. What is no suite is taken for a file with policies.
@@ -235,6 +301,20 @@ impl Args {
         report(&suites, output, exit);
         Ok(suites.iter_mut().flat_map(|suite| suite.resources.drain(..)).collect())
     }
+}
+
+/// The least strength of a label that is good enough.
+const TESTED: u8 = 1;
+
+/// What a proof of a pair came to.
+struct PairProof {
+    human: String,
+    json: Json,
+    exit: Exit,
+}
+
+fn differs(case: &DiffCase) -> bool {
+    case.divergence.as_ref().is_some_and(|found| found.class.fails())
 }
 
 /// Reports what is wrong with suites.
@@ -401,7 +481,7 @@ fn counts<'c>(cases: impl Iterator<Item = &'c DiffCase> + Clone) -> String {
     parts.join(", ")
 }
 
-fn to_json(found: &Diff, now: Option<Timestamp>) -> Json {
+fn to_json(found: &Diff, proofs: &[Option<PairProof>], now: Option<Timestamp>) -> Json {
     let answer = |answer: &Answer| {
         json!({
             "status": answer.status.as_str(),
@@ -426,9 +506,16 @@ fn to_json(found: &Diff, now: Option<Timestamp>) -> Json {
     let pairs: Vec<Json> = found
         .pairs
         .iter()
-        .map(|pair| {
+        .zip(proofs)
+        .map(|(pair, proof)| {
             let cases: Vec<Json> = pair.cases.iter().map(case).collect();
-            json!({"from": pair.from, "to": pair.to, "cases": cases, "auditWarnings": pair.audit_warnings})
+            let mut json =
+                json!({"from": pair.from, "to": pair.to, "cases": cases, "auditWarnings": pair.audit_warnings});
+            if let Some(proof) = proof {
+                json["proof"] = proof.json.clone();
+                json["proof"]["id"] = json!(pair.from);
+            }
+            json
         })
         .collect();
     let refused = found.refused.iter();

@@ -47,6 +47,7 @@ impl Args {
             coverage: false,
             behaviours: true,
             proofs: false,
+            to: None,
             stop: Some(interrupt::flag()),
         };
         let settings = self.suites.settings()?;

@@ -1,10 +1,12 @@
 //! `kyvtest prove`: is the native policy the same policy, for all requests?
 
 mod emit;
+mod explain;
 mod human;
 mod json;
 mod kube;
-mod pairs;
+mod limit;
+pub(super) mod pairs;
 mod samples;
 mod summary;
 mod target;
@@ -18,6 +20,7 @@ pub(super) use self::{human::witness, json::region_json, pairs::witness as compa
 use self::{
     human::{human, markdown},
     json::{json_of, policy_json},
+    limit::Limit,
     samples::Samples,
 };
 use super::{
@@ -46,7 +49,7 @@ use kyvtest_model::{
     policy::{self, Loaded, Policy, Purpose},
 };
 use kyvtest_prove::{
-    Label, Layer, Options, Proof, Target, prove,
+    Label, Layer, Options, Proof, Target, body, prove,
     repair::{Repair, Repaired, repair},
 };
 
@@ -78,9 +81,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policies", "to", "from"])]
     pairs: Option<PathBuf>,
 
-    /// Which deletions are compared where policies of any kind are
-    #[arg(long, value_name = "MODES", value_enum, default_value_t)]
-    delete: pairs::Deletions,
+    /// Which deletions are compared where policies of any kind are [default: named,collection]
+    #[arg(long, value_name = "MODES", value_enum)]
+    delete: Option<pairs::Deletions>,
 
     /// Files with PolicyExceptions
     #[arg(long, value_name = "FILE")]
@@ -147,9 +150,15 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "to")]
     emit_cases: Option<PathBuf>,
 
-    /// Give up on a policy after N paths
-    #[arg(long, value_name = "N", default_value_t = 500_000)]
-    budget: u64,
+    /// Give up on a policy after N paths [default: 500000]
+    ///
+    /// Where policies of any kind are compared, after N cases of one question; the default is then 8000.
+    #[arg(long, value_name = "N")]
+    budget: Option<u64>,
+
+    /// Give up on a policy or pair after SECONDS; the label is then UNKNOWN
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -217,21 +226,62 @@ kinds are those of the world line. It says nothing about texts of messages, nor 
 ";
 
 impl Args {
-    /// Rejects the options that only the comparison with a native counterpart knows.
-    fn check_any_pair(&self, options: &Options<'_>) -> Result<(), Failure> {
+    /// Rejects the options that the comparison of policies of any kind does not have: none is ignored silently.
+    fn check_any_pair(&self) -> Result<(), Failure> {
+        let why_messages = "messages of policies of different kinds always differ";
+        let why_native = "it applies to a policy and its native counterpart: `kyvtest prove POLICY`";
         let given = [
-            ("--data raw", options.data == Data::Raw),
-            ("--layer", options.layer != Layer::Policy),
-            ("--kube", self.kube != kube::Kube::default()),
-            ("--messages", self.messages),
-            ("--warnings", self.warnings),
+            ("--kube", self.kube != kube::Kube::default(), why_native),
+            ("--messages", self.messages, why_messages),
+            ("--warnings", self.warnings, why_native),
+            ("--resources", !self.resources.is_empty(), why_native),
+            (
+                "--output markdown",
+                self.format == Format::Markdown,
+                "use `-o human` or `-o json`",
+            ),
         ];
-        let Some((option, _)) = given.into_iter().find(|(_, given)| *given) else {
+        let Some((option, _, help)) = given.into_iter().find(|(_, given, _)| *given) else {
             return Ok(());
         };
         let message = format!("`{option}` is not available when policies of any kind are compared");
-        let help = "it applies to a policy and its native counterpart: `kyvtest prove POLICY`";
         Err(Diagnostic::new(Code::CommandLine, message).with_help(help).into())
+    }
+
+    /// Rejects the options that only the comparison of policies of any kind has.
+    fn check_native_pair(&self) -> Result<(), Failure> {
+        if self.delete.is_none() {
+            return Ok(());
+        }
+        let message = "`--delete` is only available when policies of any kind are compared";
+        let help = "the comparison with a native counterpart has both named and collection deletions";
+        Err(Diagnostic::new(Code::CommandLine, message).with_help(help).into())
+    }
+
+    /// How policies of any kind are compared.
+    fn comparison<'a>(&self, discovery: &'a Discovery, options: &Options<'_>) -> pairs::Setup<'a> {
+        let delete = self.delete.unwrap_or_default();
+        let defaults = body::Options::default();
+        pairs::Setup {
+            discovery,
+            setting: body::Setting {
+                layer: options.layer,
+                config: options.config.clone(),
+            },
+            options: body::Options {
+                collections: delete == pairs::Deletions::Collection,
+                data: options.data,
+                cases: self.budget.unwrap_or(defaults.cases),
+                checks: if self.paranoid {
+                    4 * defaults.checks
+                } else {
+                    defaults.checks
+                },
+                ..defaults
+            },
+            world: pairs::world(discovery, delete, options.layer, options.data),
+            timeout: self.timeout,
+        }
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Exit, Failure> {
@@ -240,7 +290,7 @@ impl Args {
             layer: self.layer.layer(),
             config: self.kyverno_config.read("chart")?,
             now: self.cluster.clock()?,
-            paths: self.budget,
+            paths: self.budget.unwrap_or(500_000),
             exempt: true,
             paranoid: self.paranoid,
             messages: self.messages,
@@ -251,9 +301,14 @@ impl Args {
             stop: Some(interrupt::flag()),
             spoil: None,
         };
+        if options.layer != Layer::Cluster && self.kyverno_config.is_given() {
+            let message = "`--kyverno-config` has no effect without `--layer cluster`";
+            let diagnostic = Diagnostic::new(Code::CommandLine, message).with_severity(Severity::Warning);
+            output.diagnostic(&diagnostic, &Sources::new());
+        }
         if let Some(file) = &self.pairs {
-            self.check_any_pair(&options)?;
-            return pairs::run(file, &discovery, self.delete, output);
+            self.check_any_pair()?;
+            return pairs::run(file, &self.comparison(&discovery, &options), output);
         }
         let mut sources = Sources::new();
         let policies = self
@@ -273,15 +328,18 @@ impl Args {
             }
         }
         if self.from.is_some() || pairs::concerns(&loaded, &native) {
-            self.check_any_pair(&options)?;
+            self.check_any_pair()?;
             let shown = pairs::Shown {
+                sources: &sources,
                 by_name: self.from.is_some(),
                 as_json: self.format == Format::Json,
                 required: self.require.strength(),
             };
-            let compared = pairs::sets(&loaded, &native, (&discovery, self.delete), &shown, output)?;
+            let setup = self.comparison(&discovery, &options);
+            let compared = pairs::sets(&loaded, &native, &setup, &shown, output)?;
             return Ok(exit.combine(compared));
         }
+        self.check_native_pair()?;
         if !self.to.is_empty() {
             target::check(&self.to, &native, &discovery, &sources, output)?;
         }
@@ -300,11 +358,16 @@ impl Args {
             .into_iter()
             .map(|original| {
                 let own = samples.of(sources.name(original.origin().file).unwrap_or_default());
+                let limit = Limit::new(self.timeout);
                 let options = Options {
                     samples: &own,
+                    stop: Some(limit.flag()),
                     ..options.clone()
                 };
-                let proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
+                let mut proof = prove(&original, exceptions, target.as_ref(), &discovery, &options);
+                if limit.is_over() && proof.label == Label::Unknown {
+                    proof.reason = limit.reason();
+                }
                 let fix = fix(&proof, &original, exceptions, &discovery, &options);
                 progress.step();
                 Row {
@@ -418,7 +481,7 @@ fn fix_text(fix: &Repaired) -> String {
     }
 }
 
-fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> Result<Loaded, Failure> {
+pub(super) fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> Result<Loaded, Failure> {
     let mut loaded = Loaded::default();
     let files = policies.iter().map(|path| (path, Purpose::Policies));
     let exceptions = exceptions.iter().map(|path| (path, Purpose::Exceptions));

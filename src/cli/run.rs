@@ -3,6 +3,8 @@
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
+    path::PathBuf,
+    sync::Arc,
 };
 
 use clap::{
@@ -28,6 +30,8 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::{Document, diff},
 };
+use kyvtest_model::policy::Loaded;
+use kyvtest_prove::{Kind, Label, Proof};
 
 /// Run kyverno-test.yaml suites
 ///
@@ -92,8 +96,14 @@ pub(super) struct Args {
     fail_only: bool,
 
     /// Add the proof label of each policy, as `kyvtest prove` prints it
+    ///
+    /// A REFUTED label exits with code 3, like any other difference.
     #[arg(long)]
     prove: bool,
+
+    /// Prove that the policies of the same names in these files are equivalent, instead of native counterparts
+    #[arg(long, value_name = "FILE", requires = "prove")]
+    to: Vec<PathBuf>,
 
     /// Add the parts of policies that no test exercises to HTML and Markdown reports
     #[arg(long)]
@@ -258,6 +268,7 @@ impl Args {
             coverage: self.coverage || self.unreferenced.is_some(),
             behaviours: false,
             proofs: self.prove,
+            to: self.target(output)?,
             stop: self.prove.then(interrupt::flag),
         };
         let compat = self.suites.compat;
@@ -319,6 +330,27 @@ impl Args {
         let exit = if compat { exit.compat() } else { exit };
         let forgiven = matches!(exit, Exit::Mismatch | Exit::Divergence | Exit::BelowThreshold) && self.exit_zero;
         Ok((if forgiven { Exit::Success } else { exit }, executed))
+    }
+
+    /// The policies of `--to`, if there are any.
+    fn target(&self, output: &mut Output) -> Result<Option<Arc<Loaded>>, Failure> {
+        if self.to.is_empty() {
+            return Ok(None);
+        }
+        let mut sources = Sources::new();
+        let loaded = super::prove::load(&self.to, &[], &mut sources)?;
+        for diagnostic in &loaded.diagnostics {
+            output.diagnostic(diagnostic, &sources);
+        }
+        let broken = loaded
+            .diagnostics
+            .iter()
+            .find(|problem| problem.severity == Severity::Error);
+        if broken.is_some() {
+            let message = "the policies of `--to` cannot be read";
+            return Err(Diagnostic::new(Code::CommandLine, message).into());
+        }
+        Ok(Some(Arc::new(loaded)))
     }
 
     /// How people are shown cases.
@@ -520,5 +552,13 @@ fn exit_of(run: &SuiteRun) -> Exit {
             Exit::Success
         }
     });
-    broken.into_iter().chain(cases).collect()
+    let proofs = run.proofs.iter().map(|found| match &found.found {
+        proof if proof.fault => Exit::Internal,
+        Proof {
+            label: Label::Refuted(kind),
+            ..
+        } if matches!(kind, Kind::Decision | Kind::Action) => Exit::Divergence,
+        _ => Exit::Success,
+    });
+    broken.into_iter().chain(cases).chain(proofs).collect()
 }

@@ -17,8 +17,8 @@ use super::{
 /// file: `# yaml-language-server: $schema=suite.json`
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The schema of kyverno-test.yaml, of its sidecar kyvtest.yaml, of kyvtest.toml, or of the report of `kyvtest run
-    /// -o json`
+    /// The schema of kyverno-test.yaml, of its sidecar kyvtest.yaml, of kyvtest.toml, of the report of `kyvtest run
+    /// -o json`, or of a line of `kyvtest prove --pairs`
     #[arg(value_enum, default_value_t)]
     of: Schema,
 }
@@ -30,6 +30,7 @@ enum Schema {
     Sidecar,
     Config,
     Report,
+    Pairs,
 }
 
 impl Args {
@@ -39,6 +40,7 @@ impl Args {
             Schema::Sidecar => include_str!("schemas/sidecar.json").to_owned(),
             Schema::Config => format!("{:#}\n", config(&command())),
             Schema::Report => include_str!("schemas/report.json").to_owned(),
+            Schema::Pairs => include_str!("schemas/pairs.json").to_owned(),
         };
         output.artefact().write_all(text.as_bytes())?;
         Ok(Exit::Success)

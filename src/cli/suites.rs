@@ -281,7 +281,7 @@ impl Suites {
             config: self.kyverno_config.read("bare")?,
             discovery: self.cluster.discovery()?,
             now: self.cluster.now()?.or(self.started).or_else(cluster::started),
-            extras: self.extras,
+            extras: self.extras.clone(),
             trace: self.trace,
             engine: self.engine,
             data: self.data.of_run(self.compat),

@@ -1,7 +1,7 @@
 //! Two sets of policies on the same requests: which pairs of policies decide alike, and where they do not.
 //!
 //! Each side is a list of suites; their policies are paired by name or as told. Every resource that a suite of either policy
-//! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not: the
+//! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not:
 //! conversions go wrong on resources that no row tests.
 
 use super::{Answer, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
@@ -13,7 +13,7 @@ use kyvtest_go_compat::{
     diagnostic::{Diagnostic, Severity},
     value::Document,
 };
-use kyvtest_model::policy::Policy;
+use kyvtest_model::policy::{Loaded, Policy};
 use kyvtest_model::{
     compare::{self, Divergence},
     kube::Operation,
@@ -167,6 +167,27 @@ fn warns_beside_audit(from: &[Suite], to: &[Suite], pair: &PolicyPair) -> bool {
         binding.policy_name.value == pair.to && has("Audit") && has("Warn")
     });
     is_silent && warns && pair.cases.iter().any(audits)
+}
+
+/// The policies of a name with their bindings and exceptions, and the suite that they come from.
+pub fn policies_named<'s>(suites: &'s [Suite], name: &str) -> Option<(Loaded, &'s Suite)> {
+    let suite = suites
+        .iter()
+        .find(|suite| policy_ids(suite).iter().any(|id| qualified(id) == name))?;
+    let mut own = Loaded {
+        policies: suite.policies.policies.clone(),
+        bindings: suite.policies.bindings.clone(),
+        exceptions: suite.exceptions.exceptions.clone(),
+        cel_exceptions: suite.exceptions.cel_exceptions.clone(),
+        ..Loaded::default()
+    };
+    own.policies.retain(|policy| {
+        let is_compared = policy.validates() || policy.as_native().is_some();
+        is_compared && qualified(&policy.id()) == name
+    });
+    own.bindings
+        .retain(|binding| is_named(name, &binding.policy_name.value));
+    Some((own, suite))
 }
 
 fn ids(suites: &[Suite]) -> Vec<PolicyId> {

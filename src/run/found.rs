@@ -1,5 +1,7 @@
 //! What a run may find out about the policies of a suite for all requests: labels of proofs, and behaviours.
 
+use std::sync::Arc;
+
 use super::{
     coverage::Watch,
     engines::Engines,
@@ -9,11 +11,14 @@ use kyvtest_cel::host::Host;
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::diagnostic::FileId;
 use kyvtest_kyverno::lowered::Lowered;
-use kyvtest_model::policy::Policy;
-use kyvtest_model::{policy::Mode, verdict::Verdict};
+use kyvtest_model::{
+    policy::{Loaded, Mode, Policy, ValidatingAdmissionPolicyBinding},
+    verdict::{Effect, Verdict},
+};
 use kyvtest_prove::{
-    self, Options,
+    self, Layer, Options, Stats, World,
     behaviour::{Behaviours, Tried, behaviours},
+    body::{self, Side, compare_sides},
 };
 
 pub use kyvtest_prove::{
@@ -77,9 +82,91 @@ fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Option
 
 /// The label of each policy.
 pub(super) fn proofs(engines: &Engines<'_>) -> Vec<Found<Proof>> {
+    let discovery = &engines.cluster.cluster.discovery;
     each(engines, |original, exceptions, options| {
-        kyvtest_prove::prove(original, exceptions, None, &engines.cluster.cluster.discovery, options)
+        match &engines.settings.extras.to {
+            None => kyvtest_prove::prove(original, exceptions, None, discovery, options),
+            Some(to) => compared(original, to, engines),
+        }
     })
+}
+
+/// The label of a policy and the policies of its name among others.
+fn compared(original: &Policy, to: &Loaded, engines: &Engines<'_>) -> Proof {
+    let discovery = &engines.cluster.cluster.discovery;
+    let options = body::Options {
+        data: engines.settings.data,
+        ..body::Options::default()
+    };
+    let mut proof = Proof {
+        label: Label::Unknown,
+        reason: String::new(),
+        world: World {
+            kyverno: "1.19",
+            kube: "1.36",
+            discovery: if discovery.is_extended() { "ga+2+crds" } else { "ga+2" }.to_owned(),
+            layer: Layer::Policy,
+            data: options.data.name(),
+            delete: "named,collection",
+        },
+        regions: Vec::new(),
+        notes: Vec::new(),
+        stats: Stats::default(),
+        fault: false,
+    };
+    let exceptions = &engines.suite.exceptions;
+    let side = |policies: Vec<Policy>, bindings: &[Arc<ValidatingAdmissionPolicyBinding>]| {
+        let bindings = bindings
+            .iter()
+            .filter(|binding| binding.policy_name.value == original.name());
+        let loaded = Loaded {
+            policies,
+            bindings: bindings.cloned().collect(),
+            exceptions: exceptions.exceptions.clone(),
+            cel_exceptions: exceptions.cel_exceptions.clone(),
+            ..Loaded::default()
+        };
+        Side::new(loaded, Vec::new(), discovery)
+    };
+    let partners = to.policies.iter().filter(|policy| policy.name() == original.name());
+    let partners: Vec<Policy> = partners.cloned().collect();
+    if partners.is_empty() {
+        "`--to` has no policy of this name".clone_into(&mut proof.reason);
+        return proof;
+    }
+    match (side(vec![original.clone()], &[]), side(partners, &to.bindings)) {
+        (Ok(a), Ok(b)) => {
+            let found = compare_sides(&a, &b, discovery, &options);
+            if let (Label::Refuted(_), Some(example)) = (&found.label, &found.counterexample) {
+                let [first, second] = example.verdicts();
+                let request = &example.situation().request;
+                proof.reason = format!(
+                    "{}: {} of {} is {} before and {} after; `kyvtest prove A --to B` explains it",
+                    example.class(),
+                    request.operation.as_str(),
+                    request.resource.name(),
+                    word(first.effect),
+                    word(second.effect),
+                );
+            } else {
+                proof.reason = found.reason;
+            }
+            proof.label = found.label;
+            proof.fault = found.fault;
+            proof.stats.requests = found.requests;
+        }
+        (Err(reason), _) | (_, Err(reason)) => proof.reason = reason,
+    }
+    proof
+}
+
+const fn word(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Deny => "denied",
+        Effect::Audit => "audited",
+        Effect::Warn => "warned about",
+        Effect::Admit => "admitted",
+    }
 }
 
 /// The behaviours of each policy that rows or cases are about, and which of them they exercise.

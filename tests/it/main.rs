@@ -20,6 +20,7 @@ mod leaf;
 mod matching;
 mod migrate;
 mod one_way;
+mod pairs;
 mod report;
 mod run;
 mod schema;

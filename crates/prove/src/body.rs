@@ -10,6 +10,7 @@
 mod build;
 mod cel;
 mod classic;
+pub mod explain;
 mod formula;
 mod hunt;
 mod read;
@@ -20,6 +21,11 @@ mod solve;
 mod text;
 mod value;
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use kyvtest_cel::host::Mocks;
 use kyvtest_model::{
     compare,
@@ -27,7 +33,7 @@ use kyvtest_model::{
     verdict::{DivergenceClass, Effect, Verdict},
 };
 
-pub use self::side::Side;
+pub use self::side::{Setting, Side};
 use self::{
     build::Builder,
     formula::{Arena, Formula},
@@ -57,6 +63,14 @@ pub struct Options {
     pub tries: u64,
     /// How many requests of each class are tried against a proof.
     pub checks: u64,
+    /// Cancels the comparison when set: the answer is then `UNKNOWN`.
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+impl Options {
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
 }
 
 impl Default for Options {
@@ -67,6 +81,7 @@ impl Default for Options {
             cases: 8_000,
             tries: 300,
             checks: 300,
+            stop: None,
         }
     }
 }
@@ -77,9 +92,15 @@ pub struct Counterexample {
     situation: Situation,
     verdicts: [Verdict; 2],
     class: DivergenceClass,
+    data: Data,
 }
 
 impl Counterexample {
+    /// `raw` if the difference shows only on objects that an API server refuses or changes.
+    pub fn data(&self) -> Data {
+        self.data
+    }
+
     /// The request and the cluster around it.
     pub fn situation(&self) -> &Situation {
         &self.situation
@@ -115,7 +136,10 @@ pub struct Comparison {
 #[derive(Debug)]
 struct Match<'s> {
     sides: [&'s Side; 2],
+    /// The kinds of the world.
     discovery: &'s Discovery,
+    /// The kinds that are given, without the unknown ones.
+    given: &'s Discovery,
     mocks: Mocks,
     /// Completes the objects of requests.
     server: Server,
@@ -123,7 +147,24 @@ struct Match<'s> {
     requests: u64,
 }
 
-impl Match<'_> {
+impl<'s> Match<'s> {
+    fn new(sides: [&'s Side; 2], universe: &'s Discovery, given: &'s Discovery, options: &'s Options) -> Self {
+        Self {
+            sides,
+            discovery: universe,
+            given,
+            mocks: Mocks::new(),
+            server: Server::new(universe, Vec::new()).without_service_accounts(),
+            options,
+            requests: 0,
+        }
+    }
+
+    /// Whether a request can be sent in the world of the comparison.
+    fn can_send(&self, situation: &Situation) -> bool {
+        self.options.data == Data::Raw || decoded(situation, &self.server).is_ok()
+    }
+
     /// Evaluates a request on both sides; `None` if the effects are the same.
     fn replay(&mut self, situation: Situation) -> Option<Counterexample> {
         self.requests += 1;
@@ -138,6 +179,7 @@ impl Match<'_> {
             situation,
             verdicts,
             class,
+            data: Data::Raw,
         })
     }
 
@@ -145,7 +187,9 @@ impl Match<'_> {
     /// same.
     fn replay_admitted(&mut self, situation: &Situation) -> Option<Counterexample> {
         let seen = decoded(situation, &self.server).ok()?;
-        self.replay(seen)
+        let mut found = self.replay(seen)?;
+        found.data = Data::Normalised;
+        Some(found)
     }
 }
 
@@ -165,14 +209,7 @@ const MODELS: usize = 12;
 /// Compares two sets of policies.
 pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Options) -> Comparison {
     let universe = universe::with_unknown(discovery);
-    let mut both = Match {
-        sides: [a, b],
-        discovery: &universe,
-        mocks: Mocks::new(),
-        server: Server::new(&universe, Vec::new()).without_service_accounts(),
-        options,
-        requests: 0,
-    };
+    let mut both = Match::new([a, b], &universe, discovery, options);
     let mut theory = Theory::default();
     let mut open: Vec<String> = Vec::new();
     let mut undecided: Vec<Cell<'_>> = Vec::new();
@@ -182,6 +219,9 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
     for cell in cells {
         if !a.may_see(&cell, &universe) && !b.may_see(&cell, &universe) {
             continue;
+        }
+        if options.is_stopped() {
+            return both.stopped(decided.len());
         }
         match both.class(cell, &mut theory) {
             Found::Equal => decided.push(cell),
@@ -196,6 +236,9 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
     }
     let mut hunt = Hunt::new(a, b);
     for cell in &undecided {
+        if options.is_stopped() {
+            return both.stopped(decided.len());
+        }
         if let Some(found) = hunt.search(&mut both, cell, options.tries) {
             return both.refuted(found);
         }
@@ -210,6 +253,9 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         };
     }
     for cell in &decided {
+        if options.is_stopped() {
+            return both.stopped(0);
+        }
         if let Some(found) = hunt.search(&mut both, cell, options.checks) {
             let reason = format!("the engines contradict a proof on {}", universe::name(cell));
             return Comparison {
@@ -231,6 +277,17 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
 }
 
 impl Match<'_> {
+    /// Nothing is claimed by a comparison that was cut short.
+    fn stopped(&self, decided: usize) -> Comparison {
+        Comparison {
+            label: Label::Unknown,
+            reason: format!("stopped after {decided} request classes without a difference"),
+            counterexample: None,
+            requests: self.requests,
+            fault: false,
+        }
+    }
+
     fn refuted(&self, found: Counterexample) -> Comparison {
         Comparison {
             label: Label::Refuted(Kind::of(found.class)),
@@ -259,7 +316,7 @@ impl Match<'_> {
 
     fn class_as(&mut self, cell: Cell<'_>, seen: &Resource, theory: &mut Theory) -> Found {
         let mut arena = Arena::new();
-        let request = Request::new(&mut arena, cell, seen);
+        let request = Request::new(&mut arena, cell, seen, self.options.data);
         let discovery = self.discovery;
         let first = self.sides[0].model(&mut arena, &request, discovery);
         let second = self.sides[1].model(&mut arena, &request, discovery);
@@ -295,6 +352,9 @@ impl Match<'_> {
         let mut refused = Vec::new();
         let mut reason = String::new();
         for _ in 0..MODELS {
+            if self.options.is_stopped() {
+                return Found::Open("stopped".to_owned());
+            }
             let answer = {
                 let mut solver = Solver::new(arena, theory, &mut budget);
                 solver.refused.clone_from(&refused);

@@ -6,21 +6,29 @@ use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path};
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
 
-use super::super::{
-    Exit, Failure,
-    color::{HEADING, LITERAL},
-    input,
-    output::Output,
+use super::{
+    super::{
+        Exit, Failure,
+        color::{HEADING, LITERAL},
+        input,
+        output::Output,
+    },
+    explain as shown_explanation,
+    limit::Limit,
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources},
-    value::Value,
+    value::{Document, Value},
 };
 use kyvtest_model::{kube::Discovery, policy::Loaded};
 use kyvtest_prove::{
     Label, Layer, World,
-    body::{Comparison, Counterexample, Options, Side, compare_sides},
+    body::{
+        Comparison, Counterexample, Options, Setting, Side, compare_sides,
+        explain::{Explanation, explain},
+    },
     server::Data,
+    witness::Situation,
 };
 
 /// Which deletions the world has.
@@ -41,15 +49,25 @@ impl Deletions {
     }
 }
 
+/// How pairs are compared.
+pub(in crate::cli) struct Setup<'s> {
+    pub(in crate::cli) discovery: &'s Discovery,
+    pub(in crate::cli) setting: Setting,
+    pub(in crate::cli) options: Options,
+    pub(in crate::cli) world: World,
+    /// Seconds for one pair.
+    pub(in crate::cli) timeout: Option<u64>,
+}
+
 /// The world of a comparison.
-pub(super) fn world(discovery: &Discovery, deletions: Deletions) -> World {
+pub(in crate::cli) fn world(discovery: &Discovery, deletions: Deletions, layer: Layer, data: Data) -> World {
     let kinds = if discovery.is_extended() { "ga+2+crds" } else { "ga+2" };
     World {
         kyverno: "1.19",
         kube: "1.36",
         discovery: kinds.to_owned(),
-        layer: Layer::Policy,
-        data: "normalised",
+        layer,
+        data: data.name(),
         delete: deletions.as_str(),
     }
 }
@@ -62,21 +80,10 @@ pub(super) fn world_json(world: &World) -> Json {
 }
 
 /// Compares the pairs of a file of JSON lines, and prints one line for each, in order.
-pub(super) fn run(
-    file: &Path,
-    discovery: &Discovery,
-    deletions: Deletions,
-    output: &mut Output,
-) -> Result<Exit, Failure> {
+pub(super) fn run(file: &Path, setup: &Setup<'_>, output: &mut Output) -> Result<Exit, Failure> {
     let mut sources = Sources::new();
     let id = input::read(file, &mut sources)?;
     let text = sources.text(id).cloned().unwrap_or_default();
-    let world = world(discovery, deletions);
-    let options = Options {
-        collections: deletions == Deletions::Collection,
-        data: Data::Normalised,
-        ..Options::default()
-    };
     let mut exit = Exit::Success;
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
@@ -91,43 +98,85 @@ pub(super) fn run(
             exit = exit.combine(Exit::Input);
             continue;
         };
-        let found = compare(&a, &b, discovery, &options);
-        if found.fault {
+        let compared = compare(&a, &b, setup);
+        if compared.found.fault {
             exit = exit.combine(Exit::Internal);
         }
-        let mut answer = answer(&found, &world);
+        let mut answer = answer(&compared, &setup.world, [None; 2]);
         answer["id"] = row.map_or(Json::Null, |row| row["id"].clone());
         output.artefact().write_all(format!("{answer}\n").as_bytes())?;
     }
     Ok(exit)
 }
 
-/// Compares two sets of objects; a side that cannot be installed leaves nothing to compare.
-fn compare(a: &[Json], b: &[Json], discovery: &Discovery, options: &Options) -> Comparison {
-    let side = |objects: &[Json]| Side::from_objects(objects, discovery);
-    match (side(a), side(b)) {
-        (Ok(a), Ok(b)) => compare_sides(&a, &b, discovery, options),
-        (Err(reason), _) | (_, Err(reason)) => nothing(reason),
+/// The answer about a pair, explained if it is refuted.
+pub(in crate::cli) struct Compared {
+    pub(in crate::cli) found: Comparison,
+    explanation: Option<Explanation>,
+}
+
+impl Compared {
+    /// Compares two sides; one that cannot be installed leaves nothing to compare.
+    pub(in crate::cli) fn new(a: Result<Side, String>, b: Result<Side, String>, setup: &Setup<'_>) -> Self {
+        let limit = Limit::new(setup.timeout);
+        let options = Options {
+            stop: Some(limit.shared()),
+            ..setup.options.clone()
+        };
+        match (a, b) {
+            (Ok(a), Ok(b)) => {
+                let mut found = compare_sides(&a, &b, setup.discovery, &options);
+                if limit.is_over() && matches!(found.label, Label::Unknown | Label::Tested { .. }) && !found.fault {
+                    found.label = Label::Unknown;
+                    found.reason = format!("{}: {}", limit.reason(), found.reason);
+                }
+                let explanation = explain(&a, &b, setup.discovery, &options, &found);
+                Self { found, explanation }
+            }
+            (Err(reason), _) | (_, Err(reason)) => Self {
+                found: Comparison {
+                    label: Label::Unknown,
+                    reason,
+                    counterexample: None,
+                    requests: 0,
+                    fault: false,
+                },
+                explanation: None,
+            },
+        }
+    }
+
+    /// The exit code that the answer calls for, if labels must be of some strength.
+    pub(in crate::cli) fn exit(&self, required: u8) -> Exit {
+        match (&self.found.label, self.found.label.strength()) {
+            _ if self.found.fault => Exit::Internal,
+            (Label::Refuted(_), _) => Exit::Divergence,
+            (_, Some(strength)) if strength >= required => Exit::Success,
+            _ => Exit::BelowThreshold,
+        }
+    }
+
+    /// The smallest counterexample that is known.
+    fn counterexample(&self) -> Option<&Counterexample> {
+        let smallest = self.explanation.as_ref().map(|explanation| &explanation.counterexample);
+        smallest.or(self.found.counterexample.as_deref())
     }
 }
 
-fn nothing(reason: String) -> Comparison {
-    Comparison {
-        label: Label::Unknown,
-        reason,
-        counterexample: None,
-        requests: 0,
-        fault: false,
-    }
+/// Compares two sets of objects.
+fn compare(a: &[Json], b: &[Json], setup: &Setup<'_>) -> Compared {
+    let side = |objects: &[Json]| Side::from_objects_with(objects, setup.discovery, &setup.setting);
+    Compared::new(side(a), side(b), setup)
 }
 
 /// The answer as JSON.
-fn answer(found: &Comparison, world: &World) -> Json {
+pub(in crate::cli) fn answer(compared: &Compared, world: &World, sources: [Option<&Sources>; 2]) -> Json {
+    let found = &compared.found;
     let kind = match &found.label {
         Label::Refuted(kind) => Some(kind.as_str()),
         _ => None,
     };
-    let example = found.counterexample.as_deref();
+    let example = compared.counterexample();
     json!({
         "id": null,
         "label": found.label.as_str(),
@@ -136,6 +185,10 @@ fn answer(found: &Comparison, world: &World) -> Json {
         "reason": (!found.reason.is_empty()).then_some(&found.reason),
         "world": world_json(world),
         "witness": example.map(witness),
+        "explanation": compared
+            .explanation
+            .as_ref()
+            .map(|explanation| shown_explanation::json(explanation, sources)),
     })
 }
 
@@ -176,6 +229,7 @@ pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
     objects.extend(situation.world.params.iter().map(|document| object(document.root())));
     let [a, b] = example.verdicts();
     json!({
+        "data": example.data().name(),
         "request": sent,
         "objects": objects,
         "a": {"effect": a.effect.as_str()},
@@ -209,7 +263,8 @@ pub(super) fn concerns(from: &Loaded, to: &Loaded) -> bool {
 }
 
 /// How the answers are printed and what they must be.
-pub(super) struct Shown {
+pub(super) struct Shown<'s> {
+    pub(super) sources: &'s Sources,
     pub(super) by_name: bool,
     pub(super) as_json: bool,
     pub(super) required: u8,
@@ -219,15 +274,11 @@ pub(super) struct Shown {
 pub(super) fn sets(
     from: &Loaded,
     to: &Loaded,
-    (discovery, deletions): (&Discovery, Deletions),
-    shown: &Shown,
+    setup: &Setup<'_>,
+    shown: &Shown<'_>,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let world = world(discovery, deletions);
-    let options = Options {
-        collections: deletions == Deletions::Collection,
-        ..Options::default()
-    };
+    let world = &setup.world;
     let pairs: Vec<(String, Loaded, Loaded)> = if shown.by_name {
         let others = names(to);
         let both = names(from).into_iter().filter(|name| others.contains(name));
@@ -240,22 +291,15 @@ pub(super) fn sets(
     let mut exit = Exit::Success;
     let mut proofs = Vec::new();
     for (name, a, b) in pairs {
-        let found = match (Side::new(a, Vec::new(), discovery), Side::new(b, Vec::new(), discovery)) {
-            (Ok(a), Ok(b)) => compare_sides(&a, &b, discovery, &options),
-            (Err(reason), _) | (_, Err(reason)) => nothing(reason),
-        };
-        exit = exit.combine(match (&found.label, found.label.strength()) {
-            _ if found.fault => Exit::Internal,
-            (Label::Refuted(_), _) => Exit::Divergence,
-            (_, Some(strength)) if strength >= shown.required => Exit::Success,
-            _ => Exit::BelowThreshold,
-        });
+        let side = |loaded: Loaded| Side::with_setting(loaded, Vec::new(), setup.discovery, &setup.setting);
+        let compared = Compared::new(side(a), side(b), setup);
+        exit = exit.combine(compared.exit(shown.required));
         if shown.as_json {
-            let mut proof = answer(&found, &world);
+            let mut proof = answer(&compared, world, [Some(shown.sources); 2]);
             proof["id"] = json!(name);
             proofs.push(proof);
         } else {
-            output.styled(&human(&name, &found, &world))?;
+            output.styled(&human(&name, &compared, world, [Some(shown.sources); 2]))?;
         }
     }
     if shown.as_json {
@@ -265,7 +309,8 @@ pub(super) fn sets(
     Ok(exit)
 }
 
-fn human(name: &str, found: &Comparison, world: &World) -> String {
+pub(in crate::cli) fn human(name: &str, compared: &Compared, world: &World, sources: [Option<&Sources>; 2]) -> String {
+    let found = &compared.found;
     let kind = match &found.label {
         Label::Refuted(kind) => format!("  kind={}", kind.as_str()),
         Label::Tested { tested } => format!("  requests={tested}"),
@@ -276,21 +321,36 @@ fn human(name: &str, found: &Comparison, world: &World) -> String {
     if !found.reason.is_empty() {
         let _ = writeln!(text, "  why: {}", found.reason);
     }
-    let Some(example) = &found.counterexample else {
+    let Some(example) = compared.counterexample() else {
         return text;
     };
+    if example.data() == Data::Raw {
+        text.push_str("  data=raw: an API server refuses or changes the objects of the request\n");
+    }
     let [first, second] = example.verdicts();
-    let request = &example.situation().request;
     let _ = writeln!(
         text,
-        "  {}: the first side decides {}, the second {}",
+        "  {}: the first side (A) decides {}, the second (B) {}",
         example.class(),
         first.effect,
         second.effect
     );
-    let _ = writeln!(
-        text,
-        "  request: {} {} by user {}",
+    match &compared.explanation {
+        Some(explanation) => {
+            text.push_str(&shown_explanation::human(explanation, sources));
+            text.push_str(&request(&explanation.sent));
+            text.push_str(&shown_explanation::suggested(explanation, sources));
+        }
+        None => text.push_str(&request(example.situation())),
+    }
+    text
+}
+
+/// The request of a witness.
+fn request(situation: &Situation) -> String {
+    let request = &situation.request;
+    let mut text = format!(
+        "  request: {} {} by user {}\n",
         request.operation.as_str(),
         request.resource.name(),
         request.user.username
@@ -298,10 +358,29 @@ fn human(name: &str, found: &Comparison, world: &World) -> String {
     for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {
         if !document.root().is_null() {
             let _ = writeln!(text, "    {name}:");
-            for line in document.root().to_yaml().lines() {
+            for line in Document::from(&ordered(document.root().to_serde()))
+                .root()
+                .to_yaml()
+                .lines()
+            {
                 let _ = writeln!(text, "      {line}");
             }
         }
     }
     text
+}
+
+/// An object with what identifies it first.
+fn ordered(mut object: Json) -> Json {
+    let Some(map) = object.as_object_mut() else {
+        return object;
+    };
+    let mut first = serde_json::Map::new();
+    for key in ["apiVersion", "kind", "metadata"] {
+        if let Some(value) = map.shift_remove(key) {
+            first.insert(key.to_owned(), value);
+        }
+    }
+    first.append(map);
+    Json::Object(first)
 }

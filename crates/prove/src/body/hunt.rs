@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json, json};
 
-use kyvtest_go_compat::regex::{Regex, generate};
+use kyvtest_go_compat::{
+    regex::{Regex, generate},
+    text::label::{Wording, key_problems, value_problems},
+};
 use kyvtest_model::{
     kube::{Cell, UserInfo},
     policy::Loaded,
@@ -29,6 +32,8 @@ pub(super) struct Hunt {
     keys: Vec<String>,
     numbers: Vec<i64>,
     seed: u64,
+    /// Whether values may be of other kinds than their fields.
+    raw: bool,
 }
 
 /// How deep objects are made.
@@ -58,7 +63,29 @@ impl Hunt {
                 .flat_map(|number| [number.saturating_sub(1), *number, number.saturating_add(1)])
                 .collect(),
             seed: 0x9e37_79b9_7f4a_7c15,
+            raw: false,
         }
+    }
+
+    /// The numbers that both sides mention, and their neighbours.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = i64> + use<> {
+        let numbers: BTreeSet<i64> = self.numbers.iter().copied().collect();
+        numbers.into_iter()
+    }
+
+    /// The texts that both sides mention, and their neighbours.
+    pub(super) fn texts(&self) -> impl Iterator<Item = String> + use<> {
+        self.texts.clone().into_iter()
+    }
+
+    /// Whether one of the sides mentions a word.
+    pub(super) fn names(&self, word: &str) -> bool {
+        self.words.contains(word)
+    }
+
+    /// A value of a shape, made from what both sides mention.
+    pub(super) fn sample(&mut self, shape: &Shape, key: &str) -> Json {
+        self.value(shape, key, 1)
     }
 
     fn next(&mut self, below: usize) -> usize {
@@ -76,7 +103,8 @@ impl Hunt {
     /// Tries some requests of a class.
     pub(super) fn search(&mut self, both: &mut Match<'_>, cell: &Cell<'_>, tries: u64) -> Option<Counterexample> {
         let mut arena = Arena::new();
-        let request = Request::new(&mut arena, *cell, cell.resource);
+        let request = Request::new(&mut arena, *cell, cell.resource, both.options.data);
+        self.raw = both.options.data == Data::Raw;
         let kind = &cell.resource.object_kind;
         let shape = Shape::object(&kind.api_version(), &kind.kind);
         let base = ordinary(cell.resource);
@@ -87,12 +115,14 @@ impl Hunt {
                 1 => merge(&base, &self.value(&shape, "", 0)),
                 _ => self.changed(&new, &shape),
             };
+            let raw = self.raw;
             let names = ["sample", "apps"].map(str::to_owned);
             let mut names: Vec<String> = names.to_vec();
             for name in &mut names {
                 if self.next(3) == 0
                     && let Some(text) = self.texts.get(self.seed as usize % self.texts.len().max(1))
                     && is_key(text)
+                    && (!raw || text.bytes().all(|c| c.is_ascii_alphanumeric()))
                 {
                     *name = text.to_ascii_lowercase();
                 }
@@ -101,6 +131,10 @@ impl Hunt {
             let set = |mut object: Json| {
                 if !object["metadata"].is_object() {
                     object["metadata"] = json!({});
+                }
+                if raw {
+                    // Metadata is decoded in every world.
+                    object["metadata"] = metadata(&object["metadata"]);
                 }
                 object["metadata"]["name"] = json!(names[0]);
                 if let Some(namespace) = &namespace {
@@ -191,6 +225,9 @@ impl Hunt {
     fn value(&mut self, shape: &Shape, key: &str, depth: u32) -> Json {
         if depth > DEPTH {
             return Json::Null;
+        }
+        if self.raw && depth > 1 && self.next(12) == 0 {
+            return self.anything(&Shape::any(), depth);
         }
         match &shape.inner {
             Inner::Struct(own) => {
@@ -301,6 +338,44 @@ impl Hunt {
             _ => Json::Null,
         }
     }
+}
+
+/// Whether validation accepts an entry of labels or annotations.
+fn is_entry(map: &str, key: &str, value: &Json) -> bool {
+    let Some(text) = value.as_str() else {
+        return false;
+    };
+    let mut problems = Vec::new();
+    key_problems(key, Wording::LabelKey, &mut problems);
+    if map == "labels" {
+        value_problems(text, Wording::LabelKey, &mut problems);
+    }
+    problems.is_empty()
+}
+
+/// The labels and annotations of an object that have the form that a server requires.
+fn metadata(given: &Json) -> Json {
+    let mut own = Map::new();
+    for key in ["labels", "annotations"] {
+        let entries = given[key].as_object().into_iter().flatten();
+        let entries: Map<String, Json> = entries
+            .filter(|(name, value)| is_entry(key, name, value))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if !entries.is_empty() {
+            own.insert(key.to_owned(), Json::Object(entries));
+        }
+    }
+    Json::Object(own)
+}
+
+/// The texts and numbers that a side mentions.
+pub(super) fn constants(side: &Side) -> (BTreeSet<String>, BTreeSet<i64>) {
+    let (mut words, mut texts, mut numbers) = Default::default();
+    for document in sources(side.loaded()) {
+        collect(&document, &mut words, &mut texts, &mut numbers);
+    }
+    (texts, numbers)
 }
 
 /// The policies of a side as JSON.

@@ -12,7 +12,7 @@ use kyvtest_model::{
     policy::{self, Loaded, Purpose},
 };
 
-use super::Side;
+use super::{Side, side::Setting};
 
 impl Side {
     /// Reads a side from objects.
@@ -20,6 +20,14 @@ impl Side {
     /// # Errors
     /// What cannot be read, or why Kyverno or the API server rejects a policy.
     pub fn from_objects(objects: &[Json], discovery: &Discovery) -> Result<Self, String> {
+        Self::from_objects_with(objects, discovery, &Setting::default())
+    }
+
+    /// Reads a side from objects, with more or less of Kyverno.
+    ///
+    /// # Errors
+    /// What cannot be read, or why Kyverno or the API server rejects a policy.
+    pub fn from_objects_with(objects: &[Json], discovery: &Discovery, setting: &Setting) -> Result<Self, String> {
         let mut loaded = Loaded::default();
         let mut others = Vec::new();
         for object in objects {
@@ -45,6 +53,6 @@ impl Side {
         if let Some(problem) = errors.clone().find(|problem| problem.severity == Severity::Error) {
             return Err(problem.message.clone());
         }
-        Self::new(loaded, others, discovery)
+        Self::with_setting(loaded, others, discovery, setting)
     }
 }

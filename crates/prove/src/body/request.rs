@@ -14,7 +14,7 @@ use super::{
     text::Predicate,
     value::{Sym, Value},
 };
-use crate::{language::Base, symbolic::Variables};
+use crate::{language::Base, server::Data, symbolic::Variables};
 
 /// Who looks at a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,14 +53,18 @@ fn is_core_namespace(resource: &Resource) -> bool {
 }
 
 impl<'c> Request<'c> {
-    pub(super) fn new(arena: &mut Arena, cell: Cell<'c>, seen: &'c Resource) -> Self {
+    pub(super) fn new(arena: &mut Arena, cell: Cell<'c>, seen: &'c Resource, data: Data) -> Self {
         let kind = &seen.object_kind;
         let api_version = kind.api_version();
         let mut assumptions = Vec::new();
         let has_new = cell.operation != Operation::Delete;
         let has_old = matches!(cell.operation, Operation::Update | Operation::Delete);
         let object = |arena: &mut Arena, name: &str, assumptions: &mut Vec<Formula>| {
-            let root = arena.root(name, Shape::object(&api_version, &kind.kind));
+            let shape = match data {
+                Data::Normalised => Shape::object(&api_version, &kind.kind),
+                Data::Raw => Shape::raw(),
+            };
+            let root = arena.root(name, shape);
             for (key, text) in [("apiVersion", api_version.as_str()), ("kind", kind.kind.as_str())] {
                 if let Some(place) = arena.field(root, key) {
                     assumptions.push(arena.present(place));

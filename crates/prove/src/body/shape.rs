@@ -126,6 +126,11 @@ impl Shape {
         }
     }
 
+    /// An object as it is written: only the metadata has the form that every server requires.
+    pub(super) fn raw() -> Self {
+        Self::of(Kind::Map, Inner::Custom)
+    }
+
     /// The metadata of any object.
     fn metadata() -> Option<Self> {
         let field = schema::of_kind("v1", "ConfigMap")?.field("metadata", true)?;

@@ -16,7 +16,7 @@ use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::{
     autogen,
     config::Config,
-    controller::{Controller, Installed},
+    controller::{Controller, Installed, Review},
     exception::CompiledException,
     lens::Lens,
     validating_policy::CompiledValidatingPolicy,
@@ -40,10 +40,38 @@ use super::{
     shape::Shape,
     value::{Result, Sym, Truth, Value, unsupported},
 };
-use crate::{pair::NativeVerdict, witness::Situation};
+use crate::{Layer, at_layer, pair::NativeVerdict, witness::Situation};
+
+/// How much of Kyverno counts, and with which configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Setting {
+    /// How much counts.
+    pub layer: Layer,
+    /// Kyverno's configuration, which counts at the layer `cluster` alone.
+    pub config: Config,
+}
+
+impl Setting {
+    /// The configuration that counts.
+    fn config(&self) -> Config {
+        if self.layer == Layer::Cluster {
+            self.config.clone()
+        } else {
+            Config::bare()
+        }
+    }
+
+    const fn lens(&self) -> Lens {
+        match self.layer {
+            Layer::Rule => Lens::RULE,
+            Layer::Policy | Layer::Cluster => Lens::CLUSTER,
+        }
+    }
+}
 
 /// A set of policies.
 pub struct Side {
+    setting: Setting,
     loaded: Loaded,
     /// Objects that belong to the side, such as parameters.
     objects: Vec<Document>,
@@ -72,6 +100,22 @@ impl Side {
     /// # Errors
     /// Why Kyverno or the API server rejects one of the policies.
     pub fn new(loaded: Loaded, objects: Vec<Document>, discovery: &Discovery) -> std::result::Result<Self, String> {
+        Self::with_setting(loaded, objects, discovery, &Setting::default())
+    }
+
+    /// Prepares a side with more or less of Kyverno.
+    ///
+    /// # Errors
+    /// Why Kyverno or the API server rejects one of the policies.
+    pub fn with_setting(
+        mut loaded: Loaded,
+        objects: Vec<Document>,
+        discovery: &Discovery,
+        setting: &Setting,
+    ) -> std::result::Result<Self, String> {
+        for policy in &mut loaded.policies {
+            *policy = at_layer(policy, setting.layer);
+        }
         let compared = |policy: &&Policy| policy.validates() || policy.as_native().is_some();
         if let Some(other) = loaded.policies.iter().find(|policy| !compared(policy)) {
             return Err(format!("policies of kind `{}` are not compared", other.kind()));
@@ -93,13 +137,13 @@ impl Side {
                 return Err(format!("the API server rejects an object: {}", checked.message));
             }
         }
-        let config = Config::bare();
+        let config = setting.config();
         let installed = Installed {
             policies: &loaded.policies,
             exceptions: &loaded.exceptions,
             cel_exceptions: &loaded.cel_exceptions,
         };
-        let (controller, mut refused) = Controller::new(installed, config.clone(), Lens::CLUSTER, discovery);
+        let (controller, mut refused) = Controller::new(installed, config.clone(), setting.lens(), discovery);
         if let Some(refused) = refused.pop() {
             return Err(format!(
                 "Kyverno rejects policy `{}`: {}",
@@ -137,7 +181,13 @@ impl Side {
             ),
             loaded,
             objects,
+            setting: setting.clone(),
         })
+    }
+
+    /// How much of Kyverno counts.
+    pub fn setting(&self) -> &Setting {
+        &self.setting
     }
 
     /// The policies.
@@ -162,6 +212,19 @@ impl Side {
 
     /// Evaluates a request: the strongest verdict of all policies.
     pub fn decide(&self, situation: &Situation, discovery: &Discovery, mocks: &Mocks) -> Verdict {
+        let (review, answer) = self.review(situation, discovery, mocks);
+        let kyverno = review.map(|review| review.verdict());
+        let native = answer.map(|answer| NativeVerdict::of(answer).verdict);
+        Verdict::strongest(kyverno.into_iter().chain(native).collect())
+    }
+
+    /// Evaluates a request: what Kyverno and the API server say, if they have policies.
+    pub(super) fn review(
+        &self,
+        situation: &Situation,
+        discovery: &Discovery,
+        mocks: &Mocks,
+    ) -> (Option<Review>, Option<vap::Answer>) {
         let Situation { request, world, .. } = situation;
         let own;
         let world = if self.objects.is_empty() {
@@ -173,21 +236,20 @@ impl Side {
             &own
         };
         let environment = Environment::new(world, discovery, mocks);
-        let mut verdicts = Vec::new();
-        if let Some(controller) = &self.controller {
-            verdicts.push(controller.review(request, environment).verdict());
-        }
-        if !self.server.policies().is_empty() {
-            let answer = self.server.review(request, environment);
-            verdicts.push(NativeVerdict::of(answer).verdict);
-        }
-        Verdict::strongest(verdicts)
+        let review = self.controller.as_ref();
+        let review = review.map(|controller| controller.review(request, environment));
+        let has_native = !self.server.policies().is_empty();
+        let answer = has_native.then(|| self.server.review(request, environment));
+        (review, answer)
     }
 
     /// Whether a request of a class may reach one of the policies.
     pub(super) fn may_see(&self, cell: &Cell<'_>, discovery: &Discovery) -> bool {
         if cell.operation == Operation::Connect && cell.resource.subresource.is_empty() {
             return false;
+        }
+        if self.setting.layer == Layer::Rule && self.controller.is_some() {
+            return true;
         }
         let classic = (0..self.classic.len()).filter_map(|number| self.registration.classic(number));
         let validating = 0..self.validating.len();
@@ -272,15 +334,16 @@ impl Side {
     }
 
     /// Whether the API server calls Kyverno, and whether it denies the request because it cannot tell.
-    fn called(arena: &mut Arena, webhook: &Webhook, request: &Request<'_>) -> Result<Called> {
-        let programs = webhook.programs();
-        let count = webhook.match_conditions().len();
-        if count == 0 {
+    fn called(&self, arena: &mut Arena, webhook: Option<&Webhook>, request: &Request<'_>) -> Result<Called> {
+        let webhook = webhook.filter(|_| self.setting.layer != Layer::Rule);
+        let count = webhook.map_or(0, |webhook| webhook.match_conditions().len());
+        let Some(webhook) = webhook.filter(|_| count > 0) else {
             return Ok(Called {
                 called: Formula::TRUE,
                 denied: Formula::FALSE,
             });
-        }
+        };
+        let programs = webhook.programs();
         let expressions = Expressions::new(&programs, request, Viewer::Webhook, request.seen);
         let conditions = expressions.conditions(arena, count)?;
         let refused = conditions.error;

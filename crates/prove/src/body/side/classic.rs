@@ -22,6 +22,7 @@ use crate::body::{
     request::{Request, Viewer, paths},
     value::{Result, unsupported},
 };
+use crate::{Layer, sides::delivered};
 
 /// The rules of a policy by kind; the empty kind is for all others.
 pub(super) struct ClassicRules {
@@ -79,9 +80,11 @@ impl Side {
         effects: &mut Effects,
     ) -> Result<()> {
         let ClassicRules { policy, .. } = &self.classic[number];
-        let Some(webhook) = self.registration.classic(number).filter(|_| policy.spec.admission) else {
+        let layer = self.setting.layer;
+        let webhook = self.registration.classic(number);
+        if !policy.spec.admission || webhook.is_none() && layer != Layer::Rule {
             return Ok(());
-        };
+        }
         let cell = &request.cell;
         let rules = self.classic[number].of_kind(&request.seen.kind);
         let key = policy.key();
@@ -92,7 +95,7 @@ impl Side {
             .map(|namespace| namespace.value.as_str());
         let own_namespace = (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or("default"));
         let found = paths(arena, request, |facts| {
-            let delivered = webhook.delivers(cell, discovery, facts).of_cell(cell)?;
+            let delivered = delivered(webhook, layer, cell, discovery, facts).of_cell(cell)?;
             if !self.config.judges_cell(&delivered, facts) {
                 return None;
             }
@@ -151,7 +154,7 @@ impl Side {
         {
             return unsupported("match conditions of a classic policy's webhook");
         }
-        let called = Self::called(arena, webhook, request)?;
+        let called = self.called(arena, webhook, request)?;
         effects.add(arena.and([delivered, called.denied]), Effect::Deny);
         let only_one = policy
             .spec

@@ -16,6 +16,7 @@ use crate::body::{
     request::{Request, Viewer, paths},
     value::{Result, unsupported},
 };
+use crate::{Layer, sides::delivered};
 
 impl Side {
     pub(super) fn validating_policy<'d>(
@@ -27,15 +28,16 @@ impl Side {
         effects: &mut Effects,
     ) -> Result<()> {
         let policy = &*self.validating_policies[number];
-        let Some(webhook) = self.registration.validating(number) else {
+        let layer = self.setting.layer;
+        let webhook = self.registration.validating(number);
+        if webhook.is_none() && layer != Layer::Rule {
             return Ok(());
-        };
+        }
         let cell = &request.cell;
         let variants = &self.validating[number];
         let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
         let found = paths(arena, request, |facts| {
-            let delivery = webhook.delivers(cell, discovery, facts);
-            let delivered = delivery.of_cell(cell)?;
+            let delivered = delivered(webhook, layer, cell, discovery, facts).of_cell(cell)?;
             if !self.config.judges_cell(&delivered, facts) {
                 return None;
             }
@@ -73,7 +75,7 @@ impl Side {
         if delivered == Formula::FALSE {
             return Ok(());
         }
-        let called = Self::called(arena, webhook, request)?;
+        let called = self.called(arena, webhook, request)?;
         effects.add(arena.and([delivered, called.denied]), Effect::Deny);
         for (at, variant) in variants.iter().enumerate() {
             if *variant.mode() == Mode::Json {
