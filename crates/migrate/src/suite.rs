@@ -110,6 +110,8 @@ struct Rewrite<'t, 's> {
 /// One new row: its policy, its resources and its result.
 struct NewRow<'r> {
     policy: &'r str,
+    /// The field that says which kind of policy the row is about.
+    marker: &'static str,
     /// Resources of the row that the policy is about; `None` if all of them.
     resources: Option<Vec<String>>,
     result: String,
@@ -204,6 +206,7 @@ impl Rewrite<'_, '_> {
         let mut rows: Vec<NewRow<'r>> = Vec::new();
         for object in rules.iter().flat_map(|rule| &rule.objects) {
             let policy = object["metadata"]["name"].as_str().unwrap_or_default();
+            let marker = marker(object);
             let fits = |resource: &str| {
                 let types = (self.suite.types)(resource, kind);
                 let matched = types.is_empty() || types.iter().any(|ty| is_about(object, ty));
@@ -213,6 +216,7 @@ impl Rewrite<'_, '_> {
                 if fits("") {
                     rows.push(NewRow {
                         policy,
+                        marker,
                         resources: None,
                         result: expected.clone(),
                         operation: None,
@@ -246,6 +250,7 @@ impl Rewrite<'_, '_> {
                 let resources = Some(resources).filter(|resources| resources.len() != written.len());
                 rows.push(NewRow {
                     policy,
+                    marker,
                     resources,
                     result,
                     operation,
@@ -263,11 +268,12 @@ impl Rewrite<'_, '_> {
         let flow = self.edits.is_flow(row);
         let indent = self.edits.indent(row.span().start);
         let gap = if flow { ", ".to_owned() } else { format!("\n{indent}") };
-        let marked = entry("isValidatingPolicy").is_some();
+        let marked = entry(new.marker).is_some();
+        let mark = format!("{}: true", new.marker);
         let mut policy = format!("policy: {}", emit::quote(new.policy));
         match entry("rule") {
-            Some(rule) if !marked => changes.push((Edits::entry_span(rule), "isValidatingPolicy: true".to_owned())),
-            None if !marked => policy = format!("{policy}{gap}isValidatingPolicy: true"),
+            Some(rule) if !marked => changes.push((Edits::entry_span(rule), mark)),
+            None if !marked => policy = format!("{policy}{gap}{mark}"),
             _ => {}
         }
         if let Some(operation) = &new.operation {
@@ -300,6 +306,18 @@ impl Rewrite<'_, '_> {
         }
         out.push_str(&self.text[done as usize..span.end as usize]);
         out
+    }
+}
+
+/// The field of a row that says which kind of policy it is about.
+fn marker(policy: &Json) -> &'static str {
+    let kind = policy["kind"].as_str().unwrap_or_default();
+    match kind.strip_prefix("Namespaced").unwrap_or(kind) {
+        "MutatingPolicy" => "isMutatingPolicy",
+        "GeneratingPolicy" => "isGeneratingPolicy",
+        "DeletingPolicy" => "isDeletingPolicy",
+        "ImageValidatingPolicy" => "isImageValidatingPolicy",
+        _ => "isValidatingPolicy",
     }
 }
 

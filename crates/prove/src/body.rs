@@ -27,7 +27,6 @@ use kyvtest_model::{
     verdict::{DivergenceClass, Effect, Verdict},
 };
 
-pub use self::side::Side;
 use self::{
     build::Builder,
     formula::{Arena, Formula},
@@ -36,6 +35,7 @@ use self::{
     solve::{Answer, Model, Solver, Theory},
     value::Unsupported,
 };
+pub use self::{hunt::samples, side::Side};
 use crate::{
     Kind, Label,
     admitted::decoded,
