@@ -7,16 +7,19 @@ mod assemble;
 mod check;
 #[cfg(test)]
 mod check_tests;
+mod cleanup;
 mod conditions;
 mod context;
 mod draft;
 mod exception;
 mod expr;
 mod foreach;
+mod generate;
 mod guess;
 mod kinds;
 mod known;
 mod layout;
+mod literal;
 mod message;
 mod migrate;
 mod mutate;
@@ -31,6 +34,7 @@ mod settings;
 mod suite;
 mod whole;
 
+pub use cleanup::migrate_cleanup;
 pub use exception::{MigratedException, Replaced, migrate_exception};
 pub use expr::Expr;
 pub use migrate::{Existing, MigratedRule, Migration, Options, RuleLabel, migrate};

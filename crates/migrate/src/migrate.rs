@@ -22,6 +22,7 @@ use kyvtest_go_compat::diagnostic::Span;
 use crate::{
     Refusal, RefusalCode, assemble,
     draft::{Draft, Preconditions, Source, Style, drafts},
+    generate,
     guess::{Guess, with_kinds},
     kinds::Translated,
     mutate, settings, whole,
@@ -298,7 +299,10 @@ fn other(
     kinds: (&Discovery, &[Guess]),
     options: &Options,
 ) -> Option<Result<Translated, Refusal>> {
-    mutate::is_about(rule).then(|| mutate::translate(policy, rule, base, kinds, options))
+    if mutate::is_about(rule) {
+        return Some(mutate::translate(policy, rule, base, kinds, options));
+    }
+    generate::is_about(rule).then(|| generate::translate(policy, rule, base, kinds, options))
 }
 
 /// Policies that replace a rule, and how they compare with it.

@@ -77,7 +77,7 @@ pub(super) fn rewritten(
     let policies: Vec<Replaced> = rows
         .iter()
         .map(|row| Replaced {
-            key: row.policy.key(),
+            key: row.key(),
             migration: row.migration.clone(),
         })
         .collect();

@@ -13,14 +13,13 @@ use kyvtest_model::policy::place;
 
 use super::{
     json_patch::{self, Element},
-    literal,
     overlay::{Loop, Overlay, Walker},
     place::Place,
 };
 use crate::{
     Expr, Refusal, RefusalCode, Scope,
     conditions::{self, Failure},
-    context,
+    context, literal,
     names::Names,
     query::{self, Missing, Type, Value},
 };

@@ -9,12 +9,9 @@ use std::collections::BTreeMap;
 
 use kyvtest_go_compat::value::{Data, Document};
 
-use super::{
-    literal,
-    pointer::{Pointer, operation, transfer},
-};
+use super::pointer::{Pointer, operation, transfer};
 use crate::{
-    Expr, Refusal, RefusalCode,
+    Expr, Refusal, RefusalCode, literal,
     names::Names,
     query::{self, Type, Value},
 };

@@ -4,7 +4,7 @@
 const WIDTH: usize = 100;
 
 /// Breaks an expression into lines.
-pub(super) fn layout(text: &str) -> String {
+pub(crate) fn layout(text: &str) -> String {
     if text.contains('\n') {
         return text.to_owned();
     }

@@ -10,13 +10,12 @@ use kyvtest_pattern::{Anchor, AnchorKind};
 use super::{
     anchors::{conditions_of, has_anchor, has_any_anchor, has_condition, is_added, loop_key, loop_name},
     foreach::looped,
-    literal,
     overlay::{Around, Entries, Walker, refused, word},
     place::Place,
     pointer::operation,
 };
 use crate::{
-    Expr, Refusal, Subject, pattern,
+    Expr, Refusal, Subject, literal, pattern,
     query::{Missing, Value},
 };
 

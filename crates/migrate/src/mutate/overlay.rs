@@ -13,12 +13,11 @@ use kyvtest_pattern::{Anchor, AnchorKind};
 
 use super::{
     anchors::{conditions_of, has_anchor, has_condition, plain_tree},
-    literal,
     place::Place,
     pointer::{Pointer, operation},
 };
 use crate::{
-    Expr, Refusal, RefusalCode, Subject,
+    Expr, Refusal, RefusalCode, Subject, literal,
     names::Names,
     pattern,
     query::{self, Value},

@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Errors
 /// A variable without a translation.
-pub(super) fn scalar(data: &Data, names: &mut Names<'_>) -> Result<Value, Refusal> {
+pub(crate) fn scalar(data: &Data, names: &mut Names<'_>) -> Result<Value, Refusal> {
     let value = match data {
         Data::String(text) => query::read_text(text, names)?,
         data => Value::literal(data)?,
@@ -28,7 +28,7 @@ pub(super) fn scalar(data: &Data, names: &mut Names<'_>) -> Result<Value, Refusa
 ///
 /// # Errors
 /// A variable without a translation, or a value that may be null.
-pub(super) fn json(data: &Data, names: &mut Names<'_>) -> Result<Expr, Refusal> {
+pub(crate) fn json(data: &Data, names: &mut Names<'_>) -> Result<Expr, Refusal> {
     Ok(typed(data, names)?.0)
 }
 
@@ -77,7 +77,7 @@ fn typed(data: &Data, names: &mut Names<'_>) -> Result<(Expr, String), Refusal> 
 ///
 /// # Errors
 /// A variable without a translation.
-pub(super) fn key(key: &str, names: &mut Names<'_>) -> Result<Expr, Refusal> {
+pub(crate) fn key(key: &str, names: &mut Names<'_>) -> Result<Expr, Refusal> {
     if key.starts_with("$patch") || key.starts_with("$retainKeys") {
         let reason = format!("`{key}` directs the merge; write a JSON patch by hand");
         return Err(Refusal::new(RefusalCode::Pattern, reason));
