@@ -365,7 +365,8 @@ fn copies(list: &Data, discovery: &Discovery, names: &mut Names<'_>) -> Result<V
         let resource = resource_of(api_version, kind, discovery);
         look_up(names, api_version, &resource, "list");
         let args = [Expr::string(api_version), Expr::string(&resource), namespace.clone()];
-        let items = Expr::primary("resource").call("List", args).field("items");
+        let list = Expr::primary("resource").call("List", args);
+        let items = Expr::function("dyn", [list]).field("items");
         all.push(if test.is_bool(true) {
             items
         } else {

@@ -104,24 +104,26 @@ fn set(situation: &mut Situation, object: &Json) {
     }
 }
 
-/// Takes empty elements out of lists: the API server takes some of them, and a merge by keys loses them.
+/// Takes out of an object what a translation does not account for: variables in the values of objects, which Kyverno would
+/// substitute, and empty elements of lists, which the API server takes in some places and a merge by keys loses.
 fn clean(situation: &mut Situation, resource: &Resource) {
-    fn tidy(value: &mut Json) {
+    fn tidy(value: &mut Json, elements: bool) {
         match value {
-            Json::Object(map) => map.values_mut().for_each(tidy),
-            Json::Array(items) => {
-                items.retain(|item| !matches!(item, Json::Object(map) if map.is_empty()));
-                items.iter_mut().for_each(tidy);
+            Json::Object(map) => {
+                map.retain(|key, _| !key.contains("{{"));
+                map.values_mut().for_each(|value| tidy(value, elements));
             }
+            Json::Array(items) => {
+                items.retain(|item| elements || !matches!(item, Json::Object(map) if map.is_empty()));
+                items.iter_mut().for_each(|item| tidy(item, elements));
+            }
+            Json::String(text) if text.contains("{{") => *text = text.replace(['{', '}'], ""),
             _ => {}
         }
     }
-    // Selectors of policies mean something by empty elements.
-    if resource.group == "networking.k8s.io" {
-        return;
-    }
     let mut object = situation.request.object.root().to_serde();
-    tidy(&mut object);
+    // Selectors of network policies mean something by empty elements.
+    tidy(&mut object, resource.group == "networking.k8s.io");
     situation.request.object = Document::from(&object);
 }
 

@@ -50,6 +50,8 @@ pub struct Suite<'s> {
     pub operations: &'s dyn Fn(&str, &str) -> Option<String>,
     /// What a new policy reports for a resource; `None` if unknown.
     pub reports: &'s dyn Fn(&str, &str) -> Option<Reported>,
+    /// The name of the file that describes the objects which generate rules copy.
+    pub context: &'s str,
 }
 
 impl std::fmt::Debug for Suite<'_> {
@@ -67,6 +69,10 @@ pub struct RewrittenSuite {
     pub text: String,
     /// What people should know: rows that change their result, rows that stay.
     pub notes: Vec<String>,
+    /// The files with objects that generate rules copy, as rows name them: the new policies read them from the context file.
+    pub copied: Vec<String>,
+    /// Files to write beside the test file, by name.
+    pub files: Vec<(String, String)>,
 }
 
 /// Rewrites a test file; `None` if nothing in it changes.
@@ -81,6 +87,7 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
         suite,
         edits: Edits::new(text),
         notes: Vec::new(),
+        copied: Vec::new(),
     };
     for key in ["policies", "exceptions"] {
         if let Some(entry) = root.as_map().and_then(|entries| entries.get(key)) {
@@ -94,9 +101,28 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
     if rewrite.edits.is_empty() {
         return Ok(None);
     }
+    let Rewrite {
+        edits,
+        mut notes,
+        copied,
+        ..
+    } = rewrite;
+    let mut text = edits.finish();
+    if !copied.is_empty() {
+        if root.get("context").is_some() {
+            notes.push("the objects that are copied have to be added to the `context` file by hand".to_owned());
+        } else {
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text = format!("{text}context: {}\n", emit::quote(suite.context));
+        }
+    }
     Ok(Some(RewrittenSuite {
-        text: rewrite.edits.finish(),
-        notes: rewrite.notes,
+        text,
+        notes,
+        copied,
+        files: Vec::new(),
     }))
 }
 
@@ -105,6 +131,8 @@ struct Rewrite<'t, 's> {
     suite: &'s Suite<'s>,
     edits: Edits<'t>,
     notes: Vec<String>,
+    /// Files with objects that generate rules copy.
+    copied: Vec<String>,
 }
 
 /// One new row: its policy, its resources and its result.
@@ -179,6 +207,12 @@ impl Rewrite<'_, '_> {
                 "the row for policy `{policy}`, {rule_name} stays: none of the new policies is about its resources"
             ));
             return;
+        }
+        let source = row.get("cloneSourceResource").and_then(Node::as_str);
+        if let Some(source) = source.filter(|_| rows.iter().any(|new| new.marker == "isGeneratingPolicy"))
+            && !self.copied.iter().any(|known| known == source)
+        {
+            self.copied.push(source.to_owned());
         }
         let indent = self.edits.indent(row.span().start);
         let dash = indent.get(..indent.len().saturating_sub(2)).unwrap_or_default();

@@ -57,11 +57,15 @@ pub(super) fn rule(
         for cell in &cells {
             let count = TRIES.min(options.proof.tries.max(1)) * factor;
             for situation in requests(&sources, &[rule], cell, count) {
-                let before = evaluated(&written, &situation, ("cloneSource", json!(copied)), true);
-                let after = objects
-                    .iter()
-                    .flat_map(|object| evaluated(object, &situation, ("context", json!({"resources": copied})), false));
-                let after: Vec<Json> = after.collect();
+                let before = evaluated(&written, &situation, ("cloneSource", json!(copied)), true).unwrap_or_default();
+                let mut after: Vec<Json> = Vec::new();
+                for object in objects {
+                    let given = ("context", json!({"resources": copied}));
+                    after.extend(evaluated(object, &situation, given, false).map_err(|error| {
+                        let reason = format!("the translation cannot be evaluated: {error}");
+                        Refusal::new(RefusalCode::Refuted, reason)
+                    })?);
+                }
                 tried += 1;
                 generated += u64::from(!before.is_empty());
                 if before != after {
@@ -128,7 +132,15 @@ fn sources_of(generate: &Json) -> Vec<Json> {
 }
 
 /// What a policy generates for a trigger.
-fn evaluated(policy: &Json, situation: &Situation, (key, given): (&str, Json), classic: bool) -> Vec<Json> {
+///
+/// # Errors
+/// The text with which Kyverno ends the run.
+fn evaluated(
+    policy: &Json,
+    situation: &Situation,
+    (key, given): (&str, Json),
+    classic: bool,
+) -> Result<Vec<Json>, String> {
     let namespace = situation.world.namespace(&situation.request.namespace);
     let labels = namespace.and_then(|namespace| {
         let object = namespace.object.root().to_serde();
@@ -143,15 +155,16 @@ fn evaluated(policy: &Json, situation: &Situation, (key, given): (&str, Json), c
         }]},
         key: given,
     });
-    let Ok(case) = offline::Case::read(Document::from(&row).root()) else {
-        return Vec::new();
-    };
+    let case = offline::Case::read(Document::from(&row).root())?;
     let observed = offline::run(&case, &Mocks::new()).to_json();
+    if let Some(error) = observed["error"].as_str() {
+        return Err(error.to_owned());
+    }
     let responses = observed["responses"].as_array().into_iter().flatten();
     let rules = responses.flat_map(|response| response["rules"].as_array().into_iter().flatten());
     let rules = rules.filter(|rule| !classic || rule["status"] == "pass");
     let objects = rules.flat_map(|rule| rule["generated"].as_array().into_iter().flatten());
-    objects.map(without_labels).collect()
+    Ok(objects.map(without_labels).collect())
 }
 
 /// Whole numbers as such: one side has doubles, which print alike.
