@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, io};
 
-use kyvtest_go_compat::text::path::clean;
+use kyvtest_go_compat::{text::path::clean, value::Document, yaml};
 use kyvtest_migrate::{Replaced, Reported, ResourceType, RewrittenSuite, rewrite_suite};
 use kyvtest_model::{kube::Discovery, verdict::Status};
 
@@ -49,14 +49,46 @@ pub fn rewrite(
             types: &types,
             operations: &operations,
             reports,
+            context: CONTEXT,
         };
         rewrite_suite(&text, &suite).map_err(io::Error::other)
     };
     let Some(first) = attempt(&|_, _| None)? else {
         return Ok(None);
     };
-    let reported = reported(files, test, &first.text, moved);
-    attempt(&|policy, resource| reported.get(&(policy.to_owned(), resource.to_owned())).copied())
+    let context = context(files, test, &first)?;
+    let reported = reported(files, test, &first.text, moved, context.as_deref());
+    let second = attempt(&|policy, resource| reported.get(&(policy.to_owned(), resource.to_owned())).copied())?;
+    Ok(second.map(|mut second| {
+        second.files.extend(context.map(|text| (CONTEXT.to_owned(), text)));
+        second
+    }))
+}
+
+/// The file beside a test file with the objects that its new policies copy.
+const CONTEXT: &str = "context-migrated.yaml";
+
+/// The text of that file; `None` if nothing is copied.
+fn context(files: &dyn Files, test: &str, suite: &RewrittenSuite) -> io::Result<Option<String>> {
+    if suite.copied.is_empty() {
+        return Ok(None);
+    }
+    let mut resources = Vec::new();
+    for path in &suite.copied {
+        let path = clean(&format!("{}/{path}", folder(test)));
+        let text = files.read(&path)?;
+        let stream = yaml::read(&text, yaml::Mode::Lax, &yaml::Limits::default());
+        let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
+        let objects = trees.map(|tree| Document::from(tree.root()).root().to_serde());
+        resources.extend(objects.filter(serde_json::Value::is_object));
+    }
+    let context = serde_json::json!({
+        "apiVersion": "cli.kyverno.io/v1alpha1",
+        "kind": "Context",
+        "metadata": {"name": "context"},
+        "spec": {"resources": resources},
+    });
+    Ok(Some(Document::from(&context).root().to_yaml()))
 }
 
 fn folder(path: &str) -> &str {
@@ -111,9 +143,18 @@ fn operation(suites: &[Suite], policy: &str, resource: &str) -> Option<String> {
 }
 
 /// What the new policies report for the resources of the rows that name them.
-fn reported(files: &dyn Files, test: &str, text: &str, moved: &[Moved]) -> BTreeMap<(String, String), Reported> {
+fn reported(
+    files: &dyn Files,
+    test: &str,
+    text: &str,
+    moved: &[Moved],
+    context: Option<&str>,
+) -> BTreeMap<(String, String), Reported> {
     let mut over = Memory::default();
     over.add(test, text);
+    if let Some(context) = context {
+        over.add(&format!("{}/{CONTEXT}", folder(test)), context);
+    }
     for moved in moved {
         for (name, text) in &moved.new {
             over.add(&format!("{}/{name}", folder(&moved.old)), text.as_str());

@@ -18,11 +18,11 @@ use kyvtest_go_compat::{
 };
 use kyvtest_migrate::{
     Existing, MigratedException, MigratedRule, Migration, Options, Refusal, Replaced, RuleLabel, migrate,
-    migrate_exception,
+    migrate_cleanup, migrate_exception,
 };
 use kyvtest_model::{
     kube::Discovery,
-    policy::{self, ClassicPolicy, Loaded, PolicyException, Purpose},
+    policy::{self, Loaded, Policy, PolicyException, Purpose},
 };
 use kyvtest_prove::{
     body::Side,
@@ -123,7 +123,7 @@ enum Kind {
 
 /// A policy of the input and what became of it.
 struct Row {
-    policy: Arc<ClassicPolicy>,
+    policy: Policy,
     migration: Migration,
     /// The new objects, as they are written.
     objects: Vec<Json>,
@@ -132,7 +132,17 @@ struct Row {
 
 impl Row {
     fn file(&self) -> FileId {
-        self.policy.origin.file
+        self.policy.origin().file
+    }
+
+    /// The name by which rows and exceptions refer to the policy.
+    fn key(&self) -> String {
+        match self.policy.namespace() {
+            Some(namespace) if matches!(self.policy.kind(), "Policy" | "CleanupPolicy") => {
+                format!("{namespace}/{}", self.policy.name())
+            }
+            _ => self.policy.name().to_owned(),
+        }
     }
 
     fn rules(&self) -> &[MigratedRule] {
@@ -151,7 +161,7 @@ impl Row {
 
     /// The policy's document as it is written.
     fn source<'s>(&self, sources: &'s Sources) -> &'s str {
-        let Span { start, end, .. } = self.policy.origin.span;
+        let Span { start, end, .. } = self.policy.origin().span;
         let text = sources.text(self.file()).map_or("", |text| text);
         text.get(start as usize..end as usize).unwrap_or_default()
     }
@@ -209,8 +219,8 @@ impl Args {
                 exit = Exit::Input;
             }
         }
-        if loaded.classic().next().is_none() && exit == Exit::Success {
-            let help = "ClusterPolicies and Policies can be migrated";
+        if !loaded.policies.iter().any(is_migrated) && exit == Exit::Success {
+            let help = "ClusterPolicies, Policies and cleanup policies can be migrated";
             return Err(Diagnostic::new(Code::NothingToConvert, "no policy to migrate")
                 .with_help(help)
                 .into());
@@ -262,7 +272,7 @@ impl Args {
         let replaced: Vec<Replaced> = rows
             .iter()
             .map(|row| Replaced {
-                key: row.policy.key(),
+                key: row.key(),
                 migration: row.migration.clone(),
             })
             .collect();
@@ -297,13 +307,17 @@ impl Args {
             },
             ..Options::default()
         };
-        let policies: Vec<&Arc<ClassicPolicy>> = loaded.classic().collect();
+        let policies: Vec<&Policy> = loaded.policies.iter().filter(|policy| is_migrated(policy)).collect();
         policies
             .into_par_iter()
             .map(|policy| {
-                let migration = migrate(policy, discovery, &options);
+                let migration = match policy {
+                    Policy::Classic(policy) => migrate(policy, discovery, &options),
+                    Policy::Cleanup(policy) => migrate_cleanup(policy, discovery, &options),
+                    _ => Migration { rules: Vec::new() },
+                };
                 let mut row = Row {
-                    policy: Arc::clone(policy),
+                    policy: policy.clone(),
                     objects: migration.objects().cloned().collect(),
                     migration,
                     notes: Vec::new(),
@@ -350,6 +364,11 @@ impl Args {
     }
 }
 
+/// Whether a policy is of a kind that is migrated.
+fn is_migrated(policy: &Policy) -> bool {
+    policy.as_classic().is_some() || policy.as_cleanup().is_some()
+}
+
 /// Replaces ValidatingPolicies by native policies where the equivalence is proven.
 fn nativise(row: &mut Row, discovery: &Discovery) {
     let mut objects = Vec::new();
@@ -361,7 +380,7 @@ fn nativise(row: &mut Row, discovery: &Discovery) {
             objects.push(object);
             continue;
         };
-        let original = policy::Policy::Validating(policy);
+        let original = Policy::Validating(policy);
         let options = kyvtest_prove::Options {
             stop: Some(interrupt::flag()),
             ..kyvtest_prove::Options::default()

@@ -25,6 +25,7 @@ mod kyverno_probes;
 mod map;
 mod matching;
 mod migrate;
+mod migrate_kinds;
 mod policy_validate;
 mod probes;
 mod prove;

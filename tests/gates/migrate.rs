@@ -48,7 +48,7 @@ fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Every classic policy with validate rules, each once.
-fn policies(folder: &Path) -> Vec<Arc<ClassicPolicy>> {
+pub(crate) fn policies(folder: &Path) -> Vec<Arc<ClassicPolicy>> {
     let mut files = Vec::new();
     yaml_files(folder, &mut files);
     let mut seen = BTreeSet::new();

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::{draft::Draft, layout::layout};
 
 /// Annotations that say something about the classic policy only.
-const DROPPED: [&str; 2] = [autogen::ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration"];
+pub(crate) const DROPPED: [&str; 2] = [autogen::ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration"];
 
 /// The policies of the drafts of one rule. `base` is the name of the first.
 pub(crate) fn objects(policy: &ClassicPolicy, base: &str, drafts: &[Draft]) -> Vec<Json> {
@@ -155,7 +155,7 @@ fn settings(policy: &ClassicPolicy, spec: &mut Json) {
 }
 
 /// Rules of the same group and version together, where that says the same.
-fn constraints(constraints: &Json) -> Json {
+pub(crate) fn constraints(constraints: &Json) -> Json {
     let mut constraints = constraints.clone();
     let Some(rules) = constraints["resourceRules"].as_array() else {
         return constraints;
@@ -195,7 +195,7 @@ fn extends(other: &Json, rule: &Json) -> bool {
 }
 
 /// Whether Kyverno would make rules for pod controllers from the policy.
-fn only_pods(constraints: &Json) -> bool {
+pub(crate) fn only_pods(constraints: &Json) -> bool {
     let rules = constraints["resourceRules"].as_array();
     rules.is_some_and(|rules| rules.iter().all(|rule| rule["resources"] == json!(["pods"])))
 }

@@ -163,10 +163,20 @@ fn scopes(source: Source<'_>, rule: &Rule, style: Style, discovery: &Discovery) 
     } else {
         check::operations(rule)
     };
-    match rule_scopes(source.cut, rule, &operations, discovery) {
+    scopes_of(source.cut, rule, &operations, (discovery, source.guesses))
+}
+
+/// The requests that a rule applies to, with these operations only.
+pub(crate) fn scopes_of(
+    cut: &ClassicPolicy,
+    rule: &Rule,
+    operations: &[Operation],
+    (discovery, guesses): (&Discovery, &[Guess]),
+) -> Result<Vec<RuleScope>, Refusal> {
+    match rule_scopes(cut, rule, operations, discovery) {
         Ok(mut scopes) => {
             for scope in &mut scopes {
-                widen(&mut scope.constraints, source.guesses);
+                widen(&mut scope.constraints, guesses);
             }
             Ok(scopes)
         }

@@ -22,8 +22,10 @@ use kyvtest_go_compat::diagnostic::Span;
 use crate::{
     Refusal, RefusalCode, assemble,
     draft::{Draft, Preconditions, Source, Style, drafts},
+    generate,
     guess::{Guess, with_kinds},
-    settings, whole,
+    kinds::Translated,
+    mutate, settings, whole,
 };
 
 /// How policies are migrated.
@@ -143,6 +145,7 @@ pub fn migrate(policy: &ClassicPolicy, discovery: &Discovery, options: &Options)
     let mut rules: Vec<MigratedRule> = rules.collect();
     distinguish(&mut rules);
     whole::check(policy, &mut rules, &discovery, options);
+    mutate::whole(policy, &mut rules, &discovery, options);
     Migration { rules }
 }
 
@@ -236,6 +239,23 @@ fn migrate_rule(
         counterexample: None,
         notes: Vec::new(),
     };
+    if let Some(translated) = other(policy, rule, base, (discovery, guesses), options) {
+        match translated {
+            Ok(translated) => {
+                migrated.label = RuleLabel::Tested(translated.requests);
+                migrated.reason = translated.reason;
+                migrated.objects = translated.objects;
+                migrated.variants = translated.variants;
+                migrated.notes = translated.notes;
+            }
+            Err(refusal) => {
+                migrated.label = RuleLabel::NotMigrated(refusal.code);
+                migrated.reason = refusal.reason;
+                migrated.place = refusal.span.unwrap_or(rule.span);
+            }
+        }
+        return migrated;
+    }
     match best(policy, rule, base, (discovery, guesses), options) {
         Ok(Translation {
             objects,
@@ -269,6 +289,20 @@ fn migrate_rule(
         }
     }
     migrated
+}
+
+/// The translation of a rule that does not validate; `None` if it does.
+fn other(
+    policy: &ClassicPolicy,
+    rule: &Rule,
+    base: &str,
+    kinds: (&Discovery, &[Guess]),
+    options: &Options,
+) -> Option<Result<Translated, Refusal>> {
+    if mutate::is_about(rule) {
+        return Some(mutate::translate(policy, rule, base, kinds, options));
+    }
+    generate::is_about(rule).then(|| generate::translate(policy, rule, base, kinds, options))
 }
 
 /// Policies that replace a rule, and how they compare with it.

@@ -29,6 +29,8 @@ pub enum RefusalCode {
     Setting,
     /// The translation decides a request differently; it is not written.
     Refuted,
+    /// No request shows that the translation is right; it is not written.
+    Untested,
 }
 
 impl RefusalCode {
@@ -47,6 +49,7 @@ impl RefusalCode {
             Self::RuleType => "rule-type",
             Self::Setting => "setting",
             Self::Refuted => "refuted",
+            Self::Untested => "untested",
         }
     }
 }

@@ -50,6 +50,8 @@ pub struct Suite<'s> {
     pub operations: &'s dyn Fn(&str, &str) -> Option<String>,
     /// What a new policy reports for a resource; `None` if unknown.
     pub reports: &'s dyn Fn(&str, &str) -> Option<Reported>,
+    /// The name of the file that describes the objects which generate rules copy.
+    pub context: &'s str,
 }
 
 impl std::fmt::Debug for Suite<'_> {
@@ -67,6 +69,10 @@ pub struct RewrittenSuite {
     pub text: String,
     /// What people should know: rows that change their result, rows that stay.
     pub notes: Vec<String>,
+    /// The files with objects that generate rules copy, as rows name them: the new policies read them from the context file.
+    pub copied: Vec<String>,
+    /// Files to write beside the test file, by name.
+    pub files: Vec<(String, String)>,
 }
 
 /// Rewrites a test file; `None` if nothing in it changes.
@@ -81,6 +87,7 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
         suite,
         edits: Edits::new(text),
         notes: Vec::new(),
+        copied: Vec::new(),
     };
     for key in ["policies", "exceptions"] {
         if let Some(entry) = root.as_map().and_then(|entries| entries.get(key)) {
@@ -94,9 +101,28 @@ pub fn rewrite_suite(text: &str, suite: &Suite<'_>) -> Result<Option<RewrittenSu
     if rewrite.edits.is_empty() {
         return Ok(None);
     }
+    let Rewrite {
+        edits,
+        mut notes,
+        copied,
+        ..
+    } = rewrite;
+    let mut text = edits.finish();
+    if !copied.is_empty() {
+        if root.get("context").is_some() {
+            notes.push("the objects that are copied have to be added to the `context` file by hand".to_owned());
+        } else {
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text = format!("{text}context: {}\n", emit::quote(suite.context));
+        }
+    }
     Ok(Some(RewrittenSuite {
-        text: rewrite.edits.finish(),
-        notes: rewrite.notes,
+        text,
+        notes,
+        copied,
+        files: Vec::new(),
     }))
 }
 
@@ -105,11 +131,15 @@ struct Rewrite<'t, 's> {
     suite: &'s Suite<'s>,
     edits: Edits<'t>,
     notes: Vec<String>,
+    /// Files with objects that generate rules copy.
+    copied: Vec<String>,
 }
 
 /// One new row: its policy, its resources and its result.
 struct NewRow<'r> {
     policy: &'r str,
+    /// The field that says which kind of policy the row is about.
+    marker: &'static str,
     /// Resources of the row that the policy is about; `None` if all of them.
     resources: Option<Vec<String>>,
     result: String,
@@ -178,6 +208,12 @@ impl Rewrite<'_, '_> {
             ));
             return;
         }
+        let source = row.get("cloneSourceResource").and_then(Node::as_str);
+        if let Some(source) = source.filter(|_| rows.iter().any(|new| new.marker == "isGeneratingPolicy"))
+            && !self.copied.iter().any(|known| known == source)
+        {
+            self.copied.push(source.to_owned());
+        }
         let indent = self.edits.indent(row.span().start);
         let dash = indent.get(..indent.len().saturating_sub(2)).unwrap_or_default();
         let separator = if self.edits.is_flow(row) {
@@ -204,6 +240,7 @@ impl Rewrite<'_, '_> {
         let mut rows: Vec<NewRow<'r>> = Vec::new();
         for object in rules.iter().flat_map(|rule| &rule.objects) {
             let policy = object["metadata"]["name"].as_str().unwrap_or_default();
+            let marker = marker(object);
             let fits = |resource: &str| {
                 let types = (self.suite.types)(resource, kind);
                 let matched = types.is_empty() || types.iter().any(|ty| is_about(object, ty));
@@ -213,6 +250,7 @@ impl Rewrite<'_, '_> {
                 if fits("") {
                     rows.push(NewRow {
                         policy,
+                        marker,
                         resources: None,
                         result: expected.clone(),
                         operation: None,
@@ -246,6 +284,7 @@ impl Rewrite<'_, '_> {
                 let resources = Some(resources).filter(|resources| resources.len() != written.len());
                 rows.push(NewRow {
                     policy,
+                    marker,
                     resources,
                     result,
                     operation,
@@ -263,11 +302,12 @@ impl Rewrite<'_, '_> {
         let flow = self.edits.is_flow(row);
         let indent = self.edits.indent(row.span().start);
         let gap = if flow { ", ".to_owned() } else { format!("\n{indent}") };
-        let marked = entry("isValidatingPolicy").is_some();
+        let marked = entry(new.marker).is_some();
+        let mark = format!("{}: true", new.marker);
         let mut policy = format!("policy: {}", emit::quote(new.policy));
         match entry("rule") {
-            Some(rule) if !marked => changes.push((Edits::entry_span(rule), "isValidatingPolicy: true".to_owned())),
-            None if !marked => policy = format!("{policy}{gap}isValidatingPolicy: true"),
+            Some(rule) if !marked => changes.push((Edits::entry_span(rule), mark)),
+            None if !marked => policy = format!("{policy}{gap}{mark}"),
             _ => {}
         }
         if let Some(operation) = &new.operation {
@@ -300,6 +340,18 @@ impl Rewrite<'_, '_> {
         }
         out.push_str(&self.text[done as usize..span.end as usize]);
         out
+    }
+}
+
+/// The field of a row that says which kind of policy it is about.
+fn marker(policy: &Json) -> &'static str {
+    let kind = policy["kind"].as_str().unwrap_or_default();
+    match kind.strip_prefix("Namespaced").unwrap_or(kind) {
+        "MutatingPolicy" => "isMutatingPolicy",
+        "GeneratingPolicy" => "isGeneratingPolicy",
+        "DeletingPolicy" => "isDeletingPolicy",
+        "ImageValidatingPolicy" => "isImageValidatingPolicy",
+        _ => "isValidatingPolicy",
     }
 }
 

@@ -22,7 +22,7 @@ const TRIES: u64 = 8;
 pub(crate) fn check(policy: &ClassicPolicy, migrated: &mut [MigratedRule], discovery: &Discovery, options: &Options) {
     let pairs = policy.spec.rules.iter().zip(migrated.iter());
     let rules: Vec<&Rule> = pairs
-        .filter(|(_, migrated)| !migrated.objects.is_empty())
+        .filter(|(rule, migrated)| rule.validate.is_some() && !migrated.objects.is_empty())
         .map(|(rule, _)| rule)
         .collect();
     if rules.len() < 2 {
@@ -39,7 +39,13 @@ pub(crate) fn check(policy: &ClassicPolicy, migrated: &mut [MigratedRule], disco
             rule["validate"]["allowExistingViolations"] = json!(false);
         }
     }
-    let objects: Vec<Json> = migrated.iter().flat_map(|rule| &rule.objects).map(admitting).collect();
+    let validate = |rule: &&MigratedRule| rules.iter().any(|own| own.name.value == rule.name);
+    let objects: Vec<Json> = migrated
+        .iter()
+        .filter(validate)
+        .flat_map(|rule| &rule.objects)
+        .map(admitting)
+        .collect();
     let left = Side::from_objects(std::slice::from_ref(&original), discovery);
     let right = Side::from_objects(&objects, discovery);
     let (left, right) = match (left, right) {
@@ -58,7 +64,9 @@ pub(crate) fn check(policy: &ClassicPolicy, migrated: &mut [MigratedRule], disco
     if !matches!(comparison.label, Label::Refuted(_)) && !comparison.fault {
         return;
     }
-    for rule in migrated.iter_mut().filter(|rule| !rule.objects.is_empty()) {
+    let names: Vec<&str> = rules.iter().map(|rule| rule.name.value.as_str()).collect();
+    let compared = |rule: &&mut MigratedRule| !rule.objects.is_empty() && names.contains(&rule.name.as_str());
+    for rule in migrated.iter_mut().filter(compared) {
         rule.label = RuleLabel::NotMigrated(RefusalCode::Refuted);
         "the new policies decide a request differently together; they are not written".clone_into(&mut rule.reason);
         rule.rejected = std::mem::take(&mut rule.objects);

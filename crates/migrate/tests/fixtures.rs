@@ -5,7 +5,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use kyvtest_go_compat::{diagnostic::Sources, value::Document, yaml};
-use kyvtest_migrate::{Options, RuleLabel, migrate};
+use kyvtest_migrate::{Options, RuleLabel, migrate, migrate_cleanup};
 use kyvtest_model::{
     kube::Discovery,
     policy::{self, Loaded, Purpose},
@@ -19,8 +19,11 @@ fn migrated(text: &str) -> String {
     assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
     let mut emitter = yaml::emit::Emitter::new();
     let mut labels = String::new();
-    for policy in loaded.classic() {
-        let migration = migrate(policy, &Discovery::kubernetes(), &Options::default());
+    let (discovery, options) = (Discovery::kubernetes(), Options::default());
+    let classic = loaded.classic().map(|policy| migrate(policy, &discovery, &options));
+    let cleanup = loaded.cleanup();
+    let cleanup = cleanup.map(|policy| migrate_cleanup(policy, &discovery, &options));
+    for migration in classic.chain(cleanup) {
         for rule in &migration.rules {
             let label = match &rule.label {
                 RuleLabel::NotMigrated(code) => format!("NOT-MIGRATED({}), {}", code.as_str(), rule.reason),

@@ -67,6 +67,17 @@ impl Stop {
     }
 }
 
+/// The keys by which the list at a path of a kind is merged, none for a list of scalars; `None` if the list is replaced. `*` in
+/// the path is an element of a list.
+pub fn merge_keys(api_version: &str, kind: &str, path: &[&str]) -> Option<Vec<&'static str>> {
+    let root = schema::Schema::of_resource(api_version, kind)?;
+    let found = path.iter().try_fold(root, |schema, step| match *step {
+        "*" => schema.elements(),
+        step => schema.field(step),
+    })?;
+    found.merge_keys()
+}
+
 /// Merges `patch` into `resource`. Both are read in the order of sorted keys. A condition that does not hold leaves the
 /// resource as it is.
 pub fn merge(resource: Value<'_>, patch: Value<'_>) -> Result<Patched, Error> {

@@ -33,7 +33,6 @@ use kyvtest_model::{
     verdict::{DivergenceClass, Effect, Verdict},
 };
 
-pub use self::side::{Setting, Side};
 use self::{
     build::Builder,
     formula::{Arena, Formula},
@@ -41,6 +40,10 @@ use self::{
     request::Request,
     solve::{Answer, Model, Solver, Theory},
     value::Unsupported,
+};
+pub use self::{
+    hunt::samples,
+    side::{Setting, Side},
 };
 use crate::{
     Kind, Label,

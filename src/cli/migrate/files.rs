@@ -27,7 +27,7 @@ pub(super) fn write(directory: &Path, force: bool, outcome: &Outcome, sources: &
         }
     };
     for row in outcome.rows.iter().filter(|row| !arranged(sources.name(row.file()))) {
-        add(&row.policy.key(), row.yaml());
+        add(&row.key(), row.yaml());
     }
     for row in &outcome.exceptions {
         if !arranged(sources.name(row.exception.origin.file)) {

@@ -67,14 +67,14 @@ pub(super) fn json(outcome: &Outcome, sources: &Sources) -> Json {
             }
             json
         });
-        let metadata = &row.policy.metadata;
+        let metadata = row.policy.metadata();
         json!({
             "source": {
-                "apiVersion": row.policy.api_version,
-                "kind": row.policy.kind.name(),
+                "apiVersion": row.policy.api_version(),
+                "kind": row.policy.kind(),
                 "name": metadata.name.value,
                 "namespace": metadata.namespace.as_ref().map(|text| &text.value),
-                "place": place(row.policy.origin.span, sources),
+                "place": place(row.policy.origin().span, sources),
             },
             "rules": rules.collect::<Vec<_>>(),
             "objects": row.objects,
@@ -176,8 +176,8 @@ pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> Stri
     let rows = &outcome.rows;
     let mut text = String::new();
     for row in rows {
-        let kind = row.policy.kind.name();
-        let _ = writeln!(text, "{HEADING}{kind} {}{HEADING:#}", row.policy.key());
+        let kind = row.policy.kind();
+        let _ = writeln!(text, "{HEADING}{kind} {}{HEADING:#}", row.key());
         for rule in row.rules() {
             let _ = writeln!(text, "  {LITERAL}{}{LITERAL:#}  {}", label(rule), rule.name);
             let refused = matches!(rule.label, RuleLabel::NotMigrated(_));
@@ -265,7 +265,7 @@ pub(super) fn markdown(outcome: &Outcome, sources: &Sources, explain: bool) -> S
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {remarks} |",
-                row.policy.key(),
+                row.key(),
                 rule.name,
                 label(rule),
                 names.join(", ")
@@ -292,7 +292,7 @@ pub(super) fn markdown(outcome: &Outcome, sources: &Sources, explain: bool) -> S
     text.push_str("```\n");
     if explain {
         for row in rows.iter().filter(|row| !row.objects.is_empty()) {
-            let _ = writeln!(text, "\n## {}\n\n```yaml\n{}```", row.policy.key(), row.yaml());
+            let _ = writeln!(text, "\n## {}\n\n```yaml\n{}```", row.key(), row.yaml());
         }
     }
     text

@@ -77,7 +77,7 @@ pub(super) fn rewritten(
     let policies: Vec<Replaced> = rows
         .iter()
         .map(|row| Replaced {
-            key: row.policy.key(),
+            key: row.key(),
             migration: row.migration.clone(),
         })
         .collect();
@@ -104,6 +104,9 @@ pub(super) fn rewritten(
         };
         if let (Some(suite), Some(path)) = (suite, below(&test)) {
             row.notes = suite.notes;
+            let beside = path.parent().map(Path::to_path_buf).unwrap_or_default();
+            let files = suite.files.into_iter();
+            changed.extend(files.map(|(name, text)| (beside.join(name), text)));
             for companion in companions(&test, &suite.text, &moved) {
                 match below(&companion) {
                     Some(at) => {

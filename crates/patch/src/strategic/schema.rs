@@ -51,6 +51,14 @@ impl Schema {
         }
     }
 
+    /// The merge keys of a list; `None` if it is replaced.
+    pub(super) fn merge_keys(self) -> Option<Vec<&'static str>> {
+        match self {
+            Self::List { merge, .. } => merge.map(Keys::names),
+            _ => None,
+        }
+    }
+
     pub(super) fn elements(self) -> Option<Self> {
         match self {
             Self::List { item, .. } => item.map(Self::Type),

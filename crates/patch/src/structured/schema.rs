@@ -78,6 +78,38 @@ pub struct Type<'s> {
 }
 
 impl<'s> Type<'s> {
+    /// The type of a field; `None` if it is not declared.
+    pub fn field(self, name: &str) -> Option<Self> {
+        let map = self.atom().map.as_ref()?;
+        map.field(name).map(|index| self.at(index))
+    }
+
+    /// The type of the elements of a list.
+    pub fn item(self) -> Option<Self> {
+        let list = self.atom().list.as_ref()?;
+        Some(self.at(list.item))
+    }
+
+    /// Whether a list or map is replaced as a whole.
+    pub fn is_atomic(self) -> bool {
+        let Atom { list, map, .. } = self.atom();
+        list.as_ref().is_some_and(|list| list.is_atomic) || map.as_ref().is_some_and(|map| map.is_atomic)
+    }
+
+    /// Whether the value is a map with keys of any name.
+    pub fn is_open_map(self) -> bool {
+        let map = self.atom().map.as_ref();
+        map.is_some_and(|map| map.fields.is_empty() && map.element.is_some())
+    }
+
+    /// The keys by which a list is merged; none for an atomic list and a set.
+    pub fn keys(self) -> Vec<&'s str> {
+        let list = self.atom().list.as_ref().filter(|list| !list.is_atomic);
+        list.into_iter()
+            .flat_map(|list| list.keys.iter().map(|key| key.name.as_str()))
+            .collect()
+    }
+
     pub(super) fn atom(self) -> &'s Atom {
         &self.schema.atoms[self.index]
     }

@@ -22,7 +22,7 @@ use super::{
     request::Request,
     shape::{Inner, Kind, Shape},
 };
-use crate::seeds::merge;
+use crate::{seeds::merge, witness::Situation};
 
 /// What both sides mention.
 #[derive(Debug)]
@@ -41,10 +41,15 @@ const DEPTH: u32 = 9;
 
 impl Hunt {
     pub(super) fn new(a: &Side, b: &Side) -> Self {
+        Self::of(sources(a.loaded()).into_iter().chain(sources(b.loaded())))
+    }
+
+    /// The words and constants of policies.
+    fn of(policies: impl IntoIterator<Item = Json>) -> Self {
         let mut words = BTreeSet::new();
         let mut texts = BTreeSet::new();
         let mut numbers: BTreeSet<i64> = BTreeSet::from([0, 1]);
-        for document in sources(a.loaded()).into_iter().chain(sources(b.loaded())) {
+        for document in policies {
             collect(&document, &mut words, &mut texts, &mut numbers);
         }
         let keys = texts.iter().filter(|text| is_key(text)).cloned().collect();
@@ -109,51 +114,7 @@ impl Hunt {
         let shape = Shape::object(&kind.api_version(), &kind.kind);
         let base = ordinary(cell.resource);
         for _ in 0..tries {
-            let new = merge(&base, &self.value(&shape, "", 0));
-            let old = match self.next(3) {
-                0 => new.clone(),
-                1 => merge(&base, &self.value(&shape, "", 0)),
-                _ => self.changed(&new, &shape),
-            };
-            let raw = self.raw;
-            let names = ["sample", "apps"].map(str::to_owned);
-            let mut names: Vec<String> = names.to_vec();
-            for name in &mut names {
-                if self.next(3) == 0
-                    && let Some(text) = self.texts.get(self.seed as usize % self.texts.len().max(1))
-                    && is_key(text)
-                    && (!raw || text.bytes().all(|c| c.is_ascii_alphanumeric()))
-                {
-                    *name = text.to_ascii_lowercase();
-                }
-            }
-            let namespace = cell.namespaced.then(|| names[1].clone());
-            let set = |mut object: Json| {
-                if !object["metadata"].is_object() {
-                    object["metadata"] = json!({});
-                }
-                if raw {
-                    // Metadata is decoded in every world.
-                    object["metadata"] = metadata(&object["metadata"]);
-                }
-                object["metadata"]["name"] = json!(names[0]);
-                if let Some(namespace) = &namespace {
-                    object["metadata"]["namespace"] = json!(namespace);
-                }
-                object
-            };
-            let user = self.user();
-            let labels = self.labels();
-            let situation = make(
-                &request,
-                (
-                    Some(set(new)).filter(|_| request.object.is_some()),
-                    Some(set(old)).filter(|_| request.old_object.is_some()),
-                ),
-                (&names[0], namespace.as_deref()),
-                user,
-                labels,
-            );
+            let situation = self.situation(&request, &shape, &base);
             if let Some(found) = both.replay_admitted(&situation) {
                 return Some(found);
             }
@@ -164,6 +125,55 @@ impl Hunt {
             }
         }
         None
+    }
+
+    /// A request of a class.
+    fn situation(&mut self, request: &Request<'_>, shape: &Shape, base: &Json) -> Situation {
+        let cell = &request.cell;
+        let new = merge(base, &self.value(shape, "", 0));
+        let old = match self.next(3) {
+            0 => new.clone(),
+            1 => merge(base, &self.value(shape, "", 0)),
+            _ => self.changed(&new, shape),
+        };
+        let raw = self.raw;
+        let mut names = ["sample", "apps"].map(str::to_owned);
+        for name in &mut names {
+            if self.next(3) == 0
+                && let Some(text) = self.texts.get(self.seed as usize % self.texts.len().max(1))
+                && is_key(text)
+                && (!raw || text.bytes().all(|c| c.is_ascii_alphanumeric()))
+            {
+                *name = text.to_ascii_lowercase();
+            }
+        }
+        let namespace = cell.namespaced.then(|| names[1].clone());
+        let set = |mut object: Json| {
+            if !object["metadata"].is_object() {
+                object["metadata"] = json!({});
+            }
+            if raw {
+                // Metadata is decoded in every world.
+                object["metadata"] = metadata(&object["metadata"]);
+            }
+            object["metadata"]["name"] = json!(names[0]);
+            if let Some(namespace) = &namespace {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+            object
+        };
+        let user = self.user();
+        let labels = self.labels();
+        make(
+            request,
+            (
+                Some(set(new)).filter(|_| request.object.is_some()),
+                Some(set(old)).filter(|_| request.old_object.is_some()),
+            ),
+            (&names[0], namespace.as_deref()),
+            user,
+            labels,
+        )
     }
 
     fn user(&mut self) -> UserInfo {
@@ -376,6 +386,17 @@ pub(super) fn constants(side: &Side) -> (BTreeSet<String>, BTreeSet<i64>) {
         collect(&document, &mut words, &mut texts, &mut numbers);
     }
     (texts, numbers)
+}
+
+/// Requests of a class, made from the words and constants of policies. The API server may refuse some of them.
+pub fn samples(policies: &[Json], cell: &Cell<'_>, count: u64) -> Vec<Situation> {
+    let mut hunt = Hunt::of(policies.iter().cloned());
+    let mut arena = Arena::new();
+    let request = Request::new(&mut arena, *cell, cell.resource);
+    let kind = &cell.resource.object_kind;
+    let shape = Shape::object(&kind.api_version(), &kind.kind);
+    let base = ordinary(cell.resource);
+    (0..count).map(|_| hunt.situation(&request, &shape, &base)).collect()
 }
 
 /// The policies of a side as JSON.
