@@ -18,6 +18,9 @@ use crate::{Existing, MigratedRule, Options, RefusalCode, RuleLabel, migrate::cu
 /// How many requests of each class are tried: each rule has been compared before.
 const TRIES: u64 = 8;
 
+/// How many cases one question may have: only a difference counts here, which is found early or not at all.
+const CASES: u64 = 200;
+
 /// Takes back the translations of all rules if they decide a request differently together.
 pub(crate) fn check(policy: &ClassicPolicy, migrated: &mut [MigratedRule], discovery: &Discovery, options: &Options) {
     let pairs = policy.spec.rules.iter().zip(migrated.iter());
@@ -58,6 +61,7 @@ pub(crate) fn check(policy: &ClassicPolicy, migrated: &mut [MigratedRule], disco
     let proof = body::Options {
         tries: TRIES.min(options.proof.tries),
         checks: 1,
+        cases: CASES.min(options.proof.cases),
         ..options.proof.clone()
     };
     let comparison = compare_sides(&left, &right, discovery, &proof);

@@ -147,6 +147,8 @@ struct Match<'s> {
     /// Completes the objects of requests.
     server: Server,
     options: &'s Options,
+    /// How many cases the next question may have.
+    cases: u64,
     requests: u64,
 }
 
@@ -159,6 +161,7 @@ impl<'s> Match<'s> {
             mocks: Mocks::new(),
             server: Server::new(universe, Vec::new()).without_service_accounts(),
             options,
+            cases: options.cases,
             requests: 0,
         }
     }
@@ -206,6 +209,9 @@ enum Found {
 /// Why a class is not modelled in a version: the sides see another one.
 const CONVERTED: &str = "objects that are converted to another version";
 
+/// What part of the cases a question has once a class is open.
+const LATER: u64 = 16;
+
 /// How many models are tried before a class is left open.
 const MODELS: usize = 12;
 
@@ -230,6 +236,8 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
             Found::Equal => decided.push(cell),
             Found::Differs(found) => return both.refuted(*found),
             Found::Open(reason) => {
+                // Nothing can be proven any more, and differences are found early or not at all.
+                both.cases = options.cases / LATER;
                 undecided.push(cell);
                 if !open.contains(&reason) {
                     open.push(reason);
@@ -351,7 +359,7 @@ impl Match<'_> {
     /// Looks for a request on which a formula holds and the engines differ.
     fn question(&mut self, arena: &mut Arena, theory: &mut Theory, request: &Request<'_>, formula: Formula) -> Found {
         let goal = arena.and(request.assumptions.iter().copied().chain([formula]));
-        let mut budget = self.options.cases;
+        let mut budget = self.cases;
         let mut refused = Vec::new();
         let mut reason = String::new();
         for _ in 0..MODELS {

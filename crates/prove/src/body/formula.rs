@@ -5,9 +5,9 @@
 
 mod substitute;
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use kyvtest_go_compat::text::quantity::Quantity;
 
@@ -119,8 +119,8 @@ pub(super) enum Node {
     False,
     True,
     Literal(AtomId, bool),
-    And(Box<[Formula]>),
-    Or(Box<[Formula]>),
+    And(Rc<[Formula]>),
+    Or(Rc<[Formula]>),
 }
 
 /// All places, atoms and formulas of a proof.
@@ -133,6 +133,10 @@ pub(super) struct Arena {
     nodes: Vec<Node>,
     node_ids: FxHashMap<Node, Formula>,
     negations: FxHashMap<Formula, Formula>,
+    /// The fields of places that were asked for.
+    fields: FxHashMap<Place, Vec<(Arc<str>, Option<Place>)>>,
+    /// Formulas about other places, by the places that are exchanged.
+    moved: FxHashMap<(Place, Place), FxHashMap<Formula, Formula>>,
     /// The constant keys that are read of maps, by the maps' places without positions.
     keys: FxHashMap<String, Vec<Arc<str>>>,
 }
@@ -147,6 +151,8 @@ impl Arena {
             nodes: Vec::new(),
             node_ids: FxHashMap::default(),
             negations: FxHashMap::default(),
+            fields: FxHashMap::default(),
+            moved: FxHashMap::default(),
             keys: FxHashMap::default(),
         };
         arena.node(Node::False);
@@ -203,6 +209,16 @@ impl Arena {
 
     /// The place of a field; `None` if the map cannot have it.
     pub(super) fn field(&mut self, parent: Place, key: &str) -> Option<Place> {
+        let known = self.fields.get(&parent).into_iter().flatten();
+        if let Some((_, found)) = known.into_iter().find(|(own, _)| &**own == key) {
+            return *found;
+        }
+        let found = self.new_field(parent, key);
+        self.fields.entry(parent).or_default().push((Arc::from(key), found));
+        found
+    }
+
+    fn new_field(&mut self, parent: Place, key: &str) -> Option<Place> {
         let decoded = self.is_stored(parent);
         let (shape, optional) = self.shape(parent).field(key, decoded)?;
         if matches!(
@@ -414,28 +430,28 @@ impl Arena {
         }
         flat.sort_unstable();
         flat.dedup();
-        let own: FxHashSet<Formula> = flat.iter().copied().collect();
+        let has = |part: &Formula| flat.binary_search(part).is_ok();
         for part in &flat {
             if let Node::Literal(atom, true) = *self.look(*part) {
                 let opposite = self.node_ids.get(&Node::Literal(atom, false));
-                if opposite.is_some_and(|opposite| own.contains(opposite)) {
+                if opposite.is_some_and(has) {
                     return decisive;
                 }
-            } else if self.negations.get(part).is_some_and(|opposite| own.contains(opposite)) {
+            } else if self.negations.get(part).is_some_and(has) {
                 return decisive;
             }
         }
         // Absorption: `a || (a && b)` is `a`.
         let absorbed = |part: &Formula| match (self.look(*part), is_and) {
-            (Node::Or(inner), true) | (Node::And(inner), false) => inner.iter().any(|one| own.contains(one)),
+            (Node::Or(inner), true) | (Node::And(inner), false) => inner.iter().any(has),
             _ => false,
         };
         let flat: Vec<Formula> = flat.iter().copied().filter(|part| !absorbed(part)).collect();
         match flat.as_slice() {
             [] => neutral,
             [one] => *one,
-            _ if is_and => self.node(Node::And(flat.into_boxed_slice())),
-            _ => self.node(Node::Or(flat.into_boxed_slice())),
+            _ if is_and => self.node(Node::And(flat.into())),
+            _ => self.node(Node::Or(flat.into())),
         }
     }
 

@@ -8,7 +8,10 @@ use serde_json::{Map, Value as Json, json};
 
 use kyvtest_go_compat::{
     regex::{Regex, generate},
-    text::label::{Wording, key_problems, value_problems},
+    text::{
+        label::{Wording, key_problems, value_problems},
+        quantity::Quantity,
+    },
 };
 use kyvtest_model::{
     kube::{Cell, UserInfo},
@@ -27,9 +30,12 @@ use crate::{seeds::merge, witness::Situation};
 /// What both sides mention.
 #[derive(Debug)]
 pub(super) struct Hunt {
-    words: BTreeSet<String>,
+    /// Sorted.
+    words: Vec<String>,
     texts: Vec<String>,
     keys: Vec<String>,
+    /// The texts that are quantities.
+    amounts: Vec<String>,
     numbers: Vec<i64>,
     seed: u64,
     /// Whether values may be of other kinds than their fields.
@@ -59,10 +65,13 @@ impl Hunt {
         }
         all.insert(String::new());
         all.insert("x".to_owned());
+        let amounts = all.iter().filter(|text| Quantity::parse(text).is_ok()).cloned();
+        let amounts = amounts.chain(["1", "100Mi"].map(str::to_owned)).collect();
         Self {
-            words,
+            words: words.into_iter().collect(),
             texts: all.into_iter().collect(),
             keys,
+            amounts,
             numbers: numbers
                 .iter()
                 .flat_map(|number| [number.saturating_sub(1), *number, number.saturating_add(1)])
@@ -85,7 +94,7 @@ impl Hunt {
 
     /// Whether one of the sides mentions a word.
     pub(super) fn names(&self, word: &str) -> bool {
-        self.words.contains(word)
+        self.words.binary_search_by(|known| known.as_str().cmp(word)).is_ok()
     }
 
     /// A value of a shape, made from what both sides mention.
@@ -103,6 +112,21 @@ impl Hunt {
     fn pick<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
         let at = self.next(from.len());
         from.get(at)
+    }
+
+    fn text(&mut self) -> Option<&String> {
+        let at = self.next(self.texts.len());
+        self.texts.get(at)
+    }
+
+    fn key(&mut self) -> Option<&String> {
+        let at = self.next(self.keys.len());
+        self.keys.get(at)
+    }
+
+    fn number(&mut self) -> i64 {
+        let at = self.next(self.numbers.len());
+        self.numbers.get(at).copied().unwrap_or_default()
     }
 
     /// Tries some requests of a class.
@@ -182,14 +206,13 @@ impl Hunt {
             groups: Some(vec!["system:authenticated".to_owned()]),
             ..UserInfo::default()
         };
-        let texts = self.texts.clone();
         if self.next(3) == 0
-            && let Some(name) = self.pick(&texts).filter(|name| !name.is_empty())
+            && let Some(name) = self.text().filter(|name| !name.is_empty())
         {
             user.username.clone_from(name);
         }
         if self.next(3) == 0
-            && let Some(group) = self.pick(&texts).filter(|group| !group.is_empty())
+            && let Some(group) = self.text().filter(|group| !group.is_empty())
         {
             user.groups = Some(vec![group.clone(), "system:authenticated".to_owned()]);
         }
@@ -197,10 +220,9 @@ impl Hunt {
     }
 
     fn labels(&mut self) -> Vec<(String, String)> {
-        let (keys, texts) = (self.keys.clone(), self.texts.clone());
         let mut labels = Vec::new();
         for _ in 0..self.next(3) {
-            if let (Some(key), Some(value)) = (self.pick(&keys).cloned(), self.pick(&texts).cloned()) {
+            if let (Some(key), Some(value)) = (self.key().cloned(), self.text().cloned()) {
                 labels.retain(|(own, _)| *own != key);
                 labels.push((key, value));
             }
@@ -243,7 +265,7 @@ impl Hunt {
             Inner::Struct(own) => {
                 let mut map = Map::new();
                 for name in own.fields() {
-                    let wanted = self.words.contains(name) || name == "metadata" && depth == 0;
+                    let wanted = self.names(name) || name == "metadata" && depth == 0;
                     if !wanted || matches!(name, "kind" | "apiVersion" | "status" | "managedFields") {
                         continue;
                     }
@@ -274,24 +296,13 @@ impl Hunt {
             }
             Inner::Int(low, high) => {
                 let (low, high) = (*low, *high);
-                let numbers = self.numbers.clone();
-                let number = self.pick(&numbers).copied().unwrap_or_default();
-                json!(number.clamp(low, high))
+                json!(self.number().clamp(low, high))
             }
             Inner::Quantity => {
-                let amounts: Vec<String> = self
-                    .texts
-                    .iter()
-                    .filter(|text| kyvtest_go_compat::text::quantity::Quantity::parse(text).is_ok())
-                    .cloned()
-                    .chain(["1", "100Mi"].map(str::to_owned))
-                    .collect();
-                self.pick(&amounts).map_or(Json::Null, |amount| json!(amount))
+                let at = self.next(self.amounts.len());
+                self.amounts.get(at).map_or(Json::Null, |amount| json!(amount))
             }
-            Inner::Text(_) => {
-                let texts = self.texts.clone();
-                self.pick(&texts).map_or(Json::Null, |text| json!(text))
-            }
+            Inner::Text(_) => self.text().map_or(Json::Null, |text| json!(text)),
             Inner::Custom => {
                 let mut object = self.anything(shape, depth);
                 if let Some(entries) = object.as_object_mut()
@@ -308,12 +319,16 @@ impl Hunt {
 
     fn entries(&mut self, value: &Shape, key: &str, depth: u32) -> Json {
         let mut map = Map::new();
-        let mut keys = self.keys.clone();
-        if matches!(key, "limits" | "requests") {
-            keys.extend(["cpu", "memory"].map(str::to_owned));
-        }
+        let more: &[&str] = if matches!(key, "limits" | "requests") {
+            &["cpu", "memory"]
+        } else {
+            &[]
+        };
         for _ in 0..self.next(4) {
-            if let Some(key) = self.pick(&keys).cloned() {
+            let at = self.next(self.keys.len() + more.len());
+            let own = self.keys.get(at).map(String::as_str);
+            let key = own.or_else(|| more.get(at - self.keys.len()).copied());
+            if let Some(key) = key.map(str::to_owned) {
                 let value = self.value(value, &key, depth + 1);
                 map.insert(key, value);
             }
@@ -323,22 +338,20 @@ impl Hunt {
 
     fn anything(&mut self, shape: &Shape, depth: u32) -> Json {
         let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| shape.kinds.has(*kind)).collect();
-        let texts = self.texts.clone();
-        let numbers = self.numbers.clone();
         match self.pick(&kinds) {
             Some(Kind::Bool) => json!(self.next(2) == 0),
-            Some(Kind::Int) => json!(self.pick(&numbers).copied().unwrap_or_default()),
+            Some(Kind::Int) => json!(self.number()),
             Some(Kind::Double) => json!(0.5),
-            Some(Kind::Text) => self.pick(&texts).map_or(Json::Null, |text| json!(text)),
+            Some(Kind::Text) => self.text().map_or(Json::Null, |text| json!(text)),
             Some(Kind::List) => {
                 let count = self.next(3);
                 Json::Array((0..count).map(|_| self.anything(shape, depth + 1)).collect())
             }
             Some(Kind::Map) if depth < 6 => {
-                let words: Vec<String> = self.words.iter().cloned().collect();
                 let mut map = Map::new();
                 for _ in 0..self.next(4) {
-                    if let Some(word) = self.pick(&words).cloned() {
+                    let at = self.next(self.words.len());
+                    if let Some(word) = self.words.get(at).cloned() {
                         let value = self.anything(&Shape::any(), depth + 1);
                         map.insert(word, value);
                     }
@@ -392,7 +405,7 @@ pub(super) fn constants(side: &Side) -> (BTreeSet<String>, BTreeSet<i64>) {
 pub fn samples(policies: &[Json], cell: &Cell<'_>, count: u64) -> Vec<Situation> {
     let mut hunt = Hunt::of(policies.iter().cloned());
     let mut arena = Arena::new();
-    let request = Request::new(&mut arena, *cell, cell.resource);
+    let request = Request::new(&mut arena, *cell, cell.resource, Data::Normalised);
     let kind = &cell.resource.object_kind;
     let shape = Shape::object(&kind.api_version(), &kind.kind);
     let base = ordinary(cell.resource);

@@ -179,35 +179,37 @@ impl<'s> Solver<'s> {
                 Some(value) => Formula::of(*value == holds),
                 None => formula,
             },
-            Node::And(parts) => {
-                let mut simple = Vec::with_capacity(parts.len());
-                let mut failed = false;
-                for part in &parts {
-                    let part = self.simplify(*part, values, known);
-                    if part == Formula::FALSE {
-                        failed = true;
-                        break;
-                    }
-                    simple.push(part);
-                }
-                if failed { Formula::FALSE } else { self.arena.and(simple) }
-            }
-            Node::Or(parts) => {
-                let mut simple = Vec::with_capacity(parts.len());
-                let mut holds = false;
-                for part in &parts {
-                    let part = self.simplify(*part, values, known);
-                    if part == Formula::TRUE {
-                        holds = true;
-                        break;
-                    }
-                    simple.push(part);
-                }
-                if holds { Formula::TRUE } else { self.arena.or(simple) }
-            }
+            Node::And(parts) => self.simplify_parts(formula, &parts, true, values, known),
+            Node::Or(parts) => self.simplify_parts(formula, &parts, false, values, known),
         };
         known.insert(formula, simple);
         simple
+    }
+
+    fn simplify_parts(
+        &mut self,
+        formula: Formula,
+        parts: &[Formula],
+        is_and: bool,
+        values: &FxHashMap<AtomId, bool>,
+        known: &mut FxHashMap<Formula, Formula>,
+    ) -> Formula {
+        let decisive = Formula::of(!is_and);
+        let mut simple = Vec::with_capacity(parts.len());
+        for part in parts {
+            let part = self.simplify(*part, values, known);
+            if part == decisive {
+                return decisive;
+            }
+            simple.push(part);
+        }
+        if simple == parts {
+            formula
+        } else if is_and {
+            self.arena.and(simple)
+        } else {
+            self.arena.or(simple)
+        }
     }
 
     /// The next atom to distinguish, from the goal with the fewest parts.

@@ -95,7 +95,17 @@ impl Predicate {
 
     /// Whether the predicate has an automaton: what has none is not decided here.
     pub(super) fn is_regular(&self) -> bool {
-        Machine::new(self).is_some()
+        match self {
+            Self::In(_) | Self::PatternOf(_) | Self::Quantity => true,
+            Self::Length(length) => *length <= COUNTED,
+            Self::Lower(inner) | Self::Upper(inner) | Self::Between(_, inner, _) => inner.is_regular(),
+            Self::Is(_)
+            | Self::StartsWith(_)
+            | Self::EndsWith(_)
+            | Self::Contains(_)
+            | Self::Matches(_)
+            | Self::Glob(_) => Machine::new(self).is_some(),
+        }
     }
 }
 

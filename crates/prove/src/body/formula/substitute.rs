@@ -8,8 +8,10 @@ use crate::body::text::Predicate;
 impl Arena {
     /// The formula about another place: every place at or below `from` becomes the same place below `to`.
     pub(in crate::body) fn substitute(&mut self, formula: Formula, from: Place, to: Place) -> Formula {
-        let mut known = FxHashMap::default();
-        self.replace(formula, from, to, &mut known)
+        let mut known = self.moved.remove(&(from, to)).unwrap_or_default();
+        let replaced = self.replace(formula, from, to, &mut known);
+        self.moved.insert((from, to), known);
+        replaced
     }
 
     fn replace(
