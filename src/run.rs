@@ -66,7 +66,7 @@ pub use kyvtest_prove::server::Data;
 pub use places::Places;
 pub use plan::{Order, Plan};
 pub use question::Asker;
-pub use response::{Key, Response, ResponseObjects, Responses, RuleObjects};
+pub use response::{Key, KeyParts, Response, ResponseObjects, Responses, RuleObjects};
 pub use selection::{Selection, Shard};
 
 /// How suites are run.

@@ -54,7 +54,7 @@ fn refuse(name: &str, error: &FieldError, responses: &mut Responses) {
 
 /// The key of an HTTP or Envoy payload. `kyverno test` knows it by its path from the working folder.
 pub(super) fn key(payload: &Payload, settings: &Settings) -> Key {
-    Key::of_payload(if settings.compat {
+    Key::named(if settings.compat {
         &payload.full_path
     } else {
         &payload.path.value

@@ -270,10 +270,7 @@ impl Judge<'_> {
                 RuleType::Generation => {
                     for object in generated {
                         let name = object.root().at(&["metadata", "name"]).and_then(Value::as_str);
-                        let key = Key {
-                            name: name.unwrap_or_default().to_owned(),
-                            ..Key::default()
-                        };
+                        let key = Key::named(name.unwrap_or_default());
                         add(&key, Some(object));
                     }
                 }

@@ -342,7 +342,7 @@ fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, St
 fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
     let watch = Watch(engines.settings.watch);
     for payload in &engines.suite.json_payloads {
-        let key = Key::of_payload(&payload.path.value);
+        let key = Key::named(&payload.path.value);
         let policies = engines.controller.policies().iter();
         for policy in policies.filter(|policy| policy.is_for_payloads()) {
             let begin = watch.time();

@@ -18,7 +18,7 @@ use kyvtest_model::policy::PolicyId;
 /// Evaluates the policies that validate no payloads on each of them. What ends `kyverno test` ends the run.
 pub(super) fn evaluate_beside(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
     for payload in &engines.suite.json_payloads {
-        let key = Key::of_payload(&payload.path.value);
+        let key = Key::named(&payload.path.value);
         if engines.settings.compat {
             let silent = engines
                 .controller

@@ -99,7 +99,7 @@ pub(super) fn keys(suite: &Suite, settings: &Settings) -> Vec<Key> {
     let payloads = suite
         .json_payloads
         .iter()
-        .map(|payload| Key::of_payload(&payload.path.value));
+        .map(|payload| Key::named(&payload.path.value));
     let requests = suite.http_payloads.iter().chain(&suite.envoy_payloads);
     let requests = requests.map(|payload| authorization::key(payload, settings));
     let mut keys: Vec<Key> = resources.chain(payloads).chain(requests).collect();

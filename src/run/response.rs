@@ -1,6 +1,6 @@
 //! What the policies of a suite say about its resources.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use rustc_hash::FxHashMap;
 
@@ -21,9 +21,13 @@ use kyvtest_kyverno::{offline::RuleType, response::RuleResponse};
 use kyvtest_model::{kube::Operation, policy::PolicyId};
 use kyvtest_prove::{behaviour::Behaviours, server::Refused};
 
-/// Which resource an answer is about; of a payload only the name is set, to its path.
+/// Which resource a response is about. Copies share their strings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Key {
+pub struct Key(Arc<KeyParts>);
+
+/// What a [`Key`] consists of; of a payload only the name is set, to its path.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct KeyParts {
     /// The API version.
     pub api_version: String,
     /// The kind.
@@ -34,13 +38,21 @@ pub struct Key {
     pub name: String,
 }
 
+impl Deref for Key {
+    type Target = KeyParts;
+
+    fn deref(&self) -> &KeyParts {
+        &self.0
+    }
+}
+
 impl Key {
-    /// The key of a payload.
-    pub(super) fn of_payload(path: &str) -> Self {
-        Self {
-            name: path.to_owned(),
-            ..Self::default()
-        }
+    /// The key of something of which only a name is known: a payload by its path, or what a row names.
+    pub(super) fn named(name: &str) -> Self {
+        Self(Arc::new(KeyParts {
+            name: name.to_owned(),
+            ..KeyParts::default()
+        }))
     }
 
     /// The references by which rows name it: `name` and `namespace/name`; a payload has its path only.
@@ -60,12 +72,12 @@ impl Key {
     }
 
     pub(super) fn of(resource: &Resource) -> Self {
-        Self {
+        Self(Arc::new(KeyParts {
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),
             namespace: resource.namespace.clone(),
             name: resource.name.clone(),
-        }
+        }))
     }
 }
 

@@ -98,10 +98,7 @@ impl Judge<'_> {
         let unknown = |text: &str, span: Span| {
             let near = nearest(text, keys.iter().map(|key| key.name.as_str()));
             let message = format!("resource `{text}` not found");
-            let key = Key {
-                name: text.to_owned(),
-                ..Key::default()
-            };
+            let key = Key::named(text);
             self.unmatched(
                 &key,
                 suggest(Diagnostic::at(Code::NoSuchResource, span, message), &near),

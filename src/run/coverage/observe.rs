@@ -124,10 +124,7 @@ fn natives(engines: &Engines<'_>, watch: &Watch<'_>, asked: &SuiteRequest<'_>, r
 
 fn payloads(engines: &Engines<'_>, watch: &Watch<'_>, host: &dyn Host) {
     for payload in &engines.suite.json_payloads {
-        let key = Key {
-            name: payload.path.value.clone(),
-            ..Key::default()
-        };
+        let key = Key::named(&payload.path.value);
         for policy in engines.controller.policies() {
             if policy.is_for_payloads() && watch.is_asked_about_payload(policy.id(), &key) {
                 let responses = policy.evaluate_payload(payload.document.root(), host);
