@@ -12,7 +12,11 @@ use kyvtest::{
     kube::Discovery,
     pair::Pair,
     policy::{Loaded, Policy, Purpose, load},
-    prove::{Layer, Options, Target, prove},
+    prove::{
+        Layer, Options, Target,
+        body::{self, Side, compare_sides},
+        prove,
+    },
     yaml,
 };
 
@@ -166,4 +170,102 @@ fn published(bencher: Bencher<'_, '_>) {
         }
     }
     measure(bencher, &all, Layer::Policy);
+}
+
+/// The policy of each folder of the library that has exactly one, by the folder's place below a set of policies.
+fn library(set: &str) -> Vec<(String, Loaded)> {
+    let Some(root) = shared("corpus/policies").map(|root| root.join(set)) else {
+        return Vec::new();
+    };
+    let mut files = Vec::new();
+    yaml_files(&root, &mut files);
+    files.sort();
+    let mut found: Vec<(String, Loaded)> = Vec::new();
+    for path in files {
+        let mut loaded = Loaded::default();
+        add(
+            &mut loaded,
+            &std::fs::read_to_string(&path).unwrap_or_default(),
+            Purpose::Policies,
+        );
+        let folder = path.parent().and_then(|folder| folder.strip_prefix(&root).ok());
+        let name = folder.map_or_else(String::new, |folder| folder.display().to_string());
+        let is_new = found.iter().all(|(own, _)| *own != name);
+        if is_new && loaded.policies.len() == 1 && loaded.policies.iter().all(Policy::validates) {
+            found.push((name, loaded));
+        }
+    }
+    found
+}
+
+/// The policies that two sets of the library have in different texts.
+fn rewrites() -> Vec<(String, Side, Side)> {
+    let discovery = Discovery::kubernetes();
+    let Some(root) = shared("corpus/policies") else {
+        return Vec::new();
+    };
+    let mut sets: Vec<String> = std::fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    sets.sort();
+    let mut pairs = Vec::new();
+    for (from, to) in [("-cel", "-vpol"), ("", "-cel"), ("", "-vpol")] {
+        for set in &sets {
+            let Some(stem) = set.strip_suffix(from) else { continue };
+            let other = format!("{stem}{to}");
+            if !sets.contains(&other) {
+                continue;
+            }
+            let mut theirs = library(&other);
+            for (name, ours) in library(set) {
+                let Some(at) = theirs.iter().position(|(own, _)| *own == name) else {
+                    continue;
+                };
+                let side = |loaded: Loaded| Side::new(loaded, Vec::new(), &discovery);
+                if let (Ok(a), Ok(b)) = (side(ours), side(theirs.remove(at).1)) {
+                    pairs.push((format!("{set}/{name}"), a, b));
+                }
+            }
+        }
+    }
+    pairs
+}
+
+fn measure_pairs(bencher: Bencher<'_, '_>, pairs: &[(String, Side, Side)]) {
+    let discovery = Discovery::kubernetes();
+    let options = body::Options::default();
+    bencher.counter(ItemsCount::new(pairs.len())).bench_local(|| {
+        let found = pairs.iter().map(|(_, a, b)| compare_sides(a, b, &discovery, &options));
+        found.map(|found| found.requests).sum::<u64>()
+    });
+}
+
+/// One policy of the library in two texts: the median of all such pairs, which is measured first.
+#[divan::bench]
+fn median_rewrite(bencher: Bencher<'_, '_>) {
+    let discovery = Discovery::kubernetes();
+    let options = body::Options::default();
+    let mut timed: Vec<(std::time::Duration, (String, Side, Side))> = rewrites()
+        .into_iter()
+        .map(|pair| {
+            let start = std::time::Instant::now();
+            divan::black_box(compare_sides(&pair.1, &pair.2, &discovery, &options));
+            (start.elapsed(), pair)
+        })
+        .collect();
+    timed.sort_by_key(|(time, _)| *time);
+    if timed.is_empty() {
+        return;
+    }
+    let (_, pair) = timed.swap_remove(timed.len() / 2);
+    measure_pairs(bencher, &[pair]);
+}
+
+/// All policies of the library that it has in several texts.
+#[divan::bench(sample_count = 1, sample_size = 1)]
+fn all_rewrites(bencher: Bencher<'_, '_>) {
+    measure_pairs(bencher, &rewrites());
 }

@@ -555,9 +555,9 @@ fn exit_of(run: &SuiteRun) -> Exit {
     let proofs = run.proofs.iter().map(|found| match &found.found {
         proof if proof.fault => Exit::Internal,
         Proof {
-            label: Label::Refuted(kind),
+            label: Label::Refuted(Kind::Decision | Kind::Action),
             ..
-        } if matches!(kind, Kind::Decision | Kind::Action) => Exit::Divergence,
+        } => Exit::Divergence,
         _ => Exit::Success,
     });
     broken.into_iter().chain(cases).chain(proofs).collect()

@@ -9,6 +9,7 @@ mod order;
 mod pairs;
 mod repair;
 mod replayed;
+mod rewrites;
 mod worlds;
 
 use std::{path::Path, sync::Arc};

@@ -10,6 +10,8 @@
 mod build;
 mod cel;
 mod classic;
+#[cfg(test)]
+mod differential;
 pub mod explain;
 mod formula;
 mod hunt;

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
 use kyvtest_go_compat::{diagnostic::Sources, value::Document};
-use kyvtest_model::verdict::Effect;
+use kyvtest_model::verdict::{DivergenceClass, Effect};
 use kyvtest_prove::body::explain::{Decision, DifferingClass, Explanation, Suggestion, Varied};
 
 /// How many classes of requests a line names.
@@ -223,7 +223,7 @@ pub(super) fn json(found: &Explanation, sources: [Option<&Sources>; 2]) -> Json 
         json!({
             "operation": own.operation,
             "resource": own.resource,
-            "class": own.class.map(|class| class.as_str()),
+            "class": own.class.map(DivergenceClass::as_str),
         })
     });
     json!({

@@ -161,8 +161,8 @@ fn policies(root: &Path) -> BTreeMap<String, Loaded> {
     found
 }
 
-/// Compares the policies of folders whose names end in two words, and says how many pairs there are and are decided.
-fn compare_folders(root: &Path, from: &str, to: &str) -> (usize, Vec<String>) {
+/// The pairs of policies in folders whose names end in two words, by name.
+pub(super) fn folder_pairs(root: &Path, from: &str, to: &str) -> Vec<(String, Loaded, Loaded)> {
     let folders: BTreeSet<String> = std::fs::read_dir(root)
         .into_iter()
         .flatten()
@@ -188,6 +188,12 @@ fn compare_folders(root: &Path, from: &str, to: &str) -> (usize, Vec<String>) {
             }
         }
     }
+    pairs
+}
+
+/// Compares the policies of folders whose names end in two words, and says how many pairs there are and are decided.
+fn compare_folders(root: &Path, from: &str, to: &str) -> (usize, Vec<String>) {
+    let pairs = folder_pairs(root, from, to);
     let discovery = Discovery::kubernetes();
     let options = Options {
         collections: false,

@@ -94,7 +94,7 @@ impl Match<'_> {
         let (kind, name, source) = sources(side.loaded()).into_iter().nth(found.object)?;
         let root = whole(&source, &kind, &name)?;
         let node = found.path.nearest(root);
-        let (start, text) = line(node, fields);
+        let (start, text) = line(node, &found.path, fields);
         Some(Decision {
             object: found.object,
             span: Span::point(source.file(), start),
@@ -186,8 +186,16 @@ impl Match<'_> {
                 conditions.item(number).field("expression")
             }
             Part::WebhookCondition(number) => spec.field("matchConditions").item(number).field("expression"),
-            Part::Match | Part::Namespace if is_classic => own.field("match"),
-            Part::Match | Part::Namespace => spec.field("matchConstraints"),
+            Part::Match | Part::Namespace => {
+                let request = &situation.request;
+                let (operation, resource) = (request.operation.as_str(), request.resource.name());
+                remark = format!("does not match {operation} of {resource}");
+                if is_classic {
+                    own.field("match")
+                } else {
+                    spec.field("matchConstraints")
+                }
+            }
             Part::Exclude if is_classic => own.field("exclude"),
             Part::Precondition(number) if is_classic && own.field("celPreconditions").get(json).is_some() => {
                 own.field("celPreconditions").item(number).field("expression")
@@ -320,39 +328,10 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// The line of a node that is about the fields: its offset in the source, and its text.
-fn line(node: Node<'_>, fields: &[&FieldPath]) -> (u32, String) {
-    let source = node.tree().source();
-    let start = node.span().start;
-    let rest = |from: usize| {
-        source
-            .get(from..)
-            .and_then(|text| text.lines().next())
-            .unwrap_or_default()
-    };
-    let before = source
-        .get(..start as usize)
-        .and_then(|text| text.rfind('\n'))
-        .map_or(0, |end| end + 1);
-    let whole = rest(before).trim();
+/// The line of the node at a path that is about the fields: its offset in the source, and its text.
+fn line(node: Node<'_>, path: &FieldPath, fields: &[&FieldPath]) -> (u32, String) {
     let Some(text) = node.as_str().filter(|text| text.contains(' ') || text.len() > 40) else {
-        // A block begins on the line below its key.
-        let above = before
-            .checked_sub(1)
-            .and_then(|end| source.get(..end))
-            .map_or("", |text| text.lines().next_back().unwrap_or_default());
-        let is_block = node.as_map().is_some() || node.as_seq().is_some();
-        let shown = if source.len() == source.lines().next().map_or(0, str::len) {
-            source.get(start as usize..node.span().end as usize).unwrap_or_default()
-        } else if is_block && above.trim_end().ends_with(':') {
-            return (
-                u32::try_from(before - 1 - above.trim_start().len()).unwrap_or(start),
-                shortened(above),
-            );
-        } else {
-            whole
-        };
-        return (start, shortened(shown));
+        return short_line(node, path);
     };
     let wanted = fields.first().map(|path| words(path)).unwrap_or_default();
     let mut best = (0, 0, text.lines().next().unwrap_or_default());
@@ -368,6 +347,34 @@ fn line(node: Node<'_>, fields: &[&FieldPath]) -> (u32, String) {
     let (_, at, line) = best;
     let blanks = line.len() - line.trim_start().len();
     (node.segments().source_offset(at + blanks), shortened(line))
+}
+
+/// The line of a short value or a block, with its key.
+fn short_line(node: Node<'_>, path: &FieldPath) -> (u32, String) {
+    let source = node.tree().source();
+    let span = node.span();
+    if !source.trim_end().contains('\n') {
+        let value = source.get(span.start as usize..span.end as usize).unwrap_or_default();
+        return (span.start, shortened(&format!("{}: {value}", path.name())));
+    }
+    let before = source.get(..span.start as usize).unwrap_or_default();
+    let begin = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = source
+        .get(begin..)
+        .and_then(|text| text.lines().next())
+        .unwrap_or_default();
+    let above = before
+        .get(..begin.saturating_sub(1))
+        .and_then(|text| text.lines().next_back());
+    // A block begins on the line below its key.
+    let is_block = node.as_map().is_some() || node.as_seq().is_some();
+    match above.filter(|above| is_block && above.trim_end().ends_with(':')) {
+        Some(above) => {
+            let start = begin - 1 - above.trim_start().len();
+            (u32::try_from(start).unwrap_or(span.start), shortened(above))
+        }
+        None => (span.start, shortened(line)),
+    }
 }
 
 /// The beginning of a text, on one line.
@@ -416,14 +423,14 @@ pub(super) fn action(side: &Side, of: &Decision) -> Option<Decision> {
         let root = whole(source, kind, name)?;
         let json = kyvtest_go_compat::value::Document::from(root).root().to_serde();
         if let Some(path) = places.iter().find(|path| path.get(&json).is_some()) {
-            let (start, text) = line(path.nearest(root), &[]);
+            let (start, text) = line(path.nearest(root), path, &[]);
             return Some(Decision {
                 object: number,
                 kind: kind.clone(),
                 name: name.clone(),
                 path: path.clone(),
                 span: Span::point(source.file(), start),
-                text: format!("{}: {text}", path.name()),
+                text,
                 remark: String::new(),
             });
         }

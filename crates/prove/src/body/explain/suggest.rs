@@ -30,10 +30,10 @@ pub struct Suggestion {
 }
 
 /// How many edits are tried.
-const EDITS: usize = 1_200;
+const EDITS: usize = 600;
 
 /// How many edited sides are compared.
-const PROOFS: usize = 16;
+const PROOFS: usize = 8;
 
 impl Match<'_> {
     /// Looks for one edit of the second side after which the pair is PROVEN.
