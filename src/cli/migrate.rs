@@ -1,4 +1,4 @@
-//! `kyvtest migrate`: the ValidatingPolicies that replace ClusterPolicies, each rule proven or refused with a code.
+//! `kyvtest migrate`: the policies that replace ClusterPolicies, each rule proven, tested or refused with a code.
 
 mod files;
 mod report;
@@ -30,11 +30,12 @@ use kyvtest_prove::{
 };
 use serde_json::Value as Json;
 
-/// Migrate ClusterPolicies to ValidatingPolicies, proven rule by rule
+/// Migrate ClusterPolicies to ValidatingPolicies and the other new kinds, rule by rule
 ///
-/// Writes the ValidatingPolicies (or NamespacedValidatingPolicies) that replace ClusterPolicies and Policies, and compares each
-/// rule with its translation on every request that can occur. A rule whose translation decides a request differently, or that
-/// has no translation, is not written: the report names the construct, its place and what to do by hand.
+/// Writes the policies that replace ClusterPolicies, Policies and cleanup policies. Rules that validate are compared with their
+/// translation on every request that can occur; rules that mutate, generate, delete or verify images on many. A rule whose
+/// translation decides a request differently or makes another object, or that has no translation, is not written: the report
+/// names the construct, its place and what to do by hand.
 ///
 /// PolicyExceptions are rewritten with the policies that they name, and so are the test files (kyverno-test.yaml) of directories:
 /// with `--out`, new policies, test files and the files that they read are written below DIR as they are arranged below PATH.

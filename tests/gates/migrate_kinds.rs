@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Of the rules of a type: how many there are, and how many are translated and tested.
-const RECORDED: [(&str, usize, usize); 3] = [("generate", 14, 11), ("mutate", 56, 40), ("verifyImages", 3, 0)];
+const RECORDED: [(&str, usize, usize); 3] = [("generate", 14, 11), ("mutate", 56, 40), ("verifyImages", 3, 1)];
 
 /// How many suites with such rules are rewritten, and how many of these pass as before.
 const SUITES: (usize, usize) = (40, 39);

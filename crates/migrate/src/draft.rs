@@ -104,16 +104,6 @@ impl Source<'_> {
 /// Translates a rule.
 pub(crate) fn drafts(source: Source<'_>, style: Style, discovery: &Discovery) -> Result<Vec<Draft>, Refusal> {
     let rule = source.rule;
-    for (part, what) in [
-        (&rule.mutate, "mutate"),
-        (&rule.generate, "generate"),
-        (&rule.verify_images, "verifyImages"),
-    ] {
-        if let Some(part) = part {
-            let reason = format!("`{what}` rules are not migrated");
-            return Err(Refusal::new(RefusalCode::RuleType, reason).at(part.span()));
-        }
-    }
     let all = autogen::all_rules(source.cut);
     let mut drafts = Vec::new();
     for (number, variant) in all.iter().enumerate() {

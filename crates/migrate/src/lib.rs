@@ -1,4 +1,5 @@
-//! From ClusterPolicy and Policy to ValidatingPolicy: the translation of rules, and the proof that it changes nothing.
+//! From ClusterPolicy, Policy and cleanup policies to the kinds of policies.kyverno.io: the translation of rules, and the proof or
+//! the tests that it changes nothing.
 //!
 //! No upstream counterpart: Kyverno's migration guide describes the work by hand. A rule is translated construct by
 //! construct; what has no translation is a [`Refusal`] with a code and a place.
@@ -32,6 +33,7 @@ mod samples;
 mod scope;
 mod settings;
 mod suite;
+mod verify_images;
 mod whole;
 
 pub use cleanup::migrate_cleanup;

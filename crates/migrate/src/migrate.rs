@@ -25,7 +25,7 @@ use crate::{
     generate,
     guess::{Guess, with_kinds},
     kinds::Translated,
-    mutate, settings, whole,
+    mutate, settings, verify_images, whole,
 };
 
 /// How policies are migrated.
@@ -302,7 +302,10 @@ fn other(
     if mutate::is_about(rule) {
         return Some(mutate::translate(policy, rule, base, kinds, options));
     }
-    generate::is_about(rule).then(|| generate::translate(policy, rule, base, kinds, options))
+    if generate::is_about(rule) {
+        return Some(generate::translate(policy, rule, base, kinds, options));
+    }
+    verify_images::is_about(rule).then(|| verify_images::translate(policy, rule, base, kinds, options))
 }
 
 /// Policies that replace a rule, and how they compare with it.

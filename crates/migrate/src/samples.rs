@@ -111,11 +111,15 @@ fn clean(situation: &mut Situation, resource: &Resource) {
         match value {
             Json::Object(map) => {
                 map.retain(|key, _| !key.contains("{{"));
-                map.values_mut().for_each(|value| tidy(value, elements));
+                for value in map.values_mut() {
+                    tidy(value, elements);
+                }
             }
             Json::Array(items) => {
                 items.retain(|item| elements || !matches!(item, Json::Object(map) if map.is_empty()));
-                items.iter_mut().for_each(|item| tidy(item, elements));
+                for item in items.iter_mut() {
+                    tidy(item, elements);
+                }
             }
             Json::String(text) if text.contains("{{") => *text = text.replace(['{', '}'], ""),
             _ => {}
