@@ -21,6 +21,20 @@ pub struct RuleResponse {
     pub exceptions: Vec<String>,
     /// Texts for the report: audit annotations, and the place of the validation that failed.
     pub properties: Vec<(String, String)>,
+    /// What it owes to a registry.
+    pub registry: RegistryUse,
+}
+
+/// What a result owes to a registry of images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum RegistryUse {
+    /// It was decided without one.
+    #[default]
+    NotAsked,
+    /// A mock answered in its place.
+    Mocked,
+    /// Only a registry can decide it, and none was asked.
+    Unanswered,
 }
 
 impl RuleResponse {
@@ -34,6 +48,7 @@ impl RuleResponse {
             trace,
             exceptions: Vec::new(),
             properties: Vec::new(),
+            registry: RegistryUse::NotAsked,
         }
     }
 
