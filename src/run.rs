@@ -240,6 +240,8 @@ pub struct Case {
     pub trace: CaseTrace,
     /// How the data lens matters to the case: a sentence; `None` if it does not.
     pub data: Option<String>,
+    /// Whether a mock answered in place of a registry of images.
+    pub mocked: bool,
     /// Where the expectation stands.
     pub place: Option<Span>,
     /// Which expectations are not met, and why.
@@ -261,7 +263,7 @@ impl Case {
         text
     }
 
-    /// `policy/rule  Kind namespace/name [OPERATION]`
+    /// `policy/rule  Kind namespace/name [OPERATION]`, with `(mocked)` if a mock answered in place of a registry.
     pub fn title(&self) -> String {
         let mut text = self.policy.clone();
         if let Some(rule) = self.rule.as_deref().filter(|rule| !rule.is_empty()) {
@@ -269,6 +271,9 @@ impl Case {
         }
         let gap = if self.resource.kind.is_empty() { " " } else { "  " };
         let _ = write!(text, "{gap}{}", self.subject());
+        if self.mocked {
+            text.push_str(" (mocked)");
+        }
         text
     }
 }

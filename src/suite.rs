@@ -38,7 +38,7 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources},
     value::Document,
 };
-use kyvtest_kyverno::authorization;
+use kyvtest_kyverno::{authorization, image_mocks::ImageMock};
 use kyvtest_model::policy::{Loaded, Spanned, Text};
 
 /// How suites are found and read.
@@ -126,6 +126,8 @@ pub struct Suite {
     pub global_context: Vec<GlobalContextEntry>,
     /// The files of objects that rows expect, or that their rules clone.
     pub expected: Vec<ExpectedFile>,
+    /// What answers in place of registries of images, from the sidecar.
+    pub image_mocks: Vec<ImageMock>,
     /// Old states of resources, from the sidecar and the annotations.
     pub old_resources: Vec<Resource>,
     /// What is expected beyond the rows' results, from the annotations and then the sidecar.

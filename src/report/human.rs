@@ -180,6 +180,9 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &m
     if let Some(data) = &case.data {
         let _ = writeln!(more, "data:     {data}");
     }
+    if case.mocked {
+        more.push_str("mocked:   the sidecar answered in place of a registry\n");
+    }
     for (engine, lines) in [("kyverno", &case.trace.kyverno), ("vap", &case.trace.vap)] {
         if !lines.is_empty() && look.verbose {
             let _ = writeln!(more, "{engine} trace:");

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::View;
 use crate::run::{Answer, Case, Divergence, Key, NativeAnswer, Response, SuiteRun, places};
 use kyvtest_go_compat::diagnostic::{Diagnostic, Sources, Span};
+use kyvtest_kyverno::response::RegistryUse;
 
 /// A suite's run with the texts that its diagnostics refer to.
 pub type Run<'r> = (&'r SuiteRun, &'r Sources);
@@ -100,6 +101,9 @@ pub(super) fn case(case: &Case, run: &SuiteRun, sources: &Sources, compat: bool)
     if let Some(data) = &case.data {
         json["data"] = data.as_str().into();
     }
+    if case.mocked {
+        json["mocked"] = true.into();
+    }
     json
 }
 
@@ -131,8 +135,8 @@ fn divergence(divergence: &Divergence, accepted: Option<&str>) -> Value {
 }
 
 fn response(response: &Response) -> Vec<Value> {
-    let line = |rule: Option<&str>, status: &str, message: &str| {
-        json!({
+    let line = |rule: Option<&str>, status: &str, message: &str, mocked: bool| {
+        let mut line = json!({
             "policy": response.policy.name,
             "policyKind": response.policy.kind,
             "rule": rule,
@@ -140,13 +144,20 @@ fn response(response: &Response) -> Vec<Value> {
             "operation": response.operation.as_str(),
             "status": status,
             "message": message,
-        })
+        });
+        if mocked {
+            line["mocked"] = true.into();
+        }
+        line
     };
     if response.rules.is_empty() {
-        return vec![line(None, "none", "")];
+        return vec![line(None, "none", "", false)];
     }
     let rules = response.rules.iter();
     rules
-        .map(|answer| line(Some(&answer.rule), answer.status.as_str(), &answer.message))
+        .map(|answer| {
+            let mocked = answer.registry == RegistryUse::Mocked;
+            line(Some(&answer.rule), answer.status.as_str(), &answer.message, mocked)
+        })
         .collect()
 }

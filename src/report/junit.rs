@@ -246,6 +246,9 @@ fn title(case: &Case) -> String {
         let _ = write!(text, "{}/", key.namespace);
     }
     let _ = write!(text, "{} [{}]", key.name, case.operation);
+    if case.mocked {
+        text.push_str(" (mocked)");
+    }
     text
 }
 

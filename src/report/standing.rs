@@ -113,7 +113,10 @@ pub(super) fn cells(case: &Case, compat: bool, detailed: bool) -> Vec<String> {
         case.policy.clone(),
         case.rule.clone().unwrap_or_default(),
         resource(&case.resource),
-        Standing::of(case).column(compat).to_owned(),
+        match Standing::of(case).column(compat) {
+            column if case.mocked => format!("{column} (mocked)"),
+            column => column.to_owned(),
+        },
         reason(case),
     ];
     if detailed {

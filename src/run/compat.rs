@@ -428,6 +428,7 @@ impl Judge<'_> {
             vap: None,
             divergence: None,
             expected_divergence: None,
+            mocked: false,
             accepted: None,
             elapsed: None,
             trace: CaseTrace::default(),

@@ -126,7 +126,7 @@ impl<'s> Engines<'s> {
         } else {
             Counterparts::new(suite, settings, discovery)
         };
-        let offline = Offline::new(suite, &cluster);
+        let offline = Offline::new(suite, &cluster, settings.compat);
         Self {
             suite,
             settings,

@@ -18,11 +18,7 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     value::Document,
 };
-use kyvtest_kyverno::{
-    classic_policy::CompiledPolicy,
-    lowered::Lowered,
-    offline::{RuleType, Stage},
-};
+use kyvtest_kyverno::{classic_policy::CompiledPolicy, lowered::Lowered, offline::Stage, response::RegistryUse};
 use kyvtest_model::{
     kube::{Operation, Request},
     policy::{ClassicPolicy, PolicyId},
@@ -319,22 +315,22 @@ impl Subject<'_, '_> {
     }
 }
 
-/// Marks results that a registry decides: only `kyverno test` asks one that does not answer. Once the verification of a rule is
-/// open, its checks say nothing more; `unverified` are such rules of earlier responses.
-fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, String)>) {
+/// Marks results that only a registry can decide; `kyverno test` asks one that does not answer. Once a result of a rule is open,
+/// further ones say nothing more; `unverified` are such rules of earlier responses.
+pub(super) fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, String)>) {
     let policy = response.policy.clone();
     response.rules.retain_mut(|rule| {
-        let key = (policy.clone(), rule.response.rule.clone());
-        if rule.rule_type != RuleType::ImageVerify
-            || rule.response.status != Status::Error && !unverified.contains(&key)
-        {
+        if rule.response.registry != RegistryUse::Unanswered {
             return true;
         }
-        let is_first = !unverified.contains(&key);
+        let key = (policy.clone(), rule.response.rule.clone());
+        if unverified.contains(&key) {
+            return false;
+        }
         rule.response.status = Status::Unsupported;
         rule.response.message = format!("needs a registry: {}", rule.response.message);
         unverified.push(key);
-        is_first
+        true
     });
 }
 

@@ -35,14 +35,14 @@ pub(super) struct Offline {
 
 impl Offline {
     /// Prepares a suite; `None` if it only validates.
-    pub(super) fn new(suite: &Suite, cluster: &SuiteCluster) -> Option<Self> {
+    pub(super) fn new(suite: &Suite, cluster: &SuiteCluster, compat: bool) -> Option<Self> {
         let beside = |policy: &Policy| match policy {
             Policy::Classic(policy) => policy.spec.rules.iter().any(|rule| rule.validate.is_none()),
             Policy::Validating(_) | Policy::Native(_) => false,
             _ => true,
         };
         suite.policies.policies.iter().any(beside).then(|| Self {
-            case: case(suite, cluster),
+            case: case(suite, cluster, compat),
             validating: validating(suite),
         })
     }
@@ -101,7 +101,7 @@ pub(super) fn objects(response: &mut Made, resource: &Document) -> ResponseObjec
     }
 }
 
-fn case(suite: &Suite, cluster: &SuiteCluster) -> Case {
+fn case(suite: &Suite, cluster: &SuiteCluster, compat: bool) -> Case {
     let surroundings = surroundings(suite);
     let mut policies = suite.policies.clone();
     // Whether the schema takes a document was decided when the suite was loaded.
@@ -109,6 +109,7 @@ fn case(suite: &Suite, cluster: &SuiteCluster) -> Case {
     Case {
         file: "policy.yaml",
         applies: false,
+        in_cluster: !compat,
         policies,
         exceptions: suite.exceptions.clone(),
         resources: suite.resources.clone(),
@@ -173,6 +174,7 @@ fn surroundings(suite: &Suite) -> Surroundings {
             .collect(),
         api_calls: calls.map(|call| (call.key(), call.answer())).collect(),
         globals: suite.global_context.iter().map(global).collect(),
+        image_mocks: suite.image_mocks.clone(),
     }
 }
 

@@ -13,7 +13,7 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span, nearest},
     value::{Document, Value},
 };
-use kyvtest_kyverno::offline::RuleType;
+use kyvtest_kyverno::{offline::RuleType, response::RegistryUse};
 use kyvtest_model::{kube::Operation, policy::Text, verdict::Status};
 
 /// Judges all rows, and the cases of the sidecar.
@@ -38,6 +38,9 @@ struct Judge<'s> {
     question: Question<'s>,
     responses: &'s Responses,
 }
+
+/// What to do about an image that only a registry knows.
+const MOCKS: &str = "state what the registry would answer in `images` of the sidecar `kyvtest.yaml`";
 
 /// How many differences of an object are shown.
 const SHOWN: usize = 10;
@@ -71,6 +74,7 @@ impl Judge<'_> {
             elapsed: None,
             trace: CaseTrace::default(),
             data: None,
+            mocked: false,
             place: Some(question.span),
             findings: Vec::new(),
         }
@@ -150,6 +154,11 @@ impl Judge<'_> {
                         message: verdict.message,
                     },
                 );
+                case.mocked = answer.registry == RegistryUse::Mocked;
+                if answer.registry == RegistryUse::Unanswered {
+                    let finding = case.findings.pop();
+                    case.findings.extend(finding.map(|finding| finding.with_help(MOCKS)));
+                }
                 if let Some(finding) = self.object_finding(response, number) {
                     case.reason.clone_from(&finding.message);
                     case.outcome = Outcome::Fail;

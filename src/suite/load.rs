@@ -124,6 +124,7 @@ fn empty(path: &str, document: usize) -> Suite {
         envoy_payloads: Vec::new(),
         global_context: Vec::new(),
         expected: Vec::new(),
+        image_mocks: Vec::new(),
         old_resources: Vec::new(),
         expectations: Vec::new(),
         old_objects: Vec::new(),

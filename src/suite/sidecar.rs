@@ -8,6 +8,7 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span, nearest},
     yaml::Node,
 };
+use kyvtest_kyverno::image_mocks::ImageMock;
 use kyvtest_model::{
     kube::Operation,
     policy::{
@@ -34,6 +35,10 @@ pub struct Sidecar {
     pub rows: Vec<RowExpectation>,
     /// Rows of its own.
     pub cases: Vec<Case>,
+    /// What answers in place of registries.
+    pub images: Vec<ImageMock>,
+    /// The attestors that the mocks name.
+    pub attestors: Vec<Text>,
     /// Where it stands.
     pub span: Span,
 }
@@ -187,11 +192,28 @@ impl Sidecar {
             old_resources: fields.strings("oldResources"),
             rows: fields.list("rows", RowExpectation::decode),
             cases: fields.list("cases", Case::decode),
+            images: fields.list("images", ImageMock::decode),
+            attestors: attestors(fields.decoder(), node),
             span,
         };
         fields.finish();
         Some(sidecar)
     }
+}
+
+/// The attestors that image mocks name.
+fn attestors<'t>(decoder: &Decoder<'t>, sidecar: Node<'t>) -> Vec<Text> {
+    let items = |node: Node<'t>, key: &str| {
+        let list = node.get(key).and_then(Node::as_seq);
+        list.into_iter().flat_map(|list| list.iter())
+    };
+    let images = items(sidecar, "images");
+    let signed = images.flat_map(|image| std::iter::once(image).chain(items(image, "attestations")));
+    let names = signed.flat_map(|signed| items(signed, "signatures"));
+    let names = names.filter_map(|signature| signature.get("attestor"));
+    names
+        .filter_map(|name| Some(Spanned::new(name.as_str()?.to_owned(), decoder.span(name))))
+        .collect()
 }
 
 impl RowExpectation {

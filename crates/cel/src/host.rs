@@ -134,15 +134,17 @@ pub trait Host {
     fn verify_image(
         &self,
         reference: &str,
-        _attestation: Option<&str>,
+        _attestation: Option<Attestation<'_>>,
         _attestors: &[Document],
     ) -> Result<i64, String> {
         Err(format!("no registry to ask for the image `{reference}`"))
     }
 
     /// The payload of a verified attestation.
-    fn image_payload(&self, reference: &str, _attestation: &str) -> Answer {
-        Err(format!("no registry to ask for the image `{reference}`"))
+    fn image_payload(&self, reference: &str, _attestation: Attestation<'_>) -> Answer {
+        Err(format!(
+            "failed to get imagedata: no registry to ask for the image `{reference}`"
+        ))
     }
 
     /// Which images the policy that is evaluated is about; `None` for policies that do not verify images.
@@ -202,6 +204,15 @@ pub trait Host {
     }
 }
 
+/// An attestation that a policy declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attestation<'p> {
+    /// The type of the predicate, or of the artifact that refers to the image.
+    pub kind: &'p str,
+    /// Whether it is an artifact that refers to the image.
+    pub is_referrer: bool,
+}
+
 /// Which images a policy is about, and what became of them.
 pub trait ImageScope {
     /// Whether the policy is about an image.
@@ -210,8 +221,8 @@ pub trait ImageScope {
     /// If that cannot be evaluated.
     fn selects(&self, reference: &str) -> Result<bool, String>;
 
-    /// Whether the policy names an attestation.
-    fn has_attestation(&self, name: &str) -> bool;
+    /// The attestation that the policy declares under a name.
+    fn attestation(&self, name: &str) -> Option<Attestation<'_>>;
 
     /// Notes whether an image was verified.
     fn record(&self, reference: &str, verified: bool);
@@ -301,11 +312,16 @@ impl Host for Wrapped<'_> {
         self.host.fetch_image(reference)
     }
 
-    fn verify_image(&self, reference: &str, attestation: Option<&str>, attestors: &[Document]) -> Result<i64, String> {
+    fn verify_image(
+        &self,
+        reference: &str,
+        attestation: Option<Attestation<'_>>,
+        attestors: &[Document],
+    ) -> Result<i64, String> {
         self.host.verify_image(reference, attestation, attestors)
     }
 
-    fn image_payload(&self, reference: &str, attestation: &str) -> Answer {
+    fn image_payload(&self, reference: &str, attestation: Attestation<'_>) -> Answer {
         self.host.image_payload(reference, attestation)
     }
 

@@ -37,7 +37,7 @@ pub struct CompiledImagePolicy {
     extractors: Vec<(String, Program)>,
     composite: Composite,
     attestors: Vec<Attestor>,
-    attestations: Vec<String>,
+    attestations: Vec<DeclaredAttestation>,
     validations: Vec<Validation>,
     audit_annotations: Vec<(String, Program)>,
     exceptions: Vec<Exception>,
@@ -67,6 +67,16 @@ struct Attestor {
     body: Document,
     /// Where the values of expressions belong, below the attestor.
     expressions: Vec<(&'static str, Program)>,
+}
+
+/// An attestation under the name by which expressions know it.
+#[derive(Debug)]
+struct DeclaredAttestation {
+    name: String,
+    /// The type of the predicate, or of the artifact.
+    kind: String,
+    /// Whether it is an artifact that refers to the image.
+    is_referrer: bool,
 }
 
 #[derive(Debug)]

@@ -15,6 +15,7 @@ pub mod exception;
 pub mod failure_action;
 pub mod generate;
 pub mod generating_policy;
+pub mod image_mocks;
 pub mod image_policy;
 pub mod input;
 pub mod lens;

@@ -16,6 +16,7 @@ mod image_validating;
 mod mutating;
 mod objects;
 mod observed;
+mod registry;
 pub mod resource;
 mod run;
 mod surroundings;

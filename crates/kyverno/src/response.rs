@@ -23,6 +23,20 @@ pub struct RuleResponse {
     pub properties: Vec<(String, String)>,
     /// Whether upstream panics instead of answering.
     pub panics: bool,
+    /// What it owes to a registry.
+    pub registry: RegistryUse,
+}
+
+/// What a result owes to a registry of images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum RegistryUse {
+    /// It was decided without one.
+    #[default]
+    NotAsked,
+    /// A mock answered in its place.
+    Mocked,
+    /// Only a registry can decide it, and none was asked.
+    Unanswered,
 }
 
 impl RuleResponse {
@@ -37,6 +51,7 @@ impl RuleResponse {
             exceptions: Vec::new(),
             properties: Vec::new(),
             panics: false,
+            registry: RegistryUse::NotAsked,
         }
     }
 

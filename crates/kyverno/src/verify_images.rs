@@ -4,11 +4,11 @@
 //! `pkg/engine/handlers/validation/validate_image.go`, `pkg/engine/internal/imageverifier.go` and `pkg/engine/utils/image.go`
 //! (1.19). Whatever a registry knows comes from an [`ImageRegistry`].
 //!
-//! Known deviations: images are looked at in the order of their lists and names, upstream's order is random; conditions of
-//! attestations and `validate` of an entry are not evaluated, because no attestation is ever fetched without a registry.
+//! Known deviation: images are looked at in the order of their lists and names, upstream's order is random.
 
+mod attestation;
 mod check;
-mod extract;
+pub(crate) mod extract;
 mod metadata;
 mod verify;
 
@@ -28,7 +28,7 @@ use crate::{
     exception::CompiledException,
     input::Input,
     matching::{Selection, applies},
-    response::RuleResponse,
+    response::{RegistryUse, RuleResponse},
 };
 use extract::{Extractors, FoundImage};
 use kyvtest_go_compat::value::{Data, Value};
@@ -46,6 +46,26 @@ pub enum RegistryError {
     Refused(String),
 }
 
+/// What a verifier looks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Verification<'v> {
+    pub image: &'v str,
+    /// The entry of a set of attestors; empty if anyone may vouch.
+    pub attestor: &'v Data,
+    /// What the signature must be annotated with.
+    pub annotations: Option<&'v Data>,
+    /// Whether the signature is a Sigstore bundle.
+    pub bundle: bool,
+}
+
+/// The signed statements about an image, each with its type and its predicate.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Statements {
+    /// The digest, if the verifier finds it; it does in Sigstore bundles.
+    pub digest: String,
+    pub list: Vec<(String, Data)>,
+}
+
 /// What registries know of images.
 pub trait ImageRegistry {
     /// The digest of an image.
@@ -54,11 +74,22 @@ pub trait ImageRegistry {
     /// If the registry does not say.
     fn digest(&self, image: &str) -> Result<String, RegistryError>;
 
-    /// Verifies the signature of an attestor and returns the digest. `bundle`: the signature is a Sigstore bundle.
+    /// Verifies a signature and returns the digest.
     ///
     /// # Errors
     /// If there is no valid signature.
-    fn verify(&self, image: &str, attestor: &Data, bundle: bool) -> Result<String, RegistryError>;
+    fn verify(&self, verification: Verification<'_>) -> Result<String, RegistryError>;
+
+    /// Fetches the statements that an attestor signed. The signatures of those of the type `kind` are compared with the attestor.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn statements(&self, verification: Verification<'_>, kind: &str) -> Result<Statements, RegistryError>;
+
+    /// What the results since the last call owe to a registry.
+    fn take_use(&self) -> RegistryUse {
+        RegistryUse::NotAsked
+    }
 }
 
 /// The type of a result, which upstream does not choose uniformly.
@@ -78,6 +109,13 @@ pub struct ImagePatch {
     pub image: String,
 }
 
+impl ImagePatch {
+    /// Writes the image into an object.
+    pub(crate) fn apply(&self, object: &mut Data) {
+        replace(object, &self.pointer, &self.image);
+    }
+}
+
 /// What the verification of a request's images came up with.
 #[derive(Debug, Clone, Default)]
 pub struct Verified {
@@ -94,7 +132,7 @@ impl Verified {
         }
         let mut object = object.clone();
         for patch in &self.patches {
-            replace(&mut object, &patch.pointer, &patch.image);
+            patch.apply(&mut object);
         }
         if !self.metadata.is_empty() {
             self.metadata.annotate(&mut object);

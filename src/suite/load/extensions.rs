@@ -8,7 +8,7 @@ use crate::suite::{
     files::{join, resolve},
 };
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Span},
+    diagnostic::{Code, Diagnostic, Span, nearest},
     yaml::{Mode, Node},
 };
 use kyvtest_model::policy::{
@@ -36,6 +36,10 @@ impl Loader<'_> {
                     self.suite.expectations.push(row);
                 }
                 self.suite.cases.extend(sidecar.cases);
+                self.suite.image_mocks.extend(sidecar.images);
+                for name in &sidecar.attestors {
+                    self.attestor(name);
+                }
             }
         }
         let mut resources = Vec::new();
@@ -46,6 +50,27 @@ impl Loader<'_> {
         self.suite.old_resources = resources;
         self.old_objects();
         self.suite.upstream = upstream;
+    }
+
+    /// Looks for an attestor that a mock names: a name that no policy has would never be accepted.
+    fn attestor(&mut self, name: &Text) {
+        let policies = self.suite.policies.image_validating();
+        let known: Vec<&str> = policies
+            .flat_map(|policy| &policy.spec.attestors)
+            .map(|attestor| attestor.name.value.as_str())
+            .collect();
+        if known.contains(&name.value.as_str()) {
+            return;
+        }
+        let message = format!("no ImageValidatingPolicy of the suite has an attestor `{}`", name.value);
+        let diagnostic = Diagnostic::at(Code::UnknownAttestor, name.span, message);
+        let near = nearest(&name.value, known.iter().copied());
+        let diagnostic = match near.first() {
+            Some(near) => diagnostic.with_help(format!("did you mean `{near}`?")),
+            None => diagnostic
+                .with_help("attestors of `verifyImages` rules have no names: write `key`, or `subject` and `issuer`"),
+        };
+        self.say(diagnostic);
     }
 
     /// Reads the old objects that stand in files of their own.

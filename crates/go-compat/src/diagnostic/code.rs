@@ -140,6 +140,7 @@ codes! {
     MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
     EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
     VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule matched";
+    UnknownAttestor = "KT236", Expectation, Error, "image mock for an unknown attestor";
     ExpiredDivergence = "KT240", Expectation, Error, "expired accepted divergence";
     NoExample = "KT241", Expectation, Error, "no resource to test the rules with";
     ExampleMissing = "KT242", Expectation, Warning, "rule without a passing or failing example";

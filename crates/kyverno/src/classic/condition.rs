@@ -241,7 +241,7 @@ fn any_all(
 }
 
 /// Joins the texts that are not empty.
-pub(super) fn join(mut texts: Vec<&str>, separator: &str) -> String {
+pub(crate) fn join(mut texts: Vec<&str>, separator: &str) -> String {
     texts.retain(|text| !text.is_empty());
     texts.join(separator)
 }

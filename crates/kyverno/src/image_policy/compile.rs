@@ -1,6 +1,8 @@
 //! From a policy and its exceptions to programs, or the errors for which Kyverno refuses the policy.
 
-use super::{Attestor, CompiledImagePolicy, RequestSlots, Slots, Validation, reference::References};
+use super::{
+    Attestor, CompiledImagePolicy, DeclaredAttestation, RequestSlots, Slots, Validation, reference::References,
+};
 use crate::validating_policy::{
     Exception,
     compile::{Output, compile, compile_all, conditions_at, variables},
@@ -16,7 +18,10 @@ use kyvtest_cel::{
     program::Program,
     types::Type,
 };
-use kyvtest_go_compat::{text::quote::quote, value::Document};
+use kyvtest_go_compat::{
+    text::quote::quote,
+    value::{Document, List, Value},
+};
 use kyvtest_model::{
     kube::GroupVersionResource,
     policy::{self, CelPolicyException, FailurePolicy, ImageValidatingPolicy, ImageValidatingPolicySpec, Mode},
@@ -147,7 +152,7 @@ impl CompiledImagePolicy {
             extractors,
             composite,
             attestors,
-            attestations: spec.attestations.iter().map(|name| name.value.clone()).collect(),
+            attestations: attestations(spec),
             validations,
             audit_annotations,
             exceptions,
@@ -189,6 +194,24 @@ fn extractors(
     Ok(compiled)
 }
 
+/// The attestations with what the policy's source says of them.
+fn attestations(spec: &ImageValidatingPolicySpec) -> Vec<DeclaredAttestation> {
+    let source = spec.source.document();
+    let written = source.root().get("attestations").and_then(Value::as_list);
+    let written = written.into_iter().flat_map(List::iter);
+    written
+        .filter_map(|entry| {
+            let text = |path: &[&str]| entry.at(path).and_then(Value::as_str);
+            let referrer = text(&["referrer", "type"]);
+            Some(DeclaredAttestation {
+                name: text(&["name"])?.to_owned(),
+                kind: text(&["intoto", "type"]).or(referrer).unwrap_or_default().to_owned(),
+                is_referrer: text(&["intoto", "type"]).is_none() && referrer.is_some(),
+            })
+        })
+        .collect()
+}
+
 fn attestors(spec: &ImageValidatingPolicySpec, env: &Env) -> Result<Vec<Attestor>, Errors> {
     let mut compiled = Vec::new();
     for (i, attestor) in spec.attestors.iter().enumerate() {
@@ -225,7 +248,7 @@ fn written_part(body: &Document, path: &str) -> String {
         path => path.split('.').collect(),
     };
     let part = body.root().at(&keys);
-    part.map_or_else(|| "null".to_owned(), kyvtest_go_compat::value::Value::to_json)
+    part.map_or_else(|| "null".to_owned(), Value::to_json)
 }
 
 fn validations(spec: &ImageValidatingPolicySpec, env: &Env) -> Result<Vec<Validation>, Errors> {

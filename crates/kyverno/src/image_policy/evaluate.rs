@@ -3,10 +3,14 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use super::{CompiledImagePolicy, ImageInput};
-use crate::{generate::object::set, validating_policy::evaluate::Run};
+use crate::{
+    generate::object::set,
+    validating_policy::evaluate::Run,
+    verify_images::{ImagePatch, extract},
+};
 use kyvtest_cel::{
     context::{Context, Scratch},
-    host::{Host, ImageScope, Wrapped},
+    host::{Attestation, Host, ImageScope, Wrapped},
     library::kyverno::to_texts,
     val::Val,
 };
@@ -55,6 +59,84 @@ impl CompiledImagePolicy {
         })
     }
 
+    /// Replaces the tags of a request's images by digests, as `resolve` finds them, and returns how many were replaced. Only images
+    /// in well-known places count.
+    ///
+    /// # Errors
+    /// If an image cannot be resolved; the others have their digests.
+    pub fn mutate_digests(
+        &self,
+        input: ImageInput<'_>,
+        object: &mut Data,
+        resolve: &dyn Fn(&str) -> Result<String, String>,
+        host: &dyn Host,
+    ) -> Result<usize, String> {
+        if !self.configuration.mutate_digest || !self.applies(input, host)? {
+            return Ok(0);
+        }
+        let images = extract::images(object, None)?.map_err(|error| format!("failed to extract images: {error}"))?;
+        let (mut patches, mut errors) = (Vec::new(), Vec::new());
+        for image in images.iter().filter(|image| image.digest.is_empty()) {
+            let reference = &image.reference;
+            if !self.references.select(reference)? {
+                continue;
+            }
+            match resolve(reference) {
+                Ok(digest) => patches.push(ImagePatch {
+                    pointer: image.pointer.clone(),
+                    image: format!("{reference}@{digest}"),
+                }),
+                Err(error) => errors.push(format!("failed to resolve digest for image {reference}: {error}")),
+            }
+        }
+        for patch in &patches {
+            patch.apply(object);
+        }
+        if errors.is_empty() {
+            Ok(patches.len())
+        } else {
+            Err(errors.join("; "))
+        }
+    }
+
+    /// Whether the match conditions hold and no exception does.
+    fn applies(&self, input: ImageInput<'_>, host: &dyn Host) -> Result<bool, String> {
+        let scratch = Scratch::new();
+        let values = self.first_values(input);
+        let run = Run {
+            ignores_errors: self.ignores_errors,
+            values: &values,
+            variables: None,
+            scratch: &scratch,
+            host,
+        };
+        let holds = |conditions| match run.matches(conditions) {
+            Ok(failed) => Ok(failed.is_none()),
+            Err((_, error)) => Err(error),
+        };
+        if !holds(&self.match_conditions)? {
+            return Ok(false);
+        }
+        for exception in &self.exceptions {
+            if holds(exception.conditions())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The variables of conditions.
+    fn first_values<'v>(&self, input: ImageInput<'v>) -> Vec<Option<Val<'v>>> {
+        let mut values = self.env.initial_values();
+        values[self.slots.object as usize] = Some(Val::from(input.object));
+        if let (Some(slots), Some([old_object, request, namespace])) = (self.slots.request, input.request) {
+            values[slots.old_object as usize] = Some(Val::from(old_object));
+            values[slots.request as usize] = Some(Val::from(request));
+            values[slots.namespace as usize] = Some(Val::from(namespace));
+        }
+        values
+    }
+
     /// Evaluates the policy.
     pub fn evaluate(&self, input: ImageInput<'_>, verifications: &Verifications, host: &dyn Host) -> ImageOutcome {
         let scope = Scope {
@@ -73,13 +155,7 @@ impl CompiledImagePolicy {
     fn run(&self, input: ImageInput<'_>, host: &dyn Host) -> Result<ImageOutcome, String> {
         let scratch = Scratch::new();
         let context = Context::new(&scratch, self.env.profile(), host);
-        let mut values = self.env.initial_values();
-        values[self.slots.object as usize] = Some(Val::from(input.object));
-        if let (Some(slots), Some([old_object, request, namespace])) = (self.slots.request, input.request) {
-            values[slots.old_object as usize] = Some(Val::from(old_object));
-            values[slots.request as usize] = Some(Val::from(request));
-            values[slots.namespace as usize] = Some(Val::from(namespace));
-        }
+        let mut values = self.first_values(input);
         let first = context.bump().alloc_slice_copy(&values);
         let before = Run {
             ignores_errors: self.ignores_errors,
@@ -123,7 +199,9 @@ impl CompiledImagePolicy {
         }
         values[self.slots.images as usize] = Some(found);
         let names = self.attestations.iter();
-        let names: Vec<(Val<'_>, Val<'_>)> = names.map(|name| (Val::String(name), Val::String(name))).collect();
+        let names: Vec<(Val<'_>, Val<'_>)> = names
+            .map(|declared| (Val::String(&declared.name), Val::String(&declared.name)))
+            .collect();
         values[self.slots.attestations as usize] = Some(context.map(&names));
         let third = context.bump().alloc_slice_copy(&values);
         lazy.set_values(third);
@@ -244,8 +322,12 @@ impl ImageScope for Scope<'_> {
         self.policy.references.select(reference)
     }
 
-    fn has_attestation(&self, name: &str) -> bool {
-        self.policy.attestations.iter().any(|own| own == name)
+    fn attestation(&self, name: &str) -> Option<Attestation<'_>> {
+        let declared = self.policy.attestations.iter().find(|own| own.name == name)?;
+        Some(Attestation {
+            kind: &declared.kind,
+            is_referrer: declared.is_referrer,
+        })
     }
 
     fn record(&self, reference: &str, verified: bool) {

@@ -2,11 +2,14 @@
 //!
 //! Upstream counterpart: the loading half of `cmd/cli/kubectl-kyverno/commands/test/test.go` (1.19).
 
+use std::sync::Arc;
+
 use super::{
     resource::{BuiltInScopes, Resource, Scopes, resource},
     surroundings::Surroundings,
     values::GivenValues,
 };
+use crate::image_mocks::ImageMock;
 use kyvtest_go_compat::{
     diagnostic::Sources,
     value::{Document, List, Value},
@@ -14,7 +17,11 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{
     kube::UserInfo,
-    policy::{Loaded, Origin, PolicyId, Purpose, load, place},
+    policy::{
+        Loaded, Origin, PolicyId, Purpose,
+        decode::{Decoder, Style},
+        load, place,
+    },
 };
 
 /// Policies, exceptions and objects of a test.
@@ -30,6 +37,8 @@ pub struct Case {
     pub exceptions: Loaded,
     /// `resources`, without duplicates.
     pub resources: Vec<Resource>,
+    /// Whether images are treated as in a cluster: tags are replaced by digests before policies verify them.
+    pub in_cluster: bool,
     /// `jsonPayloads`: one payload at most.
     pub payload: Option<Document>,
     /// `targetResources`.
@@ -65,6 +74,7 @@ impl Case {
     /// Reads a test with the keys `policies` or `policy`, `exceptions`, `resource`, `jsonPayload`, `targets`, `cloneSource`,
     /// `clusterResources`, `context`, `apiCallResponses`, `globalContextEntries`, `values`, `userInfo` and `operation`.
     /// Policies and exceptions are objects or texts; `resource` is an object or a list of objects. `command` may be `apply`.
+    /// `imageMocks` are those of a sidecar, which `kyverno test` does not know.
     ///
     /// # Errors
     /// If there is neither a payload nor a resource with a kind.
@@ -96,7 +106,8 @@ impl Case {
             )
         };
         let sources = part("cloneSource");
-        let surroundings = Surroundings::read(row);
+        let mut surroundings = Surroundings::read(row);
+        surroundings.image_mocks = image_mocks(part("imageMocks"))?;
         Ok(Self {
             file: if part("policies").is_null() {
                 "policy.yaml"
@@ -107,6 +118,7 @@ impl Case {
             policies,
             exceptions,
             resources,
+            in_cluster: false,
             payload,
             targets: listed(part("targets")).filter_map(read_resource).collect(),
             clone_sources: given(sources)
@@ -165,6 +177,24 @@ fn read_policy(policy: Value<'_>, purpose: Purpose, loaded: &mut Loaded) {
     let file = Sources::new().add("policy.yaml", text.as_str());
     let stream = yaml::read(&text, yaml::Mode::Lax, &yaml::Limits::default());
     load(stream, file, purpose, loaded);
+}
+
+/// Reads image mocks as a sidecar writes them.
+fn image_mocks(list: Value<'_>) -> Result<Vec<ImageMock>, String> {
+    if list.is_null() {
+        return Ok(Vec::new());
+    }
+    let text = list.to_json();
+    let file = Sources::new().add("imageMocks", text.as_str());
+    let tree = yaml::read_first(&text, yaml::Mode::Strict, &yaml::Limits::default());
+    let tree = Arc::new(tree.map_err(|error| format!("`imageMocks`: {error}"))?);
+    let mut decoder = Decoder::new(&tree, file, Style::Schema);
+    let mocks = decoder.list(tree.root(), ImageMock::decode);
+    let problems = decoder.finish().diagnostics;
+    match problems.first() {
+        Some(problem) => Err(format!("`imageMocks`: {}", problem.message)),
+        None => Ok(mocks.unwrap_or_default()),
+    }
 }
 
 /// Reads a resource as the loader does: namespace and empty maps filled in. `None` if it has no kind.

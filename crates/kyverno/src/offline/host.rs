@@ -9,16 +9,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{case::Case, resource::Resource};
+use super::{case::Case, registry::Registry, resource::Resource};
 use kyvtest_cel::{
-    host::{Answer, Attributes, Decision, Gvr, Host, HttpRequest, Mocks},
+    host::{Answer, Attestation, Attributes, Decision, Gvr, Host, HttpRequest, Mocks},
     observe::Observer,
     time::Timestamp,
 };
-use kyvtest_go_compat::{
-    text::image::Reference,
-    value::{Builder, Data, Document, Map, Value},
-};
+use kyvtest_go_compat::value::{Builder, Data, Document, Map, Value};
 use kyvtest_model::kube::{Discovery, GroupVersionKind, guess_plural};
 
 /// Who asks the world outside.
@@ -38,6 +35,7 @@ pub(super) struct CaseHost<'b> {
     cluster: Option<RefCell<FakeCluster>>,
     discovery: Discovery,
     asker: Asker,
+    registry: Registry<'b>,
 }
 
 impl std::fmt::Debug for CaseHost<'_> {
@@ -62,7 +60,7 @@ fn resource_of(discovery: &Discovery, object: Value<'_>) -> Gvr {
 }
 
 impl<'b> CaseHost<'b> {
-    pub(super) fn new(case: &Case, base: &'b dyn Host, asker: Asker) -> Self {
+    pub(super) fn new(case: &'b Case, base: &'b dyn Host, asker: Asker) -> Self {
         let surroundings = &case.surroundings;
         let discovery = Discovery::kubernetes();
         let mut mocks = Mocks::new();
@@ -96,7 +94,13 @@ impl<'b> CaseHost<'b> {
             cluster,
             discovery,
             asker,
+            registry: Registry::new(&surroundings.image_mocks),
         }
+    }
+
+    /// Who answers for registries of images.
+    pub(super) fn registry(&self) -> &Registry<'b> {
+        &self.registry
     }
 }
 
@@ -159,15 +163,21 @@ impl Host for CaseHost<'_> {
     }
 
     fn fetch_image(&self, reference: &str) -> Answer {
-        Err(unreachable_registry(reference))
+        self.registry
+            .fetch(reference, self.mocks.image_metadata(reference).ok())
     }
 
-    fn verify_image(&self, reference: &str, _: Option<&str>, _: &[Document]) -> Result<i64, String> {
-        Err(unreachable_registry(reference))
+    fn verify_image(
+        &self,
+        reference: &str,
+        attestation: Option<Attestation<'_>>,
+        attestors: &[Document],
+    ) -> Result<i64, String> {
+        self.registry.count(reference, attestation, attestors)
     }
 
-    fn image_payload(&self, reference: &str, _: &str) -> Answer {
-        Err(unreachable_registry(reference))
+    fn image_payload(&self, reference: &str, attestation: Attestation<'_>) -> Answer {
+        self.registry.payload(reference, attestation)
     }
 
     fn authorize(&self, attributes: &Attributes) -> Option<Decision> {
@@ -185,15 +195,6 @@ impl Host for CaseHost<'_> {
     fn observer(&self) -> Option<&Observer> {
         self.base.observer()
     }
-}
-
-/// What upstream says of an image if its registry cannot be reached. No registry is asked here.
-pub(super) fn unreachable_registry(image: &str) -> String {
-    let registry = match Reference::parse(image) {
-        Some(reference) => reference.registry().to_owned(),
-        None => return format!("could not parse reference: {image}"),
-    };
-    format!("Get \"https://{registry}/v2/\": dial tcp: needs registry")
 }
 
 /// A method as Go's HTTP client names it in errors: `Get`.

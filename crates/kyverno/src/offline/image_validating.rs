@@ -6,6 +6,8 @@
 //!
 //! Known deviation: upstream's order of several policies is random; here they are in load order.
 
+use std::collections::BTreeMap;
+
 use super::{
     host::CaseHost,
     observed::{PolicyResponse, RuleResult, RuleType},
@@ -17,10 +19,12 @@ use crate::{
     input::Input,
     lens::Lens,
     offline::Case,
-    response::RuleResponse,
+    response::{RegistryUse, RuleResponse},
+    verify_images::{ImageRegistry as _, RegistryError},
 };
-use kyvtest_go_compat::value::{Builder, Document};
+use kyvtest_go_compat::value::{Builder, Data, Document};
 use kyvtest_model::{
+    kube::Operation,
     policy::{CelPolicyException, ImageValidatingPolicy, Mode},
     verdict::{Part, Status, Trace},
 };
@@ -47,6 +51,23 @@ fn response(key: &str, policy: &ImageValidatingPolicy, rule_type: RuleType, rule
     }
 }
 
+/// What became of replacing tags by digests, by policy: what it owes to a registry, and why it failed.
+pub(super) type Digests = BTreeMap<String, Vec<(RegistryUse, Option<String>)>>;
+
+impl PolicyResponse {
+    /// What the results owe to a registry.
+    fn owes(&self) -> RegistryUse {
+        let results = self.rules.iter();
+        results.map(|result| result.response.registry).max().unwrap_or_default()
+    }
+
+    fn owe(&mut self, used: RegistryUse) {
+        for result in &mut self.rules {
+            result.response.registry = result.response.registry.max(used);
+        }
+    }
+}
+
 /// Keeps a response in place of an earlier one of the same policy name.
 fn keep(responses: &mut Vec<PolicyResponse>, response: PolicyResponse) {
     match responses.iter_mut().find(|other| other.policy == response.policy) {
@@ -56,11 +77,56 @@ fn keep(responses: &mut Vec<PolicyResponse>, response: PolicyResponse) {
 }
 
 impl Stages<'_> {
-    /// Evaluates the ImageValidatingPolicies on the resource as it was before all other policies.
+    /// Replaces the tags of images by digests, as the mutating webhook does for each policy that wants it; `kyverno test` does not.
+    /// What became of it, by policy.
+    ///
+    /// Upstream counterpart: `HandleMutating` of `pkg/cel/policies/ivpol/engine/engine.go`.
+    pub(super) fn mutate_digests(&self, object: &mut Document) -> Digests {
+        let mut digests = Digests::new();
+        if !self.case.in_cluster || object.root().is_null() {
+            return digests;
+        }
+        for policy in self.case.policies.image_validating() {
+            let generated = image_variants(policy);
+            let name = &policy.metadata.name.value;
+            for (i, variant) in std::iter::once(&**policy).chain(&generated).enumerate() {
+                let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
+                let named = exceptions.filter(|exception| i == 0 && names(exception, policy));
+                let request = self.request_of_row(object);
+                if request.operation == Operation::Delete || request.resource.guessed {
+                    continue;
+                }
+                let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
+                let gvr = request.resource.gvr();
+                let selected = selects(variant.spec.match_constraints.as_ref(), &input);
+                // What cannot be matched or compiled shows where the policy is evaluated.
+                let (Ok(true), Ok(compiled)) = (selected, CompiledImagePolicy::compile(variant, Some(&gvr), named))
+                else {
+                    continue;
+                };
+                let registry = self.unmocked_host.registry();
+                let resolve = |image: &str| match registry.digest(image) {
+                    Ok(digest) => Ok(digest),
+                    Err(RegistryError::Network(error) | RegistryError::Refused(error)) => Err(error),
+                };
+                let mut changed = Data::from(object.root());
+                let input = ImageInput::of_request(&input);
+                let result = compiled.mutate_digests(input, &mut changed, &resolve, self.unmocked_host);
+                let used = registry.take_use();
+                if used != RegistryUse::NotAsked {
+                    *object = changed.to_document();
+                }
+                digests.entry(name.clone()).or_default().push((used, result.err()));
+            }
+        }
+        digests
+    }
+
+    /// Evaluates the ImageValidatingPolicies on a resource: in `kyverno test`, on what it was before all other policies.
     ///
     /// # Errors
     /// The text with which the run ends.
-    pub(super) fn image_policies(&self, resource: &Document) -> Result<Vec<PolicyResponse>, String> {
+    pub(super) fn image_policies(&self, resource: &Document, digests: &Digests) -> Result<Vec<PolicyResponse>, String> {
         let policies: Vec<_> = self.case.policies.image_validating().collect();
         if policies.is_empty() {
             return Ok(Vec::new());
@@ -85,9 +151,10 @@ impl Stages<'_> {
             for (variant, has_exceptions) in std::iter::once((&**policy, true)).chain(generated) {
                 let exceptions = self.case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
                 let named = exceptions.filter(|exception| has_exceptions && names(exception, policy));
-                let Some(found) = self.image_policy(variant, named, &input, &verifications, &mut passed) else {
-                    continue;
-                };
+                let found = self.image_policy(variant, named, &input, &verifications, &mut passed);
+                let used = self.unmocked_host.registry().take_use();
+                let Some(mut found) = found else { continue };
+                found.owe(used);
                 keep(&mut responses, found);
             }
         }
@@ -95,8 +162,20 @@ impl Stages<'_> {
             if let Some(problem) = policy.unverified(&images, &verifications)
                 && let Some(kept) = responses.iter_mut().find(|response| response.policy == name)
             {
+                let owed = kept.owes();
                 let failed = rule(&name, Status::Fail, problem, Part::All);
                 kept.rules = vec![RuleResult::new(RuleType::ImageVerify, failed)];
+                kept.owe(owed);
+            }
+        }
+        for response in &mut responses {
+            for (used, error) in digests.get(&response.policy).into_iter().flatten() {
+                if let Some(error) = error {
+                    let text = format!("failed to update digest: {error}");
+                    let failed = rule("mutateDigest", Status::Error, text, Part::All);
+                    response.rules = vec![RuleResult::new(RuleType::ImageVerify, failed)];
+                }
+                response.owe(*used);
             }
         }
         Ok(responses)
@@ -183,6 +262,8 @@ pub(super) fn payload_policies(
             request: None,
         };
         let found = match compiled.evaluate(input, &verifications, host) {
+            ImageOutcome::NoMatch if case.in_cluster => continue,
+            ImageOutcome::Error(error) if case.in_cluster => rule("evaluation", Status::Error, error, Part::All),
             ImageOutcome::NoMatch | ImageOutcome::Exempt(_) => {
                 return Err("`kyverno test` panics: invalid memory address or nil pointer dereference".to_owned());
             }
@@ -193,7 +274,9 @@ pub(super) fn payload_policies(
                 None => rule(name, Status::Pass, "success".to_owned(), Part::All),
             },
         };
-        keep(&mut responses, response(key, policy, RuleType::ImageVerify, found));
+        let mut found = response(key, policy, RuleType::ImageVerify, found);
+        found.owe(host.registry().take_use());
+        keep(&mut responses, found);
     }
     Ok(responses)
 }

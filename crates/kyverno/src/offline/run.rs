@@ -25,6 +25,7 @@ use crate::{
     input::Input,
     lens::Lens,
     mutate::CompiledMutation,
+    response::RegistryUse,
     validating_policy::{Answer, CompiledValidatingPolicy},
     verify_images::CompiledImageRules,
 };
@@ -175,13 +176,15 @@ fn evaluate_with(
     let mut object = object.clone();
     stages.mutate(accepted, &mut object, &mut observed);
     stages.verify_images(accepted, &mut object, &mut observed)?;
+    let digests = stages.mutate_digests(&mut object);
     validate(&stages, Stage::Classic, &mut object, &mut observed)?;
     validate(&stages, Stage::NativeMutation, &mut object, &mut observed)?;
     stages.mutating_policies(&mut object, &mut observed)?;
     validate(&stages, Stage::Cel, &mut object, &mut observed)?;
     stages.generating_policies(&object, &mut observed)?;
     stages.generate(accepted, &object, &mut observed)?;
-    let mut images = stages.image_policies(&resource.object)?;
+    let seen = if case.in_cluster { &object } else { &*resource.object };
+    let mut images = stages.image_policies(seen, &digests)?;
     observed.responses.append(&mut images);
     // Deleting policies are not about requests: they take part in the default pass only.
     if operation.is_none() {
@@ -443,6 +446,12 @@ impl<'c> Stages<'c> {
                 let checked = images.check(&input, &self.exceptions, &*outside);
                 let checked = checked.map_err(|text| format!("`kyverno test` panics: {text}"))?;
                 let checked = checked.into_iter().flat_map(|(_, results)| results);
+                // What a mock verified is checked here.
+                let owes = |rule: &str| registry_use(observed, &identity(policy), rule);
+                let checked = checked.map(|(rule_type, mut response)| {
+                    response.registry = owes(&response.rule);
+                    (rule_type, response)
+                });
                 results.extend(checked.map(rule_result));
                 // The results of both kinds of rules are in the order of the rules.
                 let place = |name: &str| rules.iter().position(|rule| rule.name.value == name);
@@ -496,6 +505,15 @@ impl<'c> Stages<'c> {
         }
         Ok(())
     }
+}
+
+/// What the results of a rule in earlier stages owe to a registry.
+fn registry_use(observed: &Observed, (policy, namespace): &(String, String), rule: &str) -> RegistryUse {
+    let responses = observed.responses.iter();
+    let responses = responses.filter(|response| response.policy == *policy && response.policy_namespace == *namespace);
+    let rules = responses.flat_map(|response| &response.rules);
+    let rules = rules.filter(|result| result.rule_type == RuleType::ImageVerify && result.response.rule == rule);
+    rules.map(|result| result.response.registry).max().unwrap_or_default()
 }
 
 /// Whether the response of a policy that does not match is left out: its constraints are one rule without names, selectors

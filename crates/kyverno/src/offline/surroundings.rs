@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `cmd/cli/kubectl-kyverno/commands/test/test.go` and `store/{mock,gctx_resolve}.go` (1.19).
 
-use crate::classic::context::global_value;
+use crate::{classic::context::global_value, image_mocks::ImageMock};
 use kyvtest_go_compat::value::{Builder, Data, Document, List, Map, Value};
 
 /// The world outside of a test.
@@ -18,6 +18,8 @@ pub struct Surroundings {
     pub api_calls: Vec<(String, Document)>,
     /// `globalContextEntries`: name and value, or why it has none.
     pub globals: Vec<(String, Result<Data, String>)>,
+    /// What answers in place of registries; `kyverno test` has nothing of the kind.
+    pub image_mocks: Vec<ImageMock>,
 }
 
 /// Which parts of the world outside a test describes.
@@ -52,6 +54,7 @@ impl Surroundings {
             images: images(context),
             api_calls: items(row, "apiCallResponses").map(api_call).collect(),
             globals: items(row, "globalContextEntries").map(global_entry).collect(),
+            image_mocks: Vec::new(),
         }
     }
 

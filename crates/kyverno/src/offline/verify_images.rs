@@ -1,49 +1,20 @@
 //! The stage of the `verifyImages` rules.
 //!
 //! Upstream counterpart: the part of `ApplyPoliciesOnResource` of `cmd/cli/kubectl-kyverno/processor/policy_processor.go` about
-//! image verification (1.19). No registry is asked: every question ends where the network would fail.
+//! image verification (1.19).
 
 use std::sync::Arc;
 
 use super::{
-    host::unreachable_registry,
     observed::{Observed, PolicyResponse, RuleResult, RuleType},
     run::{Stages, identity},
 };
 use crate::{
     classic::rule::outside,
-    verify_images::{CompiledImageRules, ImageRegistry, ImageResult, ImageRuleType, RegistryError},
+    verify_images::{CompiledImageRules, ImageResult, ImageRuleType},
 };
 use kyvtest_go_compat::value::{Data, Document};
 use kyvtest_model::policy::ClassicPolicy;
-
-/// A registry that cannot be reached.
-struct Unreachable;
-
-impl ImageRegistry for Unreachable {
-    fn digest(&self, image: &str) -> Result<String, RegistryError> {
-        Err(RegistryError::Network(unreachable_registry(image)))
-    }
-
-    fn verify(&self, image: &str, attestor: &Data, bundle: bool) -> Result<String, RegistryError> {
-        let key = attestor
-            .at(&["keys", "publicKeys"])
-            .and_then(Data::as_str)
-            .unwrap_or_default();
-        // Keys are read before the network is asked; what is no key in PEM is taken for the name of a file.
-        if !key.is_empty() && !key.trim_start().starts_with("-----BEGIN PUBLIC KEY-----") && !key.contains("://") {
-            return Err(RegistryError::Refused(format!(
-                "failed to load public key from {key}: open {key}: no such file or directory"
-            )));
-        }
-        let error = unreachable_registry(image);
-        Err(RegistryError::Network(if bundle {
-            format!("failed to fetch bundles: {image}: {error}")
-        } else {
-            error
-        }))
-    }
-}
 
 pub(super) fn rule_result((rule_type, response): ImageResult) -> RuleResult {
     let rule_type = match rule_type {
@@ -73,7 +44,7 @@ impl Stages<'_> {
             let input = self.classic_input(&request, &values);
             let (name, namespace) = identity(policy);
             let outside = outside(&input, &policy.key(), "", &namespace, self.host);
-            let verified = compiled.verify(&input, &self.exceptions, &*outside, &Unreachable);
+            let verified = compiled.verify(&input, &self.exceptions, &*outside, self.host.registry());
             let verified = verified.map_err(|text| format!("`kyverno test` panics: {text}"))?;
             let patched = verified.patched(&Data::from(resource.root()));
             let patched = patched.map(|object| object.to_document());

@@ -9,19 +9,19 @@ use kyvtest_jmespath as jmespath;
 
 /// An image of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FoundImage {
+pub(crate) struct FoundImage {
     /// The reference in full: `docker.io/nginx:latest`.
-    pub(super) reference: String,
-    pub(super) digest: String,
+    pub(crate) reference: String,
+    pub(crate) digest: String,
     /// Registry and path, without tag and digest.
-    pub(super) repository: String,
+    pub(crate) repository: String,
     /// The keys and numbers that lead to the image.
-    pub(super) pointer: Vec<String>,
+    pub(crate) pointer: Vec<String>,
 }
 
 /// The extractors of a rule, by kind.
 #[derive(Debug, Clone)]
-pub(super) struct Extractors(BTreeMap<String, Vec<Extractor>>);
+pub(crate) struct Extractors(BTreeMap<String, Vec<Extractor>>);
 
 #[derive(Debug, Clone)]
 struct Extractor {
@@ -32,7 +32,7 @@ struct Extractor {
 }
 
 impl Extractors {
-    pub(super) fn read(block: &Data) -> Self {
+    pub(crate) fn read(block: &Data) -> Self {
         let text = |entry: &Data, key: &str| entry.get(key).and_then(Data::as_str).unwrap_or_default().to_owned();
         let kinds = block.as_map().into_iter().flatten();
         let kinds = kinds.map(|(kind, list)| {
@@ -61,7 +61,7 @@ struct Search<'s> {
 ///
 /// # Errors
 /// The outer one is what upstream panics about, the inner one its error.
-pub(super) fn images(
+pub(crate) fn images(
     resource: &Data,
     extractors: Option<&Extractors>,
 ) -> Result<Result<Vec<FoundImage>, String>, String> {

@@ -3,7 +3,8 @@
 //! Upstream counterpart: `Verify` of `pkg/engine/internal/imageverifier.go` (1.19), texts included.
 
 use super::{
-    Evaluation, ImagePatch, ImageRegistry, ImageResult, ImageRuleType, RegistryError, Verified,
+    Evaluation, ImagePatch, ImageRegistry, ImageResult, ImageRuleType, RegistryError, Verification, Verified,
+    attestation::Subject,
     extract::FoundImage,
     flag,
     metadata::{SCOPED, status, word},
@@ -14,10 +15,10 @@ use crate::{
     classic::{context::Context, variables::substitute_all},
     response::RuleResponse,
 };
-use kyvtest_go_compat::value::Data;
+use kyvtest_go_compat::{text::image_info::ImageInfo, value::Data};
 use kyvtest_model::{kube::Operation, verdict::Status};
 
-fn sets<'d>(entry: &'d Data, name: &str) -> &'d [Data] {
+pub(super) fn sets<'d>(entry: &'d Data, name: &str) -> &'d [Data] {
     entry.get(name).and_then(Data::as_list).unwrap_or_default()
 }
 
@@ -58,29 +59,32 @@ impl Evaluation<'_> {
         verified: &mut Verified,
     ) -> Vec<ImageResult> {
         let result = |response: RuleResponse| (ImageRuleType::ImageVerify, response);
-        let written: Data = self.rule.verify.iter().cloned().collect();
-        let rule: Data = [("verifyImages".into(), written)].into_iter().collect();
-        let rule = match substitute_all(&rule, context) {
-            Ok(rule) => rule,
+        let entries = match self.substituted(context) {
+            Ok(entries) => entries,
             Err(error) => {
                 let text = format!("failed to substitute variables: {error}");
                 return vec![result(self.respond(Status::Error, text))];
             }
         };
         let mut results = Vec::new();
-        for entry in sets(&rule, "verifyImages") {
+        for entry in &entries {
             for image in images {
                 if self.was_verified(image) {
                     verified.metadata.add(self.place(), &image.reference, "pass");
                     continue;
                 }
-                let found = self.verify_image(entry, image, registry);
+                let found = self.verify_image(entry, image, registry, context);
                 let verifies = found.is_some();
                 let (mut response, digest) = found.map_or((None, None), |(response, digest)| (Some(response), digest));
                 let mut reference = image.reference.clone();
+                let mut used = registry.take_use();
                 if flag(entry, "mutateDigest") && image.digest.is_empty() {
-                    match digest.map_or_else(|| registry.digest(&image.reference), Ok) {
+                    let digest = digest.filter(|digest| !digest.is_empty());
+                    let digest = digest.map_or_else(|| registry.digest(&image.reference), Ok);
+                    let fetched = registry.take_use();
+                    match digest {
                         Ok(digest) => {
+                            used = used.max(fetched);
                             verified.patches.push(ImagePatch {
                                 pointer: image.pointer.clone(),
                                 image: format!("{}@{digest}", image.reference),
@@ -93,11 +97,14 @@ impl Evaluation<'_> {
                                 "failed to update digest: failed to fetch image reference: {}, error: {error}",
                                 image.reference
                             );
-                            results.push(result(self.respond(Status::Error, text)));
+                            let mut failed = self.respond(Status::Error, text);
+                            failed.registry = fetched;
+                            results.push(result(failed));
                         }
                     }
                 }
-                let Some(response) = response else { continue };
+                let Some(mut response) = response else { continue };
+                response.registry = used;
                 if verifies {
                     verified.metadata.add(self.place(), &reference, word(response.status));
                 }
@@ -105,6 +112,17 @@ impl Evaluation<'_> {
             }
         }
         results
+    }
+
+    /// The entries with values in place of variables; conditions keep theirs until there is something to look at.
+    fn substituted(&self, context: &mut Context<'_>) -> Result<Vec<Data>, String> {
+        let written: Data = self.rule.verify.iter().map(without_conditions).collect();
+        let rule: Data = [("verifyImages".into(), written)].into_iter().collect();
+        let rule = substitute_all(&rule, context).map_err(|error| error.to_string())?;
+        let entries = sets(&rule, "verifyImages").iter().zip(&self.rule.verify);
+        Ok(entries
+            .map(|(entry, written)| with_conditions(entry, written))
+            .collect())
     }
 
     /// Whether an image that did not change was verified before.
@@ -124,23 +142,30 @@ impl Evaluation<'_> {
         entry: &Data,
         image: &FoundImage,
         registry: &dyn ImageRegistry,
+        context: &mut Context<'_>,
     ) -> Option<(RuleResponse, Option<String>)> {
         let attestors = attestors(entry);
-        let attestations = sets(entry, "attestations");
-        if attestors.is_empty() && attestations.is_empty() {
+        if attestors.is_empty() && sets(entry, "attestations").is_empty() {
             return None;
         }
         let (_, policy, rule) = self.place();
         let reference = &image.reference;
+        add_image(reference, context);
         if !refers(&references(entry), reference) || refers(&texts(entry, "skipImageReferences"), reference) {
             let text = format!("skipping image reference image {reference}, policy {policy} ruleName {rule}");
             return Some((self.respond(Status::Skip, text), None));
         }
         let mut digest = None;
-        let bundle = entry.get("type").and_then(Data::as_str) == Some("SigstoreBundle");
+        let empty = Data::Map(std::sync::Arc::default());
+        let wanted = Verification {
+            image: reference,
+            attestor: &empty,
+            annotations: entry.get("annotations").filter(|annotations| !annotations.is_null()),
+            bundle: entry.get("type").and_then(Data::as_str) == Some("SigstoreBundle"),
+        };
         for (i, set) in attestors.iter().enumerate() {
             let path = format!(".attestors[{i}]");
-            let (status, error) = match verify_set(&AttestorSet::read(set), &path, (reference, bundle), registry) {
+            let (status, error) = match verify_set(&AttestorSet::read(set), &path, wanted, registry) {
                 Ok(found) => {
                     digest = Some(found);
                     continue;
@@ -151,68 +176,92 @@ impl Evaluation<'_> {
             let text = format!("failed to verify image {reference}: {error}");
             return Some((self.respond(status, text), None));
         }
-        if attestations.is_empty() {
+        if sets(entry, "attestations").is_empty() {
             let text = format!("verified image signatures for {reference}");
             return Some((self.respond(Status::Pass, text), digest));
         }
-        Some((self.attestations(attestations, (reference, bundle), registry), digest))
+        let known = match (image.digest.as_str(), digest) {
+            ("", found) => found.unwrap_or_default(),
+            (own, _) => own.to_owned(),
+        };
+        let subject = Subject {
+            repository: &image.repository,
+            reference: match known.as_str() {
+                "" => reference.clone(),
+                digest => format!("{}@{digest}", image.repository),
+            },
+            digest: known,
+            bundle: wanted.bundle,
+            annotations: wanted.annotations,
+        };
+        Some(self.attestations(entry, subject, registry, context))
     }
+}
 
-    /// Verifies attestations, which fail whatever the reason is.
-    fn attestations(
-        &self,
-        attestations: &[Data],
-        (reference, bundle): (&str, bool),
-        registry: &dyn ImageRegistry,
-    ) -> RuleResponse {
-        for (i, attestation) in attestations.iter().enumerate() {
-            let text = |key: &str| attestation.get(key).and_then(Data::as_str).unwrap_or_default();
-            if text("type").is_empty() && text("predicateType").is_empty() {
-                return self.respond(Status::Fail, format!(".attestations[{i}]: missing type"));
-            }
-            let mut sets: Vec<AttestorSet> = sets(attestation, "attestors").iter().map(AttestorSet::read).collect();
-            if sets.is_empty() {
-                // An empty attestor allows fetching attestations.
-                sets.push(AttestorSet {
-                    required: 1,
-                    entries: vec![Data::Map(std::sync::Arc::default())],
-                });
-            }
-            let mut errors = Vec::new();
-            for set in sets {
-                let mut verified = 0;
-                for entry in &set.entries {
-                    match registry.verify(reference, entry, bundle) {
-                        Ok(_) => verified += 1,
-                        Err(RegistryError::Network(error) | RegistryError::Refused(error)) => errors.push(error),
-                    }
-                    if verified >= set.required {
-                        break;
-                    }
-                }
-                if verified < set.required {
-                    let error = if errors.is_empty() {
-                        "attestations verification failed".to_owned()
-                    } else {
-                        errors.join("; ")
-                    };
-                    let text = format!(
-                        "image attestations verification failed, verifiedCount: {verified}, requiredCount: {}, error: {error}",
-                        set.required
-                    );
-                    return self.respond(Status::Fail, text);
-                }
-            }
+/// The image as `image` in conditions.
+fn add_image(reference: &str, context: &mut Context<'_>) {
+    let Ok(info) = ImageInfo::parse(reference) else { return };
+    let parts = [
+        ("reference", &info.reference),
+        ("referenceWithTag", &info.reference_with_tag),
+        ("registry", &info.registry),
+        ("path", &info.path),
+        ("name", &info.name),
+        ("tag", &info.tag),
+        ("digest", &info.digest),
+    ];
+    let parts = parts.map(|(key, value)| (key.into(), value.as_str().into()));
+    // A map can always be added.
+    let _ = context.add_variable("image", &parts.into_iter().collect());
+}
+
+fn without_conditions(entry: &Data) -> Data {
+    edited(entry, &mut |attestation, _| {
+        attestation.remove("conditions");
+    })
+}
+
+/// An entry with the conditions of the written one.
+fn with_conditions(entry: &Data, written: &Data) -> Data {
+    let own = sets(written, "attestations");
+    let mut entry = edited(entry, &mut |attestation, i| {
+        if let Some(conditions) = own.get(i).and_then(|own| own.get("conditions")) {
+            attestation.insert("conditions".into(), conditions.clone());
         }
-        self.respond(Status::Pass, format!("verified image attestations for {reference}"))
+    });
+    if let (Data::Map(parts), Some(block)) = (&mut entry, written.get("validate")) {
+        std::sync::Arc::make_mut(parts).insert("validate".into(), block.clone());
     }
+    entry
+}
+
+type Parts = std::collections::BTreeMap<std::sync::Arc<str>, Data>;
+
+/// An entry with changed attestations, each by its number, and without `validate`.
+fn edited(entry: &Data, change: &mut dyn FnMut(&mut Parts, usize)) -> Data {
+    let Data::Map(parts) = entry else { return entry.clone() };
+    let mut parts = (**parts).clone();
+    parts.remove("validate");
+    if let Some(Data::List(list)) = parts.get("attestations") {
+        let attestations = list.iter().enumerate().map(|(i, attestation)| match attestation {
+            Data::Map(attestation) => {
+                let mut attestation = (**attestation).clone();
+                change(&mut attestation, i);
+                Data::Map(std::sync::Arc::new(attestation))
+            }
+            other => other.clone(),
+        });
+        let attestations: Data = attestations.collect();
+        parts.insert("attestations".into(), attestations);
+    }
+    Data::Map(std::sync::Arc::new(parts))
 }
 
 /// Verifies a set of attestors and returns the image's digest; nested sets count as one entry.
 fn verify_set(
     set: &AttestorSet,
     path: &str,
-    image: (&str, bool),
+    wanted: Verification<'_>,
     registry: &dyn ImageRegistry,
 ) -> Result<String, RegistryError> {
     let (mut verified, mut errors, mut network) = (0, Vec::new(), false);
@@ -220,10 +269,21 @@ fn verify_set(
         let path = format!("{path}.entries[{i}]");
         let nested = entry.get("attestor").filter(|nested| !nested.is_null());
         let result = match nested {
-            Some(nested) => verify_set(&AttestorSet::read(nested), &format!("{path}.attestor"), image, registry),
+            Some(nested) => verify_set(
+                &AttestorSet::read(nested),
+                &format!("{path}.attestor"),
+                wanted,
+                registry,
+            ),
             None => {
                 let named = |error: String| format!("{path}{}: {error}", form(entry));
-                match registry.verify(image.0, entry, image.1) {
+                let own = entry.get("annotations").filter(|own| !own.is_null());
+                let verification = Verification {
+                    attestor: entry,
+                    annotations: own.or(wanted.annotations),
+                    ..wanted
+                };
+                match registry.verify(verification) {
                     Ok(digest) => Ok(digest),
                     Err(RegistryError::Network(error)) => Err(RegistryError::Network(named(error))),
                     Err(RegistryError::Refused(error)) => Err(RegistryError::Refused(named(error))),

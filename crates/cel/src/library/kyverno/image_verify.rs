@@ -1,7 +1,7 @@
 //! The verification of images: `verifyImageSignatures`, `verifyAttestationSignatures`, `getImageData`, `extractPayload`.
 //!
 //! Upstream counterpart: Kyverno `pkg/cel/libs/imageverify` (1.19). The host verifies; here are the signatures, and which
-//! images a policy is about.
+//! images a policy is about. Errors of `extractPayload` have the host's whole text.
 
 use super::native;
 use crate::{
@@ -74,9 +74,11 @@ fn verify<'a>(context: &Context<'a>, image: &str, attestation: Option<&str>, att
         Ok(false) => return Val::Int(0),
         Err(error) => return context.error(format_args!("{error}")),
     }
-    if let Some(name) = attestation.filter(|name| !scope.has_attestation(name)) {
-        return context.error(format_args!("attestation not found in policy: {name}"));
-    }
+    let attestation = match attestation.map(|name| (name, scope.attestation(name))) {
+        None => None,
+        Some((_, Some(declared))) => Some(declared),
+        Some((name, None)) => return context.error(format_args!("attestation not found in policy: {name}")),
+    };
     match context.host.verify_image(image, attestation, &documents) {
         Ok(count) => {
             if !documents.is_empty() {
@@ -92,19 +94,25 @@ fn image_data<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [Val::String(image)] = args else {
         return NO_SUCH_OVERLOAD;
     };
-    answer(context, context.host.fetch_image(image))
+    match context.host.fetch_image(image) {
+        Ok(document) => Val::from(context.document(document)),
+        Err(error) => context.error(format_args!("failed to get imagedata: {error}")),
+    }
 }
 
 fn payload<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let [Val::String(image), Val::String(attestation)] = args else {
         return NO_SUCH_OVERLOAD;
     };
-    answer(context, context.host.image_payload(image, attestation))
-}
-
-fn answer<'a>(context: &Context<'a>, answer: Result<Document, String>) -> Val<'a> {
-    match answer {
+    let declared = context
+        .host
+        .image_scope()
+        .and_then(|scope| scope.attestation(attestation));
+    let Some(declared) = declared else {
+        return context.error(format_args!("attestation not found in policy: {attestation}"));
+    };
+    match context.host.image_payload(image, declared) {
         Ok(document) => Val::from(context.document(document)),
-        Err(error) => context.error(format_args!("failed to get imagedata: {error}")),
+        Err(error) => context.error(format_args!("{error}")),
     }
 }
