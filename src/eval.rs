@@ -102,7 +102,7 @@ pub struct Invalid {
 
 /// What Kyverno answers.
 #[derive(Debug, Clone)]
-pub struct KyvernoAnswer {
+pub struct KyvernoResponse {
     /// The HTTP code.
     pub code: u16,
     /// The strongest status of all rules.
@@ -117,11 +117,11 @@ pub struct KyvernoAnswer {
 
 /// What both engines answer.
 #[derive(Debug, Clone)]
-pub struct Answers {
+pub struct BothResponses {
     /// Kyverno's answer; `None` where there is no policy of Kyverno's.
-    pub kyverno: Option<KyvernoAnswer>,
+    pub kyverno: Option<KyvernoResponse>,
     /// The API server's answer; `None` where there is no native policy.
-    pub vap: Option<vap::Answer>,
+    pub vap: Option<vap::AdmissionResponse>,
     /// Whether the native policies are generated ones.
     pub generated: bool,
     /// How the two differ.
@@ -408,7 +408,7 @@ impl Evaluator {
     }
 
     /// Evaluates the validating policies of both engines on a request whose objects are those that they see.
-    pub fn decide(&self, request: &Request) -> Answers {
+    pub fn decide(&self, request: &Request) -> BothResponses {
         let environment = self.cluster.environment();
         let controller = self.controller.as_ref();
         let review = controller.map(|controller| controller.review(request, environment));
@@ -427,7 +427,7 @@ impl Evaluator {
             let object = Some(&request.object).filter(|object| admitted && !object.root().is_null());
             object.cloned()
         };
-        Answers {
+        BothResponses {
             kyverno_object: object(review.as_ref().is_some_and(|review| review.refusal.is_none())),
             vap_object: object(vap.as_ref().is_some_and(|answer| answer.allowed)),
             kyverno: review.map(|review| kyverno_answer(request, review)),
@@ -438,7 +438,12 @@ impl Evaluator {
     }
 
     /// The first difference of a policy and its twin. The only twin has said all of the answer.
-    fn first_difference(&self, request: &Request, review: &Review, answer: Option<&vap::Answer>) -> Option<Divergence> {
+    fn first_difference(
+        &self,
+        request: &Request,
+        review: &Review,
+        answer: Option<&vap::AdmissionResponse>,
+    ) -> Option<Divergence> {
         let environment = self.cluster.environment();
         let divergences = self.pairs.iter().filter_map(|pair| {
             let native = match (&self.pairs[..], answer) {
@@ -453,7 +458,7 @@ impl Evaluator {
     }
 }
 
-fn kyverno_answer(request: &Request, review: Review) -> KyvernoAnswer {
+fn kyverno_answer(request: &Request, review: Review) -> KyvernoResponse {
     let Verdict { status, effect, .. } = review.verdict();
     let strongest = review.answers.iter().map(|answered| answered.response.status);
     let status = strongest.chain([status]).max_by_key(|status| status.strength());
@@ -461,7 +466,7 @@ fn kyverno_answer(request: &Request, review: Review) -> KyvernoAnswer {
         Some(refusal) => (refusal.code, refusal.message.clone()),
         None => (vap::admitted_code(request.operation), String::new()),
     };
-    KyvernoAnswer {
+    KyvernoResponse {
         code,
         status: status.unwrap_or(Status::NoMatch),
         effect,

@@ -7,7 +7,7 @@
 
 mod difference;
 
-use kyvtest_apiserver::{self as vap, Answer};
+use kyvtest_apiserver::{self as vap, AdmissionResponse};
 use kyvtest_convert::{Conversion, GeneratedMutation, Outcome, hazard::Direction};
 use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_kyverno::{
@@ -16,7 +16,7 @@ use kyvtest_kyverno::{
     refusal::Refusal,
 };
 use kyvtest_model::{
-    compare::{Divergence, Mutation, Suspect, Tendency, compare_mutations},
+    compare::{CandidateCause, Divergence, Mutation, Tendency, compare_mutations},
     kube::{Environment, Operation, Request},
     verdict::{DivergenceClass, Effect, Status, Verdict},
 };
@@ -101,11 +101,11 @@ pub(crate) struct Phases<'p> {
 
 impl Phases<'_> {
     /// The API server with native policies.
-    pub(crate) fn native(self, native: &vap::Server) -> Side<Answer> {
+    pub(crate) fn native(self, native: &vap::Server) -> Side<AdmissionResponse> {
         let request = &self.prepared.request;
         let mutated = native.mutate(request, self.environment, self.server.cluster());
         let changed = mutated.object != request.object;
-        let side = |answer: Answer, object: Option<Document>| Side {
+        let side = |answer: AdmissionResponse, object: Option<Document>| Side {
             verdict: NativeVerdict::of(answer.clone()).verdict,
             answer,
             object,
@@ -201,15 +201,15 @@ impl Phases<'_> {
     pub(crate) fn compare(
         self,
         kyverno: &Side<Review>,
-        native: &Side<Answer>,
+        native: &Side<AdmissionResponse>,
         conversions: &[Conversion],
     ) -> Option<Divergence> {
         let (ours, theirs) = (self.completed(kyverno), self.completed(native));
         let texts = suspects(conversions);
-        let suspects: Vec<Suspect<'_>> = texts
+        let suspects: Vec<CandidateCause<'_>> = texts
             .iter()
             .filter(|(code, ..)| may_explain(code, &kyverno.verdict, &native.verdict))
-            .map(|(code, tendency, path, text)| Suspect {
+            .map(|(code, tendency, path, text)| CandidateCause {
                 code,
                 tendency: *tendency,
                 path,
@@ -319,8 +319,8 @@ fn may_explain(code: &str, kyverno: &Verdict, native: &Verdict) -> bool {
 }
 
 /// The answer of a server that refuses what the policies made of an object.
-fn refused_later(request: &Request, refused: &Refused) -> Answer {
-    let mut answer = Answer::admitted(request);
+fn refused_later(request: &Request, refused: &Refused) -> AdmissionResponse {
+    let mut answer = AdmissionResponse::admitted(request);
     answer.allowed = false;
     answer.status = Status::Error;
     answer.effect = Effect::Deny;

@@ -1,12 +1,12 @@
 //! One renderer per format over the same run.
 //!
-//! What all of them share: [`Summary`] counts, [`Standing`] says in which light a case is shown, and [`event`] gives the
+//! What all of them share: [`Summary`] counts, [`CaseStatus`] says in which light a case is shown, and [`event`] gives the
 //! run as the line of events that `jsonl` writes.
 
+pub mod analysis;
 pub mod coverage;
 pub mod event;
 mod failures;
-pub mod found;
 pub mod github;
 pub mod groups;
 pub mod html;
@@ -25,7 +25,7 @@ pub mod tap;
 pub use json::{Run, place, resource as key};
 pub use junit::{Dialect, Per};
 pub use level::Level;
-pub use standing::Standing;
+pub use standing::CaseStatus;
 pub use summary::Summary;
 
 use anstream::adapter::strip_str;
@@ -102,7 +102,7 @@ impl Format {
 
 /// What is written down, and how much of it.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'r> {
+pub struct ReportInput<'r> {
     /// The suites.
     pub runs: &'r [Run<'r>],
     /// The counts of the whole run, which may be more than `runs` still has.
@@ -110,7 +110,7 @@ pub struct View<'r> {
     /// The closing lines for people, which are about the whole run, too.
     pub closing: &'r str,
     /// How people are shown cases.
-    pub look: human::Look<'r>,
+    pub look: human::HumanOptions<'r>,
     /// Why the run ended before its end: `interrupted`, `max-fail`.
     pub stopped: Option<&'static str>,
     /// Whether the words are those of `kyverno test`.
@@ -134,10 +134,10 @@ pub struct View<'r> {
 }
 
 /// Writes a run down.
-pub fn render(format: Format, view: &View<'_>) -> String {
+pub fn render(format: Format, view: &ReportInput<'_>) -> String {
     match format {
         Format::Human => {
-            let look = human::Look {
+            let look = human::HumanOptions {
                 color: false,
                 ..view.look
             };
@@ -166,7 +166,7 @@ pub fn render(format: Format, view: &View<'_>) -> String {
 fn ranked<'v, 'r>(runs: &'v [Run<'r>]) -> Vec<&'v Run<'r>> {
     let mut ranked: Vec<&Run<'r>> = runs.iter().collect();
     ranked.sort_by_key(|(run, _)| {
-        let least = run.cases.iter().map(|case| Standing::of(case).rank()).min();
+        let least = run.cases.iter().map(|case| CaseStatus::of(case).rank()).min();
         if run.is_broken() { 0 } else { least.unwrap_or(u8::MAX) }
     });
     ranked
@@ -175,7 +175,7 @@ fn ranked<'v, 'r>(runs: &'v [Run<'r>]) -> Vec<&'v Run<'r>> {
 /// The cases of a run in the order for readers: failures, divergences, all others.
 fn ranked_cases<'c>(cases: impl IntoIterator<Item = &'c Case>) -> Vec<&'c Case> {
     let mut ranked: Vec<&Case> = cases.into_iter().collect();
-    ranked.sort_by_key(|case| Standing::of(case).rank());
+    ranked.sort_by_key(|case| CaseStatus::of(case).rank());
     ranked
 }
 

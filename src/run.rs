@@ -3,7 +3,9 @@
 //! Two lenses. In the default one a row that nothing satisfies is a failure; [`compat`] gives the verdicts that
 //! `kyverno test` prints, vacuous ones included. Upstream counterpart: Kyverno `cmd/cli/kubectl-kyverno/commands/test`.
 
+pub mod analysis;
 mod authorization;
+mod check;
 mod cluster;
 pub mod compat;
 mod counterpart;
@@ -16,21 +18,19 @@ mod evaluate;
 pub mod execute;
 pub mod expect;
 pub mod filter;
-pub mod found;
 pub mod lens;
 mod native_mutation;
 pub mod objects;
 mod offline;
 pub mod overrides;
 mod payloads;
-pub mod places;
 mod plan;
-mod question;
 mod requests;
 mod response;
 mod schedule;
 mod selection;
 pub mod selector;
+pub mod source_map;
 pub mod strict;
 mod values;
 
@@ -55,19 +55,19 @@ use kyvtest_model::{
 };
 use kyvtest_prove::behaviour::Behaviours;
 
+pub use analysis::{PolicyAnalysis, Proof};
+pub use check::CheckId;
 pub use counterpart::Counterpart;
 pub use coverage::Coverage;
 pub use engine::Engine;
 pub use execute::{Clock, Event, Executed, Execution, FinishedSuite, Sink, Stop, Times, execute};
-pub use found::{Found, Proof};
 pub use kyvtest_model::{compare::Divergence, verdict::DivergenceClass};
 pub use kyvtest_prove::pair::Note;
 pub use kyvtest_prove::server::Data;
-pub use places::Places;
 pub use plan::{Order, Plan};
-pub use question::Asker;
 pub use response::{Key, KeyParts, Response, ResponseObjects, Responses, RuleObjects};
 pub use selection::{Selection, Shard};
+pub use source_map::SourceMap;
 
 /// How suites are run.
 #[derive(Debug, Clone)]
@@ -152,7 +152,7 @@ pub struct SuiteRun {
     /// Every answer of every policy.
     pub responses: Vec<Response>,
     /// Where policies and resources stand.
-    pub places: Places,
+    pub source_map: SourceMap,
     /// The labels of the suite: `key`, and `key=value` where there is one.
     pub tags: Vec<String>,
     /// Notes on the comparison of policies with their native counterparts, by name of the policy.
@@ -160,9 +160,9 @@ pub struct SuiteRun {
     /// Which parts of its policies the suite exercises, if requested.
     pub coverage: Option<Coverage>,
     /// The behaviours of its policies, if requested.
-    pub behaviours: Vec<Found<Behaviours>>,
+    pub behaviours: Vec<PolicyAnalysis<Behaviours>>,
     /// What is proven of its policies, if requested.
-    pub proofs: Vec<Found<Proof>>,
+    pub proofs: Vec<PolicyAnalysis<Proof>>,
     /// Whether the run was cancelled, see [`Settings::stop`]. It has no cases then: what was decided until then may be wrong.
     pub interrupted: bool,
 }
@@ -192,7 +192,7 @@ impl SuiteRun {
             diagnostics: vec![diagnostic],
             cases: Vec::new(),
             responses: Vec::new(),
-            places: Places::default(),
+            source_map: SourceMap::default(),
             tags: Vec::new(),
             notes: Vec::new(),
             coverage: None,
@@ -225,9 +225,9 @@ pub struct Case {
     /// Why, in a few words.
     pub reason: String,
     /// What Kyverno answers.
-    pub kyverno: Option<Answer>,
+    pub kyverno: Option<CaseVerdict>,
     /// The answer of the policy's native counterpart.
-    pub vap: Option<NativeAnswer>,
+    pub vap: Option<NativeCaseVerdict>,
     /// How the two differ.
     pub divergence: Option<Divergence>,
     /// The difference that the suite accepts, see [`expect::settle`].
@@ -289,9 +289,9 @@ pub struct CaseTrace {
 
 /// What a native policy answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NativeAnswer {
+pub struct NativeCaseVerdict {
     /// The answer.
-    pub answer: Answer,
+    pub answer: CaseVerdict,
     /// The policy's name.
     pub policy: String,
     /// The binding's name.
@@ -300,7 +300,7 @@ pub struct NativeAnswer {
 
 /// What an engine answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct CaseVerdict {
     /// The status.
     pub status: Status,
     /// The effect.
@@ -407,7 +407,7 @@ fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> Su
         diagnostics,
         cases,
         responses: responses.list,
-        places: Places::of(suite),
+        source_map: SourceMap::of(suite),
         tags: tags(suite),
         notes: responses.notes,
         coverage: responses.coverage,

@@ -20,7 +20,7 @@ mod values;
 
 use std::sync::Arc;
 
-pub use files::{Asked, Disk, Files, Memory, Noting, Overlay, Search};
+pub use files::{Dependencies, Disk, Files, Memory, Overlay, RecordingFiles, Search};
 pub use fix::{Change, Fixed, fix};
 pub use mocks::{ApiCallResponse, GlobalContextEntry, GlobalContextSource, Method};
 pub use resource::{BuiltInScopes, Resource, Scopes};

@@ -4,7 +4,7 @@
 use kyvtest::{
     cel::{
         profile::Profile,
-        query::{Answer, Query, answer},
+        query::{Query, QueryResult, answer},
     },
     value::Document,
 };
@@ -32,9 +32,9 @@ pub(crate) fn run(data: &[u8]) {
         };
         let first = answer(&query);
         match &first {
-            Answer::Value { cost, .. } => assert!(cost.is_none_or(|cost| cost <= LIMIT), "over the limit"),
-            Answer::Failed { error, .. } => assert!(!error.is_empty()),
-            Answer::Refused(error) => assert!(!error.first_line().is_empty()),
+            QueryResult::Value { cost, .. } => assert!(cost.is_none_or(|cost| cost <= LIMIT), "over the limit"),
+            QueryResult::Failed { error, .. } => assert!(!error.is_empty()),
+            QueryResult::Refused(error) => assert!(!error.first_line().is_empty()),
         }
         // What is random, or the time of day, may differ.
         if !["rand", "now", "uuid"].iter().any(|word| text.contains(word)) {

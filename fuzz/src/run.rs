@@ -7,7 +7,7 @@
 use kyvtest::{
     cel::time::Timestamp,
     diagnostic::render,
-    report::{self, Dialect, Format, Level, Per, Run, Summary, View, human},
+    report::{self, Dialect, Format, Level, Per, ReportInput, Run, Summary, human},
     run::{self, Settings, SuiteRun, Times},
     suite::{self, Memory, Options},
 };
@@ -136,7 +136,7 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 /// As much as people can be shown.
-const LOOK: human::Look<'_> = human::Look {
+const LOOK: human::HumanOptions<'_> = human::HumanOptions {
     level: Level::All,
     color: false,
     details: true,
@@ -147,7 +147,7 @@ const LOOK: human::Look<'_> = human::Look {
 
 /// The run in every format.
 fn reports(runs: &[SuiteRun], pairs: &[Run<'_>], compat: bool) -> Vec<(Format, String)> {
-    let view = View {
+    let view = ReportInput {
         runs: pairs,
         summary: &Summary::of(runs),
         closing: &human::summary(runs, None, ""),

@@ -16,7 +16,7 @@ use kyvtest_model::{
     policy::{Loaded, Metadata, Subtree},
     verdict::Status,
 };
-use kyvtest_prove::{Region, witness::Situation};
+use kyvtest_prove::{Region, witness::Scenario};
 
 /// The suite of a region, or why there is none.
 ///
@@ -29,12 +29,12 @@ pub fn suite_of(
     region: &Region,
     settings: &Settings,
 ) -> Result<Vec<File>, String> {
-    let situation = region.witness.situation();
-    let request = &situation.request;
+    let scenario = region.witness.scenario();
+    let request = &scenario.request;
     expressible(request)?;
     let mut test = test(name);
     let mut sidecar = sidecar();
-    let mut files = files(name, original, exceptions, situation, &mut test, &mut sidecar);
+    let mut files = files(name, original, exceptions, scenario, &mut test, &mut sidecar);
     // First as questions only, then with the answers.
     let mut rows = rows(original, request);
     test["results"] = Json::Array(rows.clone());
@@ -99,13 +99,13 @@ fn expressible(request: &Request) -> Result<(), String> {
 pub fn run_request(
     original: &Policy,
     exceptions: &[Json],
-    situation: &Situation,
+    scenario: &Scenario,
     settings: &Settings,
 ) -> Result<Vec<Case>, String> {
-    expressible(&situation.request)?;
+    expressible(&scenario.request)?;
     let (mut test, mut sidecar) = (test("request"), sidecar());
-    let files = files("request", original, exceptions, situation, &mut test, &mut sidecar);
-    test["results"] = Json::Array(rows(original, &situation.request));
+    let files = files("request", original, exceptions, scenario, &mut test, &mut sidecar);
+    test["results"] = Json::Array(rows(original, &scenario.request));
     cases(&files, &test, &sidecar, settings)
 }
 
@@ -114,11 +114,11 @@ fn files(
     name: &str,
     original: &Policy,
     exceptions: &[Json],
-    situation: &Situation,
+    scenario: &Scenario,
     test: &mut Json,
     sidecar: &mut Json,
 ) -> Vec<File> {
-    let request = &situation.request;
+    let request = &scenario.request;
     let json = |document: &Document| document.root().to_serde();
     let has_new = !request.object.root().is_null();
     let object = if has_new { &request.object } else { &request.old_object };
@@ -132,7 +132,7 @@ fn files(
         files.push(File::with_all("exceptions.yaml", exceptions.iter().cloned()));
         test["exceptions"] = json!(["exceptions.yaml"]);
     }
-    let own = &situation.namespace_labels;
+    let own = &scenario.namespace_labels;
     let is_usual = own.iter().all(|(key, _)| key == NAME_LABEL);
     let subresource = Some(&*request.resource).filter(|resource| !resource.subresource.is_empty());
     if !is_usual && request.resource.namespaced || subresource.is_some() {
@@ -146,7 +146,7 @@ fn files(
     }
     files.push(File::of("user.yaml", &user_info(name, request)));
     test["userinfo"] = json!("user.yaml");
-    let params = &situation.world.params;
+    let params = &scenario.world.params;
     if !params.is_empty() {
         files.push(File::with_all("params.yaml", params.iter().map(json)));
         test["paramResources"] = json!(["params.yaml"]);

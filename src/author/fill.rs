@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value as Json, json};
 
 use super::suite_writer::{self, File, TEST, reference, result, sidecar, test, user_info, values, yaml};
-use crate::run::found::Shown;
+use crate::run::analysis::Shown;
 use crate::suite::{SIDECAR, Test};
 use kyvtest_model::{
     kube::{NAME_LABEL, Operation},
@@ -107,7 +107,7 @@ struct Bin<'b> {
 
 /// What a request looks like as a resource of a suite; `None` where it cannot be one.
 pub(super) fn resource(shown: &Shown) -> Option<Json> {
-    let request = &shown.situation.request;
+    let request = &shown.scenario.request;
     if !request.resource.subresource.is_empty() || request.collection {
         return None;
     }
@@ -130,13 +130,13 @@ fn key(object: &Json) -> [&Json; 4] {
 }
 
 fn namespace(shown: &Shown, terse: bool) -> Option<(String, Json)> {
-    let labels = &shown.situation.namespace_labels;
+    let labels = &shown.scenario.namespace_labels;
     // Every namespace has its name as a label.
     let usual = terse && labels.iter().all(|(key, _)| key == NAME_LABEL);
-    if labels.is_empty() || usual || shown.situation.request.namespace.is_empty() {
+    if labels.is_empty() || usual || shown.scenario.request.namespace.is_empty() {
         return None;
     }
-    Some((shown.situation.request.namespace.clone(), suite_writer::labels(labels)))
+    Some((shown.scenario.request.namespace.clone(), suite_writer::labels(labels)))
 }
 
 /// The suites that exercise what is missing, each as files of a folder.
@@ -149,7 +149,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
         if matches!(shown.kyverno.status, Status::Error | Status::Unsupported) {
             continue;
         }
-        let user = one.has_user.then(|| user_info(&frame.name, &shown.situation.request));
+        let user = one.has_user.then(|| user_info(&frame.name, &shown.scenario.request));
         let namespace = namespace(shown, frame.terse);
         let fits = |bin: &&mut Bin<'_>| {
             let same_name = |(known, labels): &(String, Json)| {
@@ -221,7 +221,7 @@ impl Bin<'_> {
         for (_, missing, object) in &self.cases {
             let shown = missing.shown;
             let mut expectation = expectation(shown, frame);
-            let operation = shown.situation.request.operation;
+            let operation = shown.scenario.request.operation;
             let mut about = Map::new();
             about.insert("policy".to_owned(), json!(missing.policy));
             if let Some(rule) = missing.rule {
@@ -303,7 +303,7 @@ impl Bin<'_> {
 /// What is expected besides the result.
 fn expectation(shown: &Shown, frame: &Frame) -> Map<String, Json> {
     let mut expectation = Map::new();
-    let request = &shown.situation.request;
+    let request = &shown.scenario.request;
     if !frame.terse {
         expectation.insert("effect".to_owned(), json!(shown.kyverno.effect.as_str()));
     }

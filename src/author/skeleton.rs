@@ -14,7 +14,7 @@ use super::{
 };
 use crate::run::{
     Case, Divergence, Outcome, Settings,
-    found::{Behaviour, Fate, Shown},
+    analysis::{Behaviour, RequestOutcome, Shown},
     run,
 };
 use crate::suite::{self, Files, Memory, Options, Overlay, Suite};
@@ -336,7 +336,7 @@ fn found(
     own.why.clone_from(&behaviours.note);
     let complies = |found: &Behaviours| {
         let mut list = found.list.iter();
-        list.find(|one| one.fate == Fate::Complies)?
+        list.find(|one| one.fate == RequestOutcome::Complies)?
             .witness
             .as_ref()
             .and_then(resource)
@@ -353,9 +353,9 @@ fn found(
     let mut candidates = Vec::new();
     for passes in [true, false] {
         let wanted = |behaviour: &&Behaviour| match behaviour.fate {
-            Fate::Complies => passes,
-            Fate::Violates(_) => !passes,
-            Fate::LeftAlone | Fate::Skipped => false,
+            RequestOutcome::Complies => passes,
+            RequestOutcome::Violates(_) => !passes,
+            RequestOutcome::LeftAlone | RequestOutcome::Skipped => false,
         };
         let mut shown: Vec<&Shown> = behaviours
             .list
@@ -500,14 +500,14 @@ fn part(object: &Json) -> Json {
 /// What makes a request a bad example.
 fn oddity(shown: &Shown) -> (bool, Operation, usize) {
     let diverges = shown.divergence.as_ref().is_some_and(|found| found.class.fails());
-    let request = &shown.situation.request;
+    let request = &shown.scenario.request;
     let roles = request
         .roles
         .iter()
         .chain(&request.cluster_roles)
         .map(Vec::len)
         .sum::<usize>();
-    let labels = shown.situation.namespace_labels.len();
+    let labels = shown.scenario.namespace_labels.len();
     (
         diverges,
         request.operation,
@@ -535,7 +535,7 @@ fn name(policy: &str, rule: Option<&str>, passes: bool) -> String {
 /// The same request about an object with another name; whether that changes anything is seen when it is run.
 fn renamed(shown: &Shown, name: &str) -> Option<Shown> {
     let mut shown = shown.clone();
-    let request = &mut shown.situation.request;
+    let request = &mut shown.scenario.request;
     // The name of a Namespace is a label of it, too.
     if request.resource.object_kind.kind == "Namespace" {
         return None;

@@ -170,7 +170,7 @@ fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
     })
 }
 
-/// Places, what stands there, what should stand there, and what that is.
+/// Location, what is there, what should be there, and what that is.
 type Met = Vec<(Span, String, String, &'static str)>;
 
 /// The values that would meet the expectations of one row: place, what stands there, what should, and what it is.

@@ -18,7 +18,7 @@ use kyvtest_cel::{
     host::Mocks,
     issue::Source,
     profile::Profile,
-    query::{Answer, Authorizer, Query, answer_with},
+    query::{Authorizer, Query, QueryResult, answer_with},
     time::Timestamp,
 };
 use kyvtest_go_compat::{
@@ -181,7 +181,7 @@ impl Args {
         let answer = answer_with(&query, &world(rules));
         if self.format == Format::Json {
             writeln!(output.artefact(), "{}", answer_json(&Json::Null, &answer))?;
-        } else if let Answer::Value {
+        } else if let QueryResult::Value {
             type_name, value, cost, ..
         } = &answer
         {
@@ -192,15 +192,15 @@ impl Args {
             output.artefact().write_all(text.as_bytes())?;
         }
         Ok(match &answer {
-            Answer::Value { .. } => Exit::Success,
-            Answer::Refused(error) => {
+            QueryResult::Value { .. } => Exit::Success,
+            QueryResult::Refused(error) => {
                 let file = sources.add("<expression>", expr);
                 for diagnostic in compile_diagnostics(error, file, expr) {
                     output.diagnostic(&diagnostic, &sources);
                 }
                 Exit::Input
             }
-            Answer::Failed { error, cost } => {
+            QueryResult::Failed { error, cost } => {
                 let file = sources.add("<expression>", expr);
                 let code = if error == COST_LIMIT_EXCEEDED {
                     Code::CelCost
@@ -252,17 +252,17 @@ pub(super) fn compile_diagnostics(error: &CompileError, file: FileId, text: &str
         .collect()
 }
 
-fn answer_json(id: &Json, answer: &Answer) -> Json {
+fn answer_json(id: &Json, answer: &QueryResult) -> Json {
     match answer {
-        Answer::Value {
+        QueryResult::Value {
             type_name, value, cost, ..
         } => {
             json!({"id": id, "type": type_name, "value": value, "cost": cost})
         }
-        Answer::Refused(error) => {
+        QueryResult::Refused(error) => {
             json!({"id": id, "phase": error.phase(), "error": error.first_line(), "cost": null})
         }
-        Answer::Failed { error, cost } => {
+        QueryResult::Failed { error, cost } => {
             let line = error.lines().next().unwrap_or_default();
             json!({"id": id, "phase": "eval", "error": line, "cost": cost})
         }

@@ -11,7 +11,7 @@ use super::{
     unreferenced::{self, Unreferenced},
 };
 use crate::{
-    report::{Run, coverage, found},
+    report::{Run, analysis, coverage},
     run::Extras,
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources};
@@ -94,15 +94,15 @@ impl Args {
         }
         let now = executed.times.now.as_str();
         match self.format {
-            Format::Human if self.behaviours => output.styled(&found::behaviours_human(&runs))?,
+            Format::Human if self.behaviours => output.styled(&analysis::behaviours_human(&runs))?,
             Format::Json if self.behaviours => {
-                let text = format!("{}\n", found::behaviours_json(&runs, now));
+                let text = format!("{}\n", analysis::behaviours_json(&runs, now));
                 output.artefact().write_all(text.as_bytes())?;
             }
             Format::Markdown if self.behaviours => {
                 output
                     .artefact()
-                    .write_all(found::behaviours_markdown(&runs).as_bytes())?;
+                    .write_all(analysis::behaviours_markdown(&runs).as_bytes())?;
             }
             Format::Human => {
                 let text = coverage::human(&runs, true);
@@ -124,7 +124,7 @@ impl Args {
 
     fn check_minimum(&self, runs: &[Run<'_>], output: &mut Output) -> Exit {
         let (what, score) = if self.behaviours {
-            ("coverage of behaviours", found::exercised(runs))
+            ("coverage of behaviours", analysis::exercised(runs))
         } else {
             ("coverage", coverage::total(runs))
         };

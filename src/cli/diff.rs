@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     run::{
-        Answer, Settings,
+        CaseVerdict, Settings,
         diff::{Diff, DiffCase, PolicyPair, diff, policies_named},
     },
     suite::{self, Disk, Files, Options, Resource, Suite},
@@ -455,7 +455,7 @@ fn shown(case: &DiffCase) -> String {
     format!("{}/{}/{}", key.kind, key.namespace, key.name)
 }
 
-fn said(answer: &Answer) -> String {
+fn said(answer: &CaseVerdict) -> String {
     let message = answer.message.replace('\n', " ");
     let colon = if message.is_empty() { "" } else { ": " };
     format!("{} ({}){colon}{message}", answer.effect, answer.status)
@@ -482,7 +482,7 @@ fn counts<'c>(cases: impl Iterator<Item = &'c DiffCase> + Clone) -> String {
 }
 
 fn to_json(found: &Diff, proofs: &[Option<PairProof>], now: Option<Timestamp>) -> Json {
-    let answer = |answer: &Answer| {
+    let answer = |answer: &CaseVerdict| {
         json!({
             "status": answer.status.as_str(),
             "effect": answer.effect.as_str(),

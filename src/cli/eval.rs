@@ -20,7 +20,7 @@ use super::{
     output::Output,
 };
 use crate::{
-    eval::{Answers, Evaluator, Settings, compat, line},
+    eval::{BothResponses, Evaluator, Settings, compat, line},
     run::{Data, lens},
 };
 use kyvtest_cel::host::NoHost;
@@ -28,7 +28,7 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Sources, Span},
     value::Document,
 };
-use kyvtest_kyverno::{classic_policy::CompiledPolicy, input::Input, lens::Lens};
+use kyvtest_kyverno::{classic_policy::CompiledClassicPolicy, input::Input, lens::Lens};
 use kyvtest_model::{
     compare::Divergence,
     kube::{NAME_LABEL, Request},
@@ -316,9 +316,9 @@ fn first(path: &Path, sources: &mut Sources) -> Result<Document, Failure> {
 }
 
 /// How the verdicts on the object as written differ from those on the object as the API server makes it.
-fn difference(answers: &Answers, raw: &Answers) -> Option<String> {
-    let kyverno = |answers: &Answers| answers.kyverno.as_ref().map(|answer| (answer.status, answer.effect));
-    let vap = |answers: &Answers| answers.vap.as_ref().map(|answer| (answer.status, answer.effect));
+fn difference(answers: &BothResponses, raw: &BothResponses) -> Option<String> {
+    let kyverno = |answers: &BothResponses| answers.kyverno.as_ref().map(|answer| (answer.status, answer.effect));
+    let vap = |answers: &BothResponses| answers.vap.as_ref().map(|answer| (answer.status, answer.effect));
     let sides = [
         ("kyverno", kyverno(answers), kyverno(raw)),
         ("vap", vap(answers), vap(raw)),
@@ -332,13 +332,13 @@ fn difference(answers: &Answers, raw: &Answers) -> Option<String> {
 }
 
 /// The first policy with a matching rule that is not decided, if no other rule denies the request anyway.
-fn undecided<'c>(cluster: &'c Evaluator, request: &Request, answers: &Answers) -> Option<&'c str> {
+fn undecided<'c>(cluster: &'c Evaluator, request: &Request, answers: &BothResponses) -> Option<&'c str> {
     if answers.kyverno.as_ref()?.review.refusal.is_some() {
         return None;
     }
     let input = Input::new(request, cluster.world(), cluster.discovery(), Lens::CLUSTER);
     let unsupported = |policy: &&Arc<ClassicPolicy>| {
-        let compiled = CompiledPolicy::new(Arc::clone(policy));
+        let compiled = CompiledClassicPolicy::new(Arc::clone(policy));
         let rules = compiled.decide(&input, &[], &NoHost).rules;
         rules
             .iter()
@@ -404,7 +404,7 @@ fn cases(
 }
 
 /// The answers for people.
-fn human(answers: &Answers, undecided: bool) -> String {
+fn human(answers: &BothResponses, undecided: bool) -> String {
     let mut out = String::new();
     match &answers.kyverno {
         Some(kyverno) => side(

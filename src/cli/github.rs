@@ -3,14 +3,14 @@
 use std::{env, fs::OpenOptions, io::Write as _};
 
 use super::{input::reason, output::Output};
-use crate::report::{Format, View, github, markdown};
+use crate::report::{Format, ReportInput, github, markdown};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
 /// How many lines of problems the job's page gets.
 const LINES: usize = 500;
 
 /// Tells GitHub, if it is there. Annotations go to standard error, which GitHub reads too: standard output is the report.
-pub(super) fn tell(view: &View<'_>, format: Format, output: &mut Output) -> Result<(), Diagnostic> {
+pub(super) fn tell(view: &ReportInput<'_>, format: Format, output: &mut Output) -> Result<(), Diagnostic> {
     if env::var_os("GITHUB_ACTIONS").is_none_or(|value| value != "true") {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Exit, Failure, output::Output, suites::Suites};
 use crate::{
     report::place,
-    run::{Stop, overrides::Override, places},
+    run::{Stop, overrides::Override, source_map},
 };
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic};
 
@@ -82,7 +82,7 @@ impl Args {
                     ListFormat::Json => {
                         let (file, line, column) = place(case.place, &timed.sources);
                         objects.push(json!({
-                            "id": places::id(run, case),
+                            "id": source_map::id(run, case),
                             "suite": run.path,
                             "doc": run.doc,
                             "row": case.row,

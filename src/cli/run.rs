@@ -23,7 +23,7 @@ use super::{
     update::Update,
 };
 use crate::{
-    report::{self, Dialect, Format, Level, Per, Run, Standing, Summary, View, human},
+    report::{self, CaseStatus, Dialect, Format, Level, Per, ReportInput, Run, Summary, human},
     run::{Event, Executed, Extras, FinishedSuite, Order, Outcome, Stop, SuiteRun, overrides::Override},
 };
 use kyvtest_go_compat::{
@@ -354,14 +354,14 @@ impl Args {
     }
 
     /// How people are shown cases.
-    fn look<'l>(&self, replay: &'l str, color: bool) -> human::Look<'l> {
+    fn look<'l>(&self, replay: &'l str, color: bool) -> human::HumanOptions<'l> {
         let level = match self.status_level {
             Some(level) => level,
             None if self.fail_only => Level::Diverge,
             None if self.detailed_results || self.verbose => Level::Pass,
             None => Level::Diverge,
         };
-        human::Look {
+        human::HumanOptions {
             level,
             color,
             verbose: self.verbose,
@@ -372,7 +372,13 @@ impl Args {
     }
 
     /// Runs everything once more, in another order and on another number of threads: nothing may be different.
-    fn again(&self, planned: &Planned<'_>, first: &Executed, look: human::Look<'_>, output: &mut Output) -> Exit {
+    fn again(
+        &self,
+        planned: &Planned<'_>,
+        first: &Executed,
+        look: human::HumanOptions<'_>,
+        output: &mut Output,
+    ) -> Exit {
         let second = planned.execute(Order::Shuffled, &mut |_: &Event<'_>| ());
         if second.stopped.is_some() {
             return Exit::Success;
@@ -380,7 +386,7 @@ impl Args {
         let text = |executed: &Executed| {
             let listed = executed.listed();
             let summary = Summary::of(executed.runs.iter().map(|timed| &timed.run));
-            let view = View {
+            let view = ReportInput {
                 all_responses: true,
                 ..self.view(&listed, &summary, look, executed, Exit::Success)
             };
@@ -402,11 +408,11 @@ impl Args {
         &self,
         runs: &'r [Run<'r>],
         summary: &'r Summary,
-        look: human::Look<'r>,
+        look: human::HumanOptions<'r>,
         executed: &'r Executed,
         exit: Exit,
-    ) -> View<'r> {
-        View {
+    ) -> ReportInput<'r> {
+        ReportInput {
             runs,
             summary,
             closing: "",
@@ -435,7 +441,7 @@ impl Args {
     fn report(
         &self,
         executed: &mut Executed,
-        look: human::Look<'_>,
+        look: human::HumanOptions<'_>,
         unwritten: Option<io::Error>,
         output: &mut Output,
     ) -> Result<Exit, Failure> {
@@ -485,11 +491,11 @@ impl Args {
         let summary = Summary::of(whole());
         if self.fail_only {
             for timed in &mut executed.runs {
-                timed.run.cases.retain(|case| Standing::of(case).is_problem());
+                timed.run.cases.retain(|case| CaseStatus::of(case).is_problem());
             }
         }
         let listed = executed.listed();
-        let view = View {
+        let view = ReportInput {
             closing: &closing,
             ..self.view(&listed, &summary, look, executed, exit)
         };

@@ -15,7 +15,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use super::{Exit, Failure, input, interrupt, output::Output, run};
 use crate::{
     run::{Executed, Stop, overrides::Override},
-    suite::Asked,
+    suite::Dependencies,
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic},
@@ -212,7 +212,7 @@ fn absolute(path: impl AsRef<Path>) -> String {
 #[derive(Debug, Default)]
 struct Known {
     /// By test file, what it depends on, from the root.
-    suites: BTreeMap<String, Asked>,
+    suites: BTreeMap<String, Dependencies>,
     /// The test files that were found, whatever was run of them.
     seen: BTreeSet<String>,
     /// The test files of which something is not well.
@@ -228,11 +228,13 @@ impl Known {
         }
         for timed in &executed.runs {
             let path = &timed.run.path;
-            let mut asked = Asked::default();
-            asked.paths.extend(timed.asked.paths.iter().map(absolute));
-            asked.paths.insert(absolute(path));
-            asked.folders.extend(timed.asked.folders.iter().map(absolute));
-            self.suites.insert(path.clone(), asked);
+            let mut dependencies = Dependencies::default();
+            dependencies.paths.extend(timed.dependencies.paths.iter().map(absolute));
+            dependencies.paths.insert(absolute(path));
+            dependencies
+                .folders
+                .extend(timed.dependencies.folders.iter().map(absolute));
+            self.suites.insert(path.clone(), dependencies);
             let problem = |case: &crate::run::Case| case.outcome.fails() || case.diverges();
             if timed.run.is_broken() || timed.run.cases.iter().any(problem) {
                 self.bad.insert(path.clone());
@@ -249,9 +251,9 @@ impl Known {
     /// All folders that something is read from.
     fn folders(&self) -> BTreeSet<String> {
         let all = self.suites.values();
-        let parents = all.flat_map(|asked| {
-            let parents = asked.paths.iter().map(|path| parent(path));
-            parents.chain(asked.folders.iter().cloned())
+        let parents = all.flat_map(|dependencies| {
+            let parents = dependencies.paths.iter().map(|path| parent(path));
+            parents.chain(dependencies.folders.iter().cloned())
         });
         parents.collect()
     }
@@ -273,13 +275,15 @@ fn parent(path: &str) -> String {
 }
 
 /// The test files that changes touch: what they read, or looked for, or listed the folder of. All paths are from the root.
-fn affected(suites: &BTreeMap<String, Asked>, changed: &BTreeSet<String>) -> BTreeSet<String> {
-    let touches = |asked: &Asked| {
+fn affected(suites: &BTreeMap<String, Dependencies>, changed: &BTreeSet<String>) -> BTreeSet<String> {
+    let touches = |dependencies: &Dependencies| {
         changed.iter().any(|path| {
-            asked.paths.contains(path) || asked.folders.contains(path) || asked.folders.contains(&parent(path))
+            dependencies.paths.contains(path)
+                || dependencies.folders.contains(path)
+                || dependencies.folders.contains(&parent(path))
         })
     };
-    let touched = suites.iter().filter(|(_, asked)| touches(asked));
+    let touched = suites.iter().filter(|(_, dependencies)| touches(dependencies));
     touched.map(|(path, _)| path.clone()).collect()
 }
 
@@ -290,7 +294,7 @@ mod tests {
     #[test]
     fn changes_touch_what_depends_on_them() {
         let set = |paths: &[&str]| -> BTreeSet<String> { paths.iter().map(|path| (*path).to_owned()).collect() };
-        let suite = |paths: &[&str], folders: &[&str]| Asked {
+        let suite = |paths: &[&str], folders: &[&str]| Dependencies {
             paths: set(paths),
             folders: set(folders),
         };

@@ -5,24 +5,24 @@
 //! With [`Data::Raw`] the object of the request is the one that the first policy sees, and what a mutation leaves is what
 //! validating policies see; the server completes and validates it with [`Data::Normalised`] only.
 
-use kyvtest_apiserver::Answer;
+use kyvtest_apiserver::AdmissionResponse;
 use kyvtest_kyverno::controller::Review;
 use kyvtest_model::{compare::Divergence, kube::Request};
 use kyvtest_prove::server::{Data, Refused, Server};
 
-use super::{Answers, Evaluator, kyverno_answer};
+use super::{BothResponses, Evaluator, kyverno_answer};
 use crate::mutation::{Phases, Prepared, Side, missing_counterpart};
 
 impl Evaluator {
     /// Evaluates a request as it was sent. The refusal is that of the server before any policy: the policies then see the
     /// object as it is.
-    pub fn evaluate(&self, request: &Request, data: Data) -> (Answers, Option<Refused>) {
+    pub fn evaluate(&self, request: &Request, data: Data) -> (BothResponses, Option<Refused>) {
         let server = Server::new(&self.cluster.discovery, self.cluster.world.params.clone());
         self.evaluate_on(&server, request, data)
     }
 
     /// The same with a server that completes objects in its own way.
-    pub fn evaluate_on(&self, server: &Server, request: &Request, data: Data) -> (Answers, Option<Refused>) {
+    pub fn evaluate_on(&self, server: &Server, request: &Request, data: Data) -> (BothResponses, Option<Refused>) {
         if !self.mutates() {
             let mut seen = request.clone();
             let refused = match data {
@@ -46,7 +46,7 @@ impl Evaluator {
             (Some(_), None) => self.missing_counterpart(),
             (None, _) => None,
         };
-        let answers = Answers {
+        let answers = BothResponses {
             divergence,
             generated: self.native.as_ref().is_some_and(|native| native.generated),
             kyverno_object: kyverno.as_ref().and_then(|side| side.object.clone()),
@@ -67,7 +67,7 @@ impl Evaluator {
         &self,
         phases: Phases<'_>,
         kyverno: &Side<Review>,
-        native: &Side<Answer>,
+        native: &Side<AdmissionResponse>,
     ) -> Option<Divergence> {
         if let Some(missing) = self.missing_counterpart() {
             return Some(missing);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Answers, Evaluator, Settings};
+use super::{BothResponses, Evaluator, Settings};
 use kyvtest_go_compat::value::{Document, go_json};
 use kyvtest_kyverno::config::Config;
 use kyvtest_prove::server::{Data, Refused};
@@ -113,7 +113,7 @@ fn json_object(object: Option<&Document>) -> Json {
 }
 
 /// The answers as JSON: the keys `kyverno`, `vap` and `divergence`.
-pub fn render(answers: &Answers) -> serde_json::Map<String, Json> {
+pub fn render(answers: &BothResponses) -> serde_json::Map<String, Json> {
     let kyverno = answers.kyverno.as_ref().map(|kyverno| {
         let review = &kyverno.review;
         let rules: Vec<Json> = review

@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Run, View, json as whole};
+use super::{ReportInput, Run, json as whole};
 use crate::run::SuiteRun;
 
 /// All events, in order, one a line.
-pub fn render(view: &View<'_>) -> String {
+pub fn render(view: &ReportInput<'_>) -> String {
     let mut text = String::new();
     let mut tell = |event: Value| {
         text.push_str(&event.to_string());
@@ -26,7 +26,7 @@ pub fn render(view: &View<'_>) -> String {
 }
 
 /// The events of one suite.
-fn suite((run, sources): &Run<'_>, view: &View<'_>) -> Vec<Value> {
+fn suite((run, sources): &Run<'_>, view: &ReportInput<'_>) -> Vec<Value> {
     let named = |event: &str, run: &SuiteRun| json!({"event": event, "suite": run.path, "doc": run.doc});
     let mut events = Vec::with_capacity(run.cases.len() + 2);
     let mut begin = named("suite-begin", run);
@@ -48,7 +48,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>) -> Vec<Value> {
         }
         tell("case", whole::case(case, run, sources, view.compat));
     }
-    let problems = run.cases.iter().filter(|case| super::Standing::of(case).is_problem());
+    let problems = run.cases.iter().filter(|case| super::CaseStatus::of(case).is_problem());
     tell(
         "suite-end",
         json!({"cases": run.cases.len(), "problems": problems.count(), "broken": run.is_broken()}),

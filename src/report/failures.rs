@@ -2,7 +2,7 @@
 
 use crate::run::{Case, Outcome, SuiteRun};
 
-use super::Standing;
+use super::CaseStatus;
 
 /// Cases of one rule that fail for the same cause.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Failures<'r> {
 /// The failing cases of a suite, grouped by policy, rule and cause, in the order of the first ones.
 pub(super) fn failures(run: &SuiteRun) -> Vec<Failures<'_>> {
     let mut groups: Vec<Failures<'_>> = Vec::new();
-    for case in run.cases.iter().filter(|case| Standing::of(case).rank() == 0) {
+    for case in run.cases.iter().filter(|case| CaseStatus::of(case).rank() == 0) {
         match groups.iter_mut().find(|group| is_same(group.first, case)) {
             Some(group) => group.others.push(case),
             None => groups.push(Failures {

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Standing, View, failures::failures, groups::groups, human, standing::reason};
+use super::{CaseStatus, ReportInput, failures::failures, groups::groups, human, standing::reason};
 use crate::run::SuiteRun;
 use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render};
 
@@ -13,7 +13,7 @@ use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render};
 const SHOWN: usize = 10;
 
 /// The commands, one a line.
-pub fn render(view: &View<'_>) -> String {
+pub fn render(view: &ReportInput<'_>) -> String {
     let mut errors = Vec::new();
     let mut warnings = Vec::new();
     for (run, sources) in view.runs {
@@ -44,7 +44,7 @@ pub fn render(view: &View<'_>) -> String {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let title = format!("{}: {}{more}", Standing::of(case).column(view.compat), case.title());
+            let title = format!("{}: {}{more}", CaseStatus::of(case).column(view.compat), case.title());
             let message = format!("{}\n{}", reason(case), human::details(case, sources));
             errors.push(command("error", case.place, sources, &title, message.trim_end()));
         }

@@ -2,7 +2,7 @@
 
 use crate::run::{Case, DivergenceClass, SuiteRun};
 
-use super::Standing;
+use super::CaseStatus;
 
 /// A diverging case with its suite.
 pub type Member<'r> = (&'r SuiteRun, &'r Case);
@@ -36,7 +36,11 @@ impl Group<'_> {
 pub fn groups<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>) -> Vec<Group<'r>> {
     let mut groups: Vec<Group<'r>> = Vec::new();
     for run in runs {
-        for case in run.cases.iter().filter(|case| Standing::of(case) == Standing::Diverge) {
+        for case in run
+            .cases
+            .iter()
+            .filter(|case| CaseStatus::of(case) == CaseStatus::Diverge)
+        {
             let Some(found) = &case.divergence else { continue };
             let code = found.code.as_deref();
             // Without a hazard only the text tells causes apart.

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{Run, Standing, View, found, human, one_line, standing::reason};
-use crate::run::{Answer, Case, SuiteRun, places};
+use super::{CaseStatus, ReportInput, Run, analysis, human, one_line, standing::reason};
+use crate::run::{Case, CaseVerdict, SuiteRun, source_map};
 use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render as written};
 
 /// The page.
-pub fn render(view: &View<'_>) -> String {
+pub fn render(view: &ReportInput<'_>) -> String {
     let mut body = String::new();
     totals(view, &mut body);
     for run in super::ranked(view.runs) {
@@ -23,7 +23,7 @@ pub fn render(view: &View<'_>) -> String {
     )
 }
 
-fn totals(view: &View<'_>, body: &mut String) {
+fn totals(view: &ReportInput<'_>, body: &mut String) {
     let summary = view.summary;
     body.push_str("<header>\n<h1>kyvtest</h1>\n<ul class=\"totals\">\n");
     for (name, count, class) in [
@@ -53,7 +53,7 @@ fn totals(view: &View<'_>, body: &mut String) {
         "</ul>\n<p><label>Filter <input id=\"filter\" type=\"search\" autocomplete=\"off\"></label>\n\
          <label>Outcome <select id=\"outcome\"><option value=\"\">all</option>\n",
     );
-    for standing in Standing::ALL {
+    for standing in CaseStatus::ALL {
         let name = standing.column(false);
         let _ = writeln!(body, "<option value=\"{}\">{name}</option>", name.to_lowercase());
     }
@@ -64,7 +64,7 @@ fn totals(view: &View<'_>, body: &mut String) {
     );
 }
 
-fn suite((run, sources): &Run<'_>, view: &View<'_>, body: &mut String) {
+fn suite((run, sources): &Run<'_>, view: &ReportInput<'_>, body: &mut String) {
     let _ = writeln!(body, "<section>\n<h2>{}</h2>", escaped(&run.path));
     for found in run
         .diagnostics
@@ -80,17 +80,17 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>, body: &mut String) {
         let _ = writeln!(body, "<pre class=\"{class}\">{}</pre>", text.trim_end());
     }
     for case in super::ranked_cases(&run.cases) {
-        let standing = Standing::of(case);
+        let standing = CaseStatus::of(case);
         let class = match standing {
-            Standing::Pass => "good",
-            Standing::Fail | Standing::Error | Standing::Unmatched | Standing::Diverge => "bad",
-            Standing::Unsupported | Standing::Skip => "odd",
+            CaseStatus::Pass => "good",
+            CaseStatus::Fail | CaseStatus::Error | CaseStatus::Unmatched | CaseStatus::Diverge => "bad",
+            CaseStatus::Unsupported | CaseStatus::Skip => "odd",
         };
         let _ = writeln!(
             body,
             "<details class=\"case {class}\" data-outcome=\"{}\" id=\"{}\"><summary><b>{}</b> {} <span>{}</span></summary>",
             standing.column(false).to_lowercase(),
-            places::id(run, case),
+            source_map::id(run, case),
             standing.column(view.compat),
             escaped(&one_line(&case.title())),
             escaped(&reason(case)),
@@ -102,8 +102,8 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>, body: &mut String) {
         }
         for (name, span) in [
             ("expectation", case.place),
-            ("policy", run.places.policy(case)),
-            ("resource", run.places.resource(case)),
+            ("policy", run.source_map.policy(case)),
+            ("resource", run.source_map.resource(case)),
         ] {
             place(name, span, sources, body);
         }
@@ -120,7 +120,7 @@ fn proofs(run: &SuiteRun, body: &mut String) {
         return;
     }
     body.push_str("<table class=\"proofs\"><tr><th>policy</th><th>label</th><th>why</th></tr>\n");
-    for cells in found::proof_cells(run) {
+    for cells in analysis::proof_cells(run) {
         let [policy, label, why] = cells.map(|cell| escaped(&one_line(&cell)));
         let _ = writeln!(body, "<tr><td>{policy}</td><td>{label}</td><td>{why}</td></tr>");
     }
@@ -150,7 +150,7 @@ fn coverage(run: &SuiteRun, sources: &Sources, body: &mut String) {
 
 /// What was expected and what both engines say, side by side.
 fn answers(case: &Case, body: &mut String) {
-    let cell = |answer: Option<&Answer>| match answer {
+    let cell = |answer: Option<&CaseVerdict>| match answer {
         Some(answer) => format!(
             "<td>{} ({})<br>{}</td>",
             answer.status,

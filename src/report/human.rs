@@ -6,11 +6,11 @@ use std::{fmt::Write as _, time::Duration};
 use anstyle::{AnsiColor, Style};
 
 use super::{
-    Level, Standing,
+    CaseStatus, Level,
     failures::{Failures, failures},
     groups::{Group, groups},
 };
-use crate::run::{Answer, Case, Outcome, SuiteRun, places};
+use crate::run::{Case, CaseVerdict, Outcome, SuiteRun, source_map};
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, Sources, render},
     text::shell::quoted,
@@ -19,7 +19,7 @@ use kyvtest_model::verdict::DivergenceClass;
 
 /// How cases are shown.
 #[derive(Debug, Clone, Copy)]
-pub struct Look<'l> {
+pub struct HumanOptions<'l> {
     /// Which of them.
     pub level: Level,
     /// Whether excerpts of files are in colour; everything else is styled anyway.
@@ -34,7 +34,7 @@ pub struct Look<'l> {
     pub replay: &'l str,
 }
 
-impl Look<'_> {
+impl HumanOptions<'_> {
     /// Whether similar cases are shown as one.
     fn groups(self) -> bool {
         !self.details && !self.verbose
@@ -56,7 +56,7 @@ pub struct Shown {
 
 /// The cases of a suite that a level shows, those that fail first. Divergences come at the end of a run, see [`divergences`].
 /// `shown` is what has been shown of the suites before.
-pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>, shown: &mut Shown) -> String {
+pub fn suite(run: &SuiteRun, sources: &Sources, look: HumanOptions<'_>, shown: &mut Shown) -> String {
     let mut text = String::new();
     let listed = |policy: &str| {
         run.cases
@@ -74,10 +74,12 @@ pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>, shown: &mut Show
         );
     }
     let listed = run.cases.iter().filter(|case| look.level.shows(case));
-    let mut listed: Vec<&Case> = listed.filter(|case| Standing::of(case) != Standing::Diverge).collect();
-    listed.sort_by_key(|case| Standing::of(case).rank());
+    let mut listed: Vec<&Case> = listed
+        .filter(|case| CaseStatus::of(case) != CaseStatus::Diverge)
+        .collect();
+    listed.sort_by_key(|case| CaseStatus::of(case).rank());
     if look.groups() && look.level >= Level::Fail {
-        listed.retain(|case| Standing::of(case).rank() > 0);
+        listed.retain(|case| CaseStatus::of(case).rank() > 0);
         for group in failures(run) {
             text.push_str(&failed(run, &group, sources, look, shown));
         }
@@ -85,12 +87,18 @@ pub fn suite(run: &SuiteRun, sources: &Sources, look: Look<'_>, shown: &mut Show
     for case in listed {
         full(run, case, sources, look, &mut text);
     }
-    text.push_str(&super::found::proofs_human(run));
+    text.push_str(&super::analysis::proofs_human(run));
     text
 }
 
 /// A group of failures: the first in full as long as there is room, the others by name.
-fn failed(run: &SuiteRun, group: &Failures<'_>, sources: &Sources, look: Look<'_>, shown: &mut Shown) -> String {
+fn failed(
+    run: &SuiteRun,
+    group: &Failures<'_>,
+    sources: &Sources,
+    look: HumanOptions<'_>,
+    shown: &mut Shown,
+) -> String {
     let mut text = String::new();
     shown.groups += 1;
     if shown.groups > GROUPS {
@@ -123,7 +131,7 @@ fn failed(run: &SuiteRun, group: &Failures<'_>, sources: &Sources, look: Look<'_
 }
 
 /// What to do next after a run with problems: how to see what was left out, and what a reader can do about the rest.
-pub fn next_steps(runs: &[super::Run<'_>], look: Look<'_>) -> String {
+pub fn next_steps(runs: &[super::Run<'_>], look: HumanOptions<'_>) -> String {
     let mut text = String::new();
     if look.level < Level::Fail || !look.groups() {
         return text;
@@ -158,7 +166,7 @@ pub fn next_steps(runs: &[super::Run<'_>], look: Look<'_>) -> String {
 }
 
 /// Everything about one case.
-fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &mut String) {
+fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: HumanOptions<'_>, text: &mut String) {
     let _ = writeln!(text, "{}", line(run, case));
     let mut indented = |more: &str, clean: bool| {
         for line in more.lines() {
@@ -169,7 +177,7 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &m
     indented(&findings(case, |_| String::new()), true);
     for finding in &case.findings {
         let mut finding = finding.clone();
-        if let (Some(place), true) = (run.places.policy(case), case.kyverno.is_some()) {
+        if let (Some(place), true) = (run.source_map.policy(case), case.kyverno.is_some()) {
             finding = finding.with_label(place, "this rule produced the result");
         }
         // Excerpts have been cleaned, and may have colours of their own.
@@ -204,14 +212,18 @@ const POLICIES: usize = 8;
 const CASES: usize = 3;
 
 /// The divergences of a run: one block for each cause with three cases of each policy, or all of them in full.
-pub fn divergences(runs: &[super::Run<'_>], look: Look<'_>) -> String {
+pub fn divergences(runs: &[super::Run<'_>], look: HumanOptions<'_>) -> String {
     let mut text = String::new();
     if look.level < Level::Diverge {
         return text;
     }
     if !look.groups() {
         for (run, sources) in runs {
-            for case in run.cases.iter().filter(|case| Standing::of(case) == Standing::Diverge) {
+            for case in run
+                .cases
+                .iter()
+                .filter(|case| CaseStatus::of(case) == CaseStatus::Diverge)
+            {
                 full(run, case, sources, look, &mut text);
             }
         }
@@ -224,7 +236,7 @@ pub fn divergences(runs: &[super::Run<'_>], look: Look<'_>) -> String {
 }
 
 /// One cause: how often, why, where, and what to do next.
-fn block(group: &Group<'_>, look: Look<'_>) -> String {
+fn block(group: &Group<'_>, look: HumanOptions<'_>) -> String {
     let style = AnsiColor::Magenta.on_default().bold();
     let code = group.code.map(|code| format!(" [{code}]")).unwrap_or_default();
     let mut text = format!(
@@ -275,8 +287,8 @@ fn counted(number: usize, one: &str, many: &str) -> String {
 }
 
 /// The command that shows a case again.
-fn replay(run: &SuiteRun, case: &Case, look: Look<'_>, text: &mut String) {
-    let id = places::id(run, case);
+fn replay(run: &SuiteRun, case: &Case, look: HumanOptions<'_>, text: &mut String) {
+    let id = source_map::id(run, case);
     let path = match run.path.rsplit_once('/') {
         Some((folder, _)) if look.folders => folder,
         _ => run.path.as_str(),
@@ -286,7 +298,7 @@ fn replay(run: &SuiteRun, case: &Case, look: Look<'_>, text: &mut String) {
 }
 
 /// The cases of a whole run that a level shows, one line each; failures for the same cause share one.
-pub fn list<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, level: Level, look: Look<'_>) -> String {
+pub fn list<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, level: Level, look: HumanOptions<'_>) -> String {
     let mut text = String::new();
     let mut left_out = 0;
     let mut shown = 0;
@@ -309,7 +321,7 @@ pub fn list<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, level: Level, look
             let _ = writeln!(text, "{}{more}", line(run, group.first));
         }
         let others = run.cases.iter().filter(|case| level.shows(case));
-        for case in others.filter(|case| groups.is_empty() || Standing::of(case).rank() > 0) {
+        for case in others.filter(|case| groups.is_empty() || CaseStatus::of(case).rank() > 0) {
             let _ = writeln!(text, "{}", line(run, case));
         }
     }
@@ -336,11 +348,11 @@ fn line(run: &SuiteRun, case: &Case) -> String {
 }
 
 /// Where the parts of a case stand, and how to see it again.
-fn where_from(run: &SuiteRun, case: &Case, sources: &Sources, look: Look<'_>, text: &mut String) {
+fn where_from(run: &SuiteRun, case: &Case, sources: &Sources, look: HumanOptions<'_>, text: &mut String) {
     for (name, span) in [
         ("row:", case.place),
-        ("policy:", run.places.policy(case)),
-        ("resource:", run.places.resource(case)),
+        ("policy:", run.source_map.policy(case)),
+        ("resource:", run.source_map.resource(case)),
     ] {
         if let (Some(file), Some(line), Some(column)) = super::place(span, sources) {
             let _ = writeln!(text, "{name:<9} {file}:{line}:{column}");
@@ -408,7 +420,7 @@ fn answers(case: &Case, all: bool, text: &mut String) {
 }
 
 /// What one side answers.
-fn said(text: &mut String, who: &str, answer: &Answer) {
+fn said(text: &mut String, who: &str, answer: &CaseVerdict) {
     let _ = writeln!(text, "{who:<9} {} ({})", answer.status, answer.effect);
     for line in answer.message.lines() {
         let _ = writeln!(text, "          {line}");
@@ -419,30 +431,31 @@ fn said(text: &mut String, who: &str, answer: &Answer) {
 /// 2026-11-16T00:00:00Z · 0.21s`. Every case is counted once: one that fails is not counted as diverging.
 pub fn summary<'r>(runs: impl IntoIterator<Item = &'r SuiteRun>, elapsed: Option<Duration>, now: &str) -> String {
     let runs: Vec<&SuiteRun> = runs.into_iter().collect();
-    let cases: Vec<(Standing, &Case)> = runs
+    let cases: Vec<(CaseStatus, &Case)> = runs
         .iter()
         .flat_map(|run| &run.cases)
-        .map(|case| (Standing::of(case), case))
+        .map(|case| (CaseStatus::of(case), case))
         .collect();
-    let count = |wanted: Standing| cases.iter().filter(|(standing, _)| *standing == wanted).count();
-    let mut text = format!("run {} · pass {}", cases.len(), count(Standing::Pass));
+    let count = |wanted: CaseStatus| cases.iter().filter(|(standing, _)| *standing == wanted).count();
+    let mut text = format!("run {} · pass {}", cases.len(), count(CaseStatus::Pass));
     for (standing, name) in [
-        (Standing::Fail, "fail"),
-        (Standing::Error, "error"),
-        (Standing::Unmatched, "unmatched"),
-        (Standing::Diverge, "diverge"),
-        (Standing::Unsupported, "unsupported"),
-        (Standing::Skip, "skip"),
+        (CaseStatus::Fail, "fail"),
+        (CaseStatus::Error, "error"),
+        (CaseStatus::Unmatched, "unmatched"),
+        (CaseStatus::Diverge, "diverge"),
+        (CaseStatus::Unsupported, "unsupported"),
+        (CaseStatus::Skip, "skip"),
     ] {
         let count = count(standing);
         if count == 0 {
             continue;
         }
         let _ = write!(text, " · {name} {count}");
-        if standing == Standing::Diverge {
+        if standing == CaseStatus::Diverge {
             let classes = DivergenceClass::ALL.into_iter().filter_map(|class| {
-                let same = |(standing, case): &&(Standing, &Case)| {
-                    *standing == Standing::Diverge && case.divergence.as_ref().is_some_and(|found| found.class == class)
+                let same = |(standing, case): &&(CaseStatus, &Case)| {
+                    *standing == CaseStatus::Diverge
+                        && case.divergence.as_ref().is_some_and(|found| found.class == class)
                 };
                 let count = cases.iter().filter(same).count();
                 (count > 0).then(|| format!("{} {}", count, class.as_str()))

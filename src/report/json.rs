@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::View;
-use crate::run::{Answer, Case, Divergence, Key, NativeAnswer, Response, SuiteRun, places};
+use super::ReportInput;
+use crate::run::{Case, CaseVerdict, Divergence, Key, NativeCaseVerdict, Response, SuiteRun, source_map};
 use kyvtest_go_compat::diagnostic::{Diagnostic, Sources, Span};
 use kyvtest_kyverno::response::RegistryUse;
 
@@ -11,7 +11,7 @@ use kyvtest_kyverno::response::RegistryUse;
 pub type Run<'r> = (&'r SuiteRun, &'r Sources);
 
 /// The report of a run.
-pub fn render(view: &View<'_>) -> Value {
+pub fn render(view: &ReportInput<'_>) -> Value {
     json!({
         "version": 1,
         "now": view.times.now,
@@ -23,7 +23,7 @@ pub fn render(view: &View<'_>) -> Value {
     })
 }
 
-fn suite((run, sources): &Run<'_>, view: &View<'_>) -> Value {
+fn suite((run, sources): &Run<'_>, view: &ReportInput<'_>) -> Value {
     let responses: Vec<Value> = if view.all_responses {
         run.responses.iter().flat_map(response).collect()
     } else {
@@ -37,7 +37,7 @@ fn suite((run, sources): &Run<'_>, view: &View<'_>) -> Value {
         "notes": run.notes.iter().map(|(policy, note)| json!({"policy": policy, "note": note.as_str()})).collect::<Vec<_>>(),
         "cases": run.cases.iter().map(|found| case(found, run, sources, view.compat)).collect::<Vec<_>>(),
         "responses": responses,
-        "proofs": super::found::proofs_json(run, sources),
+        "proofs": super::analysis::proofs_json(run, sources),
     })
 }
 
@@ -80,7 +80,7 @@ pub(super) fn case(case: &Case, run: &SuiteRun, sources: &Sources, compat: bool)
     let text = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
     let (file, line, column) = place(case.place, sources);
     let mut json = json!({
-        "id": places::id(run, case),
+        "id": source_map::id(run, case),
         "file": file,
         "line": line,
         "column": column,
@@ -107,7 +107,7 @@ pub(super) fn case(case: &Case, run: &SuiteRun, sources: &Sources, compat: bool)
     json
 }
 
-fn answer(answer: &Answer) -> Value {
+fn answer(answer: &CaseVerdict) -> Value {
     json!({
         "status": answer.status.as_str(),
         "effect": answer.effect.as_str(),
@@ -115,7 +115,7 @@ fn answer(answer: &Answer) -> Value {
     })
 }
 
-fn native(native: &NativeAnswer) -> Value {
+fn native(native: &NativeCaseVerdict) -> Value {
     json!({
         "status": native.answer.status.as_str(),
         "effect": native.answer.effect.as_str(),

@@ -16,7 +16,7 @@ use std::{
 use chrono::DateTime;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite, XmlString};
 
-use super::{Run, View, human};
+use super::{ReportInput, Run, human};
 use crate::run::{Case, DivergenceClass, Outcome};
 use kyvtest_go_compat::diagnostic::{Diagnostic, Severity, Sources, Span, render};
 
@@ -41,7 +41,7 @@ pub enum Per {
 }
 
 /// The report of a run.
-pub fn render(view: &View<'_>) -> String {
+pub fn render(view: &ReportInput<'_>) -> String {
     let (runs, times) = (view.runs, view.times);
     let mut report = Report::new(
         view.shard
@@ -128,7 +128,7 @@ struct File {
 }
 
 impl File {
-    fn new(path: &str, view: &View<'_>) -> Self {
+    fn new(path: &str, view: &ReportInput<'_>) -> Self {
         let mut suite = TestSuite::new(line(path));
         let lens = if view.compat { "kyverno test" } else { "cluster" };
         suite.add_properties([
@@ -148,7 +148,7 @@ impl File {
     }
 
     fn add(&mut self, (run, sources): &Run<'_>, names: &mut Names) {
-        for [policy, label, _] in super::found::proof_cells(run) {
+        for [policy, label, _] in super::analysis::proof_cells(run) {
             let property = Property::new(format!("proof:{}", line(&policy)), line(&label));
             self.suite.add_property(property);
         }

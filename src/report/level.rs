@@ -1,6 +1,6 @@
 //! Which cases people are shown: each level has what the one before it has, and more.
 
-use super::Standing;
+use super::CaseStatus;
 use crate::run::{Case, Outcome};
 
 /// How much is shown.
@@ -44,12 +44,12 @@ impl Level {
 
     /// The least level that shows a case.
     fn of(case: &Case) -> Self {
-        match Standing::of(case) {
-            Standing::Fail | Standing::Error | Standing::Unmatched => Self::Fail,
-            Standing::Diverge => Self::Diverge,
-            Standing::Skip if case.outcome == Outcome::Silent => Self::All,
-            Standing::Unsupported | Standing::Skip => Self::Skip,
-            Standing::Pass => Self::Pass,
+        match CaseStatus::of(case) {
+            CaseStatus::Fail | CaseStatus::Error | CaseStatus::Unmatched => Self::Fail,
+            CaseStatus::Diverge => Self::Diverge,
+            CaseStatus::Skip if case.outcome == Outcome::Silent => Self::All,
+            CaseStatus::Unsupported | CaseStatus::Skip => Self::Skip,
+            CaseStatus::Pass => Self::Pass,
         }
     }
 

@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 
 use super::{
-    Run, Standing, View, one_line,
+    CaseStatus, ReportInput, Run, one_line,
     standing::{cells, columns},
 };
 use crate::run::Outcome;
 use kyvtest_go_compat::diagnostic::{Severity, render};
 
 /// The whole report.
-pub fn render(view: &View<'_>) -> String {
+pub fn render(view: &ReportInput<'_>) -> String {
     let mut text = heading(view);
     for run in super::ranked(view.runs) {
         suite(run, view, usize::MAX, &mut text);
     }
-    super::found::proofs_markdown(view.runs, &mut text);
+    super::analysis::proofs_markdown(view.runs, &mut text);
     if view.runs.iter().any(|(run, _)| run.coverage.is_some()) {
         text.push_str("\n## Coverage\n");
         super::coverage::table(view.runs, &mut text);
@@ -24,11 +24,11 @@ pub fn render(view: &View<'_>) -> String {
 }
 
 /// What is worth reading on the page of a CI job: the counts, and at most `most` lines of problems.
-pub fn digest(view: &View<'_>, most: usize) -> String {
+pub fn digest(view: &ReportInput<'_>, most: usize) -> String {
     let mut text = heading(view);
     let mut left = most;
     for (run, sources) in super::ranked(view.runs) {
-        let problems = run.cases.iter().filter(|case| Standing::of(case).is_problem());
+        let problems = run.cases.iter().filter(|case| CaseStatus::of(case).is_problem());
         let count = problems.clone().count();
         if count == 0 && !run.is_broken() {
             continue;
@@ -37,7 +37,7 @@ pub fn digest(view: &View<'_>, most: usize) -> String {
             text.push_str("\nMore problems are in the other reports.\n");
             break;
         }
-        let mut short = View {
+        let mut short = ReportInput {
             fail_only: true,
             ..*view
         };
@@ -48,7 +48,7 @@ pub fn digest(view: &View<'_>, most: usize) -> String {
     text
 }
 
-fn heading(view: &View<'_>) -> String {
+fn heading(view: &ReportInput<'_>) -> String {
     let summary = view.summary;
     let mut text = String::from("# kyvtest\n\n");
     let mut head = String::from("| suites | cases | pass |");
@@ -74,9 +74,9 @@ fn heading(view: &View<'_>) -> String {
     text
 }
 
-fn suite((run, sources): &Run<'_>, view: &View<'_>, most: usize, text: &mut String) {
+fn suite((run, sources): &Run<'_>, view: &ReportInput<'_>, most: usize, text: &mut String) {
     let cases = run.cases.iter().filter(|case| case.outcome != Outcome::Silent);
-    let cases = cases.filter(|case| !view.fail_only || Standing::of(case).is_problem());
+    let cases = cases.filter(|case| !view.fail_only || CaseStatus::of(case).is_problem());
     let cases = super::ranked_cases(cases);
     let mut diagnostics = run
         .diagnostics

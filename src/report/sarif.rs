@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Run, Standing, View, standing::reason};
-use crate::run::{Case, places};
+use super::{CaseStatus, ReportInput, Run, standing::reason};
+use crate::run::{Case, source_map};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources, Span};
 
 /// The log.
-pub fn render(view: &View<'_>) -> String {
+pub fn render(view: &ReportInput<'_>) -> String {
     let mut log = Log::default();
     for run in view.runs {
         log.suite(run);
@@ -83,20 +83,20 @@ impl Log {
                 message: text(found),
                 place: found.primary,
                 related: Vec::new(),
-                fingerprint: format!("{:016x}", places::fingerprint(&parts)),
+                fingerprint: format!("{:016x}", source_map::fingerprint(&parts)),
             };
             self.add(&entry, sources, &run.path);
         }
         for case in &run.cases {
-            let standing = Standing::of(case);
+            let standing = CaseStatus::of(case);
             if !standing.is_problem() {
                 continue;
             }
-            let id = places::id(run, case);
+            let id = source_map::id(run, case);
             let title = case.title();
-            let policy = run.places.policy(case);
+            let policy = run.source_map.policy(case);
             let related = |expectation: Option<Span>| {
-                let resource = run.places.resource(case).map(|span| (span, "the resource"));
+                let resource = run.source_map.resource(case).map(|span| (span, "the resource"));
                 let mut related: Vec<(Span, &str)> =
                     expectation.map(|span| (span, "the expectation")).into_iter().collect();
                 related.extend(resource);
@@ -114,11 +114,11 @@ impl Log {
                 self.add(&entry, sources, &run.path);
             }
             let rule = match standing {
-                Standing::Diverge => Some(self.divergence(case)),
+                CaseStatus::Diverge => Some(self.divergence(case)),
                 // `kyverno test` has no findings.
                 _ if case.findings.is_empty() => Some(self.code(match standing {
-                    Standing::Unmatched => Code::NoMatch,
-                    Standing::Error => Code::PolicyRefused,
+                    CaseStatus::Unmatched => Code::NoMatch,
+                    CaseStatus::Error => Code::PolicyRefused,
                     _ => Code::UnexpectedResult,
                 })),
                 _ => None,
@@ -161,7 +161,7 @@ impl Log {
     fn divergence(&mut self, case: &Case) -> usize {
         let id = match case.divergence.as_ref().and_then(|found| found.code.clone()) {
             Some(code) => code,
-            None => Standing::Diverge.problem(case),
+            None => CaseStatus::Diverge.problem(case),
         };
         self.rule(&id, || {
             let hazard = kyvtest_convert::hazard::find(&id);

@@ -4,7 +4,7 @@ use crate::run::{Case, Key, Outcome};
 
 /// What a reader must know of a case first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum CaseStatus {
     /// As expected, and the engines agree as far as it counts.
     Pass,
     /// Otherwise than expected.
@@ -21,7 +21,7 @@ pub enum Standing {
     Skip,
 }
 
-impl Standing {
+impl CaseStatus {
     /// All of them, problems first.
     pub const ALL: [Self; 7] = [
         Self::Fail,
@@ -91,7 +91,7 @@ impl Standing {
 /// Why a case is as it is, in one line.
 pub(super) fn reason(case: &Case) -> String {
     match &case.divergence {
-        Some(found) if Standing::of(case) == Standing::Diverge => {
+        Some(found) if CaseStatus::of(case) == CaseStatus::Diverge => {
             super::one_line(&format!("{}: {}", found.class.as_str(), found.cause))
         }
         _ => super::one_line(&case.reason),
@@ -113,7 +113,7 @@ pub(super) fn cells(case: &Case, compat: bool, detailed: bool) -> Vec<String> {
         case.policy.clone(),
         case.rule.clone().unwrap_or_default(),
         resource(&case.resource),
-        match Standing::of(case).column(compat) {
+        match CaseStatus::of(case).column(compat) {
             column if case.mocked => format!("{column} (mocked)"),
             column => column.to_owned(),
         },

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    View,
+    ReportInput,
     standing::{cells, columns},
 };
 use crate::run::{Case, Outcome};
@@ -15,7 +15,7 @@ use crate::run::{Case, Outcome};
 const MANY: usize = 10;
 
 /// The tables.
-pub fn render(view: &View<'_>) -> String {
+pub fn render(view: &ReportInput<'_>) -> String {
     let printed = |case: &&Case| case.outcome != Outcome::Silent;
     if view.fail_only {
         let cases = view.runs.iter().flat_map(|(run, _)| &run.cases).filter(printed);
@@ -36,7 +36,7 @@ pub fn render(view: &View<'_>) -> String {
 }
 
 /// The line with the clock; `kyverno test` has none.
-fn clock(view: &View<'_>) -> String {
+fn clock(view: &ReportInput<'_>) -> String {
     if view.compat {
         String::new()
     } else {
@@ -45,7 +45,7 @@ fn clock(view: &View<'_>) -> String {
 }
 
 /// One table; nothing where there are no lines.
-fn table<'c>(cases: impl Iterator<Item = &'c Case>, view: &View<'_>) -> String {
+fn table<'c>(cases: impl Iterator<Item = &'c Case>, view: &ReportInput<'_>) -> String {
     let numbered = cases.enumerate().map(|(number, case)| {
         let mut line = vec![(number + 1).to_string()];
         line.extend(cells(case, view.compat, view.detailed));

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::{Run, Standing, View, human, one_line, standing::reason};
+use super::{CaseStatus, ReportInput, Run, human, one_line, standing::reason};
 use kyvtest_go_compat::{
     diagnostic::{Severity, Sources, Span, render},
     value::Document,
 };
 
 /// The whole stream.
-pub fn render(view: &View<'_>) -> String {
+pub fn render(view: &ReportInput<'_>) -> String {
     let mut points = Vec::new();
     for run in view.runs {
         suite(run, &mut points);
@@ -49,9 +49,9 @@ fn suite((run, sources): &Run<'_>, points: &mut Vec<Point>) {
         });
     }
     for case in &run.cases {
-        let standing = Standing::of(case);
+        let standing = CaseStatus::of(case);
         let problem = standing.is_problem();
-        let skipped = matches!(standing, Standing::Unsupported | Standing::Skip).then(|| reason(case));
+        let skipped = matches!(standing, CaseStatus::Unsupported | CaseStatus::Skip).then(|| reason(case));
         let details = || human::details(case, sources);
         let text = if problem {
             block(

@@ -3,12 +3,12 @@
 use super::{
     Settings,
     engines::Engines,
-    evaluate::Watch,
+    evaluate::Stopwatch,
     response::{Key, Response, Responses},
 };
 use crate::suite::{Payload, Suite};
 use kyvtest_cel::{
-    host::{Answer, Host, HttpRequest},
+    host::{Host, HostResult, HttpRequest},
     library::authorization::Mode,
     observe::Observer,
     time::Timestamp,
@@ -69,7 +69,7 @@ pub(super) fn evaluate(engines: &Engines<'_>, host: &dyn Host, responses: &mut R
         has_cluster: suite.cluster.is_some(),
     };
     let host: &dyn Host = if settings.compat { &unmocked } else { host };
-    let watch = Watch(settings.watch);
+    let watch = Stopwatch(settings.watch);
     let http = suite.http_payloads.iter().map(|payload| (Mode::Http, payload));
     let envoy = suite.envoy_payloads.iter().map(|payload| (Mode::Envoy, payload));
     for (mode, payload) in http.chain(envoy) {
@@ -100,22 +100,28 @@ impl Unmocked<'_> {
 }
 
 impl Host for Unmocked<'_> {
-    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
         let cluster = self.cluster(resource, name)?;
         cluster.resource_get(api_version, resource, namespace, name)
     }
 
-    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
+    fn resource_list(
+        &self,
+        api_version: &str,
+        resource: &str,
+        namespace: &str,
+        labels: &[(String, String)],
+    ) -> HostResult {
         let cluster = self.cluster(resource, "")?;
         cluster.resource_list(api_version, resource, namespace, labels)
     }
 
-    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
+    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> HostResult {
         let cluster = self.cluster(resource, "")?;
         cluster.resource_post(api_version, resource, namespace, body)
     }
 
-    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+    fn http(&self, request: &HttpRequest<'_>) -> HostResult {
         let (method, url) = (request.method, request.url);
         Err(format!("request failed: {method} {url:?}: the network is not used"))
     }

@@ -2,7 +2,7 @@
 //!
 //! Upstream counterpart: `commands/test/output.go` (`printTestResult`), `commands/test/command.go` (`checkResult`).
 
-use super::{Answer, Asker, Case, CaseTrace, Key, Outcome, Response, Responses, Settings, objects};
+use super::{Case, CaseTrace, CaseVerdict, CheckId, Key, Outcome, Response, Responses, Settings, objects};
 use crate::suite::{Resource, ResourceSpec, Row, Suite, Upstream};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Severity, Span},
@@ -220,7 +220,7 @@ impl Judge<'_> {
         let policy = self.row.policy_name();
         let answers: Vec<&Response> = self
             .responses
-            .about(Asker::Row(self.number), self.run, self.key)
+            .about(CheckId::Row(self.number), self.run, self.key)
             .filter(|response| response.policy.name == policy)
             .collect();
         let trace: Vec<String> = answers.iter().flat_map(|response| response.trace.clone()).collect();
@@ -376,7 +376,7 @@ impl Judge<'_> {
 
     fn checked(&self, response: &Response, answer: &RuleResponse, checked: Checked) -> Case {
         let verdict = answer.verdict(response.scored);
-        let answered = Answer {
+        let answered = CaseVerdict {
             status: verdict.status,
             effect: verdict.effect,
             message: checked.message.unwrap_or(verdict.message),
@@ -412,7 +412,7 @@ impl Judge<'_> {
         operation: Operation,
         outcome: Outcome,
         reason: &str,
-        kyverno: Option<Answer>,
+        kyverno: Option<CaseVerdict>,
     ) -> Case {
         Case {
             row: Some(self.number),

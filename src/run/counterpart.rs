@@ -4,7 +4,7 @@ mod mutating;
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Answer, Divergence, NativeAnswer, Note, Response, Settings, cluster::SuiteCluster};
+use super::{CaseVerdict, Divergence, NativeCaseVerdict, Note, Response, Settings, cluster::SuiteCluster};
 use crate::suite::Suite;
 use kyvtest_cel::observe::Observer;
 use kyvtest_convert::Exceptions;
@@ -19,7 +19,7 @@ use mutating::MutatingPair;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counterpart {
     /// What it says; `None` if there is no native policy.
-    pub native: Option<NativeAnswer>,
+    pub native: Option<NativeCaseVerdict>,
     /// How the two differ.
     pub divergence: Option<Divergence>,
     /// How it came to its verdict, if the run is traced.
@@ -130,13 +130,13 @@ fn evaluate(pair: &Pair, verdicts: Vec<Verdict>, request: &Request, environment:
     let trace = native.as_ref().map(|native| native.answer.trace(environment));
     let divergence = pair.compare(&kyverno, native.as_ref(), request, environment);
     // The comparison may evaluate the policy once more: discard that trace.
-    if let Some(story) = environment.host.observer().and_then(Observer::story) {
-        story.take();
+    if let Some(trace) = environment.host.observer().and_then(Observer::trace) {
+        trace.take();
     }
     let native = native
         .zip(pair.names())
-        .map(|(native, (policy, binding))| NativeAnswer {
-            answer: Answer {
+        .map(|(native, (policy, binding))| NativeCaseVerdict {
+            answer: CaseVerdict {
                 status: native.verdict.status,
                 effect: native.verdict.effect,
                 message: native.verdict.message,

@@ -9,9 +9,9 @@ mod observe;
 mod watch;
 
 pub(super) use observe::observe;
-pub(super) use watch::Watch;
+pub(super) use watch::CoverageRecorder;
 
-use super::{Key, question::Question};
+use super::{Key, check::Check};
 use crate::suite::Suite;
 use kyvtest_cel::observe::Fork;
 use kyvtest_go_compat::diagnostic::{FileId, Span};
@@ -186,12 +186,12 @@ impl Coverage {
 
 /// The resources that no row and no case of a suite is about.
 fn unreferenced(suite: &Suite) -> Vec<(Key, Span)> {
-    let questions: Vec<Question<'_>> = Question::all(suite).collect();
+    let checks: Vec<Check<'_>> = Check::all(suite).collect();
     let resources = suite.resources.iter().map(|resource| {
         let span = resource.origin.span;
         (Key::of(resource), Span::point(span.file, span.start))
     });
     resources
-        .filter(|(key, _)| !questions.iter().any(|question| question.concerns(key)))
+        .filter(|(key, _)| !checks.iter().any(|check| check.concerns(key)))
         .collect()
 }

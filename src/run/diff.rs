@@ -4,7 +4,7 @@
 //! has is asked about on both sides, with every operation that one of their rows names, whether a row is about it or not:
 //! conversions go wrong on resources that no row tests.
 
-use super::{Answer, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
+use super::{CaseVerdict, Key, Response, Responses, Settings, evaluate::evaluate_with, lens};
 use crate::{
     mutation,
     suite::{Resource, Suite},
@@ -45,9 +45,9 @@ pub struct DiffCase {
     /// The operation.
     pub operation: Operation,
     /// What the one side answers.
-    pub from: Answer,
+    pub from: CaseVerdict,
     /// What the other answers.
-    pub to: Answer,
+    pub to: CaseVerdict,
     /// How they differ: `weaker` if the other side admits more.
     pub divergence: Option<Divergence>,
     /// Whether one of the two cannot be decided.
@@ -325,7 +325,7 @@ fn evaluate(suite: &mut Suite, resources: Vec<Resource>, operations: &[Operation
 /// The requests that were asked, each once.
 fn requests(responses: &[Response]) -> Vec<(Key, Option<Operation>)> {
     let mut requests: Vec<(Key, Option<Operation>)> = Vec::new();
-    for response in responses.iter().filter(|response| response.asker.is_none()) {
+    for response in responses.iter().filter(|response| response.check_id.is_none()) {
         let request = (response.key.clone(), response.run);
         if !requests.contains(&request) {
             requests.push(request);
@@ -339,7 +339,7 @@ fn requests(responses: &[Response]) -> Vec<(Key, Option<Operation>)> {
 fn verdict(responses: &[Response], key: &Key, run: Option<Operation>, policy: &str) -> (Verdict, Operation) {
     let own: Vec<&Response> = responses
         .iter()
-        .filter(|response| response.asker.is_none() && response.key == *key && response.run == run)
+        .filter(|response| response.check_id.is_none() && response.key == *key && response.run == run)
         .collect();
     let operation = own.first().map_or(Operation::Create, |response| response.operation);
     let rules = own.iter().filter(|response| qualified(&response.policy) == policy);
@@ -362,7 +362,10 @@ fn mutated<'r>(
     policy: &str,
 ) -> Option<Option<Mutated<'r>>> {
     let own = responses.iter().filter(|response| {
-        response.asker.is_none() && response.key == *key && response.run == run && qualified(&response.policy) == policy
+        response.check_id.is_none()
+            && response.key == *key
+            && response.run == run
+            && qualified(&response.policy) == policy
     });
     let mut objects = own.filter_map(|response| response.objects.as_deref());
     let last = objects.rfind(|objects| objects.patched.is_some())?;
@@ -401,8 +404,8 @@ fn compare_sides(ours: &Verdict, theirs: &Verdict, objects: &[Option<Option<Muta
     Some(divergence)
 }
 
-fn answer(verdict: Verdict) -> Answer {
-    Answer {
+fn answer(verdict: Verdict) -> CaseVerdict {
+    CaseVerdict {
         status: verdict.status,
         effect: verdict.effect,
         message: verdict.message,

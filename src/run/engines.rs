@@ -7,7 +7,7 @@ use super::{
     response::Responses, values::SuiteValues,
 };
 use crate::suite::{Resource, Suite};
-use kyvtest_apiserver::{self as apiserver, CompiledMutatingPolicy, CompiledPolicy, Server};
+use kyvtest_apiserver::{self as apiserver, CompiledMutatingPolicy, CompiledNativePolicy, Server};
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Span};
 use kyvtest_kyverno::{
@@ -116,7 +116,7 @@ impl<'s> Engines<'s> {
         let authorization = authorization::compile(suite, settings, responses);
         let kyverno = controller.policies().iter().map(Lowered::name);
         let kyverno = kyverno.chain(authorization.iter().map(|policy| policy.id().name.as_str()));
-        let native = server.policies().iter().map(CompiledPolicy::name);
+        let native = server.policies().iter().map(CompiledNativePolicy::name);
         let mutating = server.mutating_policies().iter().map(CompiledMutatingPolicy::name);
         responses.policies = kyverno.chain(native).chain(mutating).map(str::to_owned).collect();
         responses.policies.sort();
@@ -231,7 +231,7 @@ impl<'s> Engines<'s> {
     /// What one of the suite's native policies says about a request. Its answer has no rule's name but the policy's.
     pub(super) fn native(
         &self,
-        policy: &CompiledPolicy,
+        policy: &CompiledNativePolicy,
         request: &Request,
         resource: &Resource,
         host: &dyn Host,

@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
-    Settings, authorization, coverage,
+    Settings, analysis, authorization, coverage,
     engines::{Engines, PolicyResponse},
-    found, lens, native_mutation, offline, payloads,
+    lens, native_mutation, offline, payloads,
     requests::{SuiteRequest, default_operation, keys, requests},
     response::{Key, Response, ResponseObjects, Responses},
 };
@@ -18,7 +18,7 @@ use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span},
     value::Document,
 };
-use kyvtest_kyverno::{classic_policy::CompiledPolicy, lowered::Lowered, offline::Stage, response::RegistryUse};
+use kyvtest_kyverno::{classic_policy::CompiledClassicPolicy, lowered::Lowered, offline::Stage, response::RegistryUse};
 use kyvtest_model::{
     kube::{Operation, Request},
     policy::{ClassicPolicy, PolicyId},
@@ -53,7 +53,7 @@ pub(super) fn evaluate_with(
             ..file.clone()
         });
     }
-    let observer = Observer::with_story();
+    let observer = Observer::with_trace();
     let observed = Wrapped::observed(&engines.cluster.cluster.mocks, &observer);
     let host: &dyn Host = if settings.trace {
         &observed
@@ -70,10 +70,10 @@ pub(super) fn evaluate_with(
         responses.coverage = Some(coverage::observe(&engines));
     }
     if settings.extras.behaviours {
-        responses.behaviours = found::all_behaviours(&engines, host);
+        responses.behaviours = analysis::all_behaviours(&engines, host);
     }
     if settings.extras.proofs {
-        responses.proofs = found::proofs(&engines);
+        responses.proofs = analysis::proofs(&engines);
     }
     responses.index();
     responses
@@ -104,14 +104,14 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
             }
         }
         let before = responses.list.len();
-        let question = Subject {
+        let check = Subject {
             engines,
             asked: &asked,
             operation,
             key: &key,
             host,
         };
-        if let Err(error) = question.evaluate(request, &mut responses.list) {
+        if let Err(error) = check.evaluate(request, &mut responses.list) {
             let message = format!("failed to apply policies on resource {} ({error})", resource.name);
             let start = Span::point(resource.origin.file, resource.origin.span.start);
             responses
@@ -156,7 +156,7 @@ impl Subject<'_, '_> {
         let resource = self.asked.resource;
         let sent = self.engines.cluster.decoded(&resource.object);
         let classic = controller.policies().iter().filter_map(Lowered::as_classic);
-        let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledPolicy::policy).collect();
+        let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledClassicPolicy::policy).collect();
         let before = list.len();
         let mut validated: Vec<(usize, Vec<Response>)> = Vec::new();
         let mut validate = |stage: Stage, object: &mut Document, before: usize| {
@@ -232,7 +232,7 @@ impl Subject<'_, '_> {
     /// Evaluates the policies of a stage of validation.
     fn validate(&self, stage: Stage, request: &Request, list: &mut Vec<Response>) {
         let Engines { controller, server, .. } = self.engines;
-        let watch = Watch(self.engines.settings.watch);
+        let watch = Stopwatch(self.engines.settings.watch);
         let resource = self.asked.resource;
         let of_stage = |policy: &&Lowered| match stage {
             Stage::Classic => !policy.is_cel(),
@@ -278,7 +278,7 @@ impl Subject<'_, '_> {
     ) -> Response {
         Response {
             run: self.asked.run,
-            asker: self.asked.asker,
+            check_id: self.asked.check_id,
             operation: self.operation,
             scored: lowered.is_none_or(Lowered::is_scored),
             has_rules: lowered.is_some_and(|policy| !policy.is_cel()),
@@ -336,7 +336,7 @@ pub(super) fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<
 
 /// Evaluates the policies for JSON payloads on the payloads.
 fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
-    let watch = Watch(engines.settings.watch);
+    let watch = Stopwatch(engines.settings.watch);
     for payload in &engines.suite.json_payloads {
         let key = Key::named(&payload.path.value);
         let policies = engines.controller.policies().iter();
@@ -356,9 +356,9 @@ fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
 }
 
 /// The clock by which cases are timed, if they are.
-pub(super) struct Watch(pub(super) Option<fn() -> Duration>);
+pub(super) struct Stopwatch(pub(super) Option<fn() -> Duration>);
 
-impl Watch {
+impl Stopwatch {
     pub(super) fn time(&self) -> Option<Duration> {
         self.0.map(|watch| watch())
     }

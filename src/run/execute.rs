@@ -15,7 +15,7 @@ use super::{
     Case, Order, Plan, Selection, Settings, SuiteRun, expect, overrides::Overrides, plan::PlannedFile, run_on,
     schedule, tags,
 };
-use crate::suite::{self, Asked, Disk, Files, Noting, Options, Suite};
+use crate::suite::{self, Dependencies, Disk, Files, Options, RecordingFiles, Suite};
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::Sources;
 
@@ -70,7 +70,7 @@ pub struct FinishedSuite {
     /// The texts.
     pub sources: Sources,
     /// Which files and directories it depends on, if that is recorded.
-    pub asked: Asked,
+    pub dependencies: Dependencies,
     elapsed: Duration,
 }
 
@@ -247,16 +247,16 @@ fn run_file(file: &PlannedFile, execution: &Execution<'_>) -> Option<Vec<Finishe
             return Some(vec![FinishedSuite {
                 run: SuiteRun::unusable(path, diagnostic.clone()),
                 sources: Sources::new(),
-                asked: Asked::default(),
+                dependencies: Dependencies::default(),
                 elapsed: Duration::ZERO,
             }]);
         }
     };
     let mut lap = Instant::now();
-    let recording = Noting::new(&Disk);
+    let recording = RecordingFiles::new(&Disk);
     let files: &dyn Files = if execution.record_files { &recording } else { &Disk };
     let loaded = suite::load(files, path, execution.options);
-    let asked = recording.asked();
+    let dependencies = recording.dependencies();
     let mut all = Vec::new();
     for suite in loaded {
         let finished = run_suite(suite, execution);
@@ -269,7 +269,7 @@ fn run_file(file: &PlannedFile, execution: &Execution<'_>) -> Option<Vec<Finishe
         all.push(FinishedSuite {
             run,
             sources,
-            asked: asked.clone(),
+            dependencies: dependencies.clone(),
             elapsed: execution.clock.shown(elapsed),
         });
     }

@@ -11,7 +11,7 @@ use kyvtest_model::{policy::Spanned, verdict::Effect};
 
 /// What is expected of one resource, all words about it put together.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wanted<'s> {
+pub(super) struct MergedExpectation<'s> {
     pub(super) old_object: Option<&'s OldObject>,
     pub(super) effect: Option<Spanned<Effect>>,
     pub(super) message: Option<&'s ExpectedMessage>,
@@ -19,7 +19,7 @@ pub(super) struct Wanted<'s> {
     pub(super) divergence: Option<&'s ExpectedDivergence>,
 }
 
-impl<'s> Wanted<'s> {
+impl<'s> MergedExpectation<'s> {
     /// Adds later words, which win field by field.
     pub(super) fn add(&mut self, later: &'s Expectation) {
         self.old_object = later.old_object.as_ref().or(self.old_object);

@@ -6,7 +6,7 @@
 
 mod parse;
 
-use super::{Case, Key, SuiteRun, places};
+use super::{Case, Key, SuiteRun, source_map};
 use crate::suite::Suite;
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId},
@@ -194,7 +194,7 @@ fn is(subject: Subject, matcher: &Matcher, run: &SuiteRun, case: &Case) -> bool 
         Subject::Policy => fits(&case.policy),
         Subject::Rule => {
             let rule = case.rule.as_deref().unwrap_or_default();
-            fits(rule) || fits(places::written(rule))
+            fits(rule) || fits(source_map::written(rule))
         }
         Subject::Kind => is_kind(matcher, key),
         Subject::Resource => is_resource(matcher, key),
@@ -208,7 +208,7 @@ fn is(subject: Subject, matcher: &Matcher, run: &SuiteRun, case: &Case) -> bool 
             fits(case.outcome.as_str()) || class.is_some_and(fits) || case.diverges() && fits("diverge")
         }
         Subject::Tag => run.tags.iter().any(|tag| fits(tag)),
-        Subject::Id => fits(&places::id(run, case)),
+        Subject::Id => fits(&source_map::id(run, case)),
     }
 }
 

@@ -7,9 +7,10 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    Case, Engine, Response, Settings, compat,
+    Case, Engine, Response, Settings,
+    check::Check,
+    compat,
     engines::{Engines, native_id},
-    question::Question,
 };
 use crate::suite::{Resource, Suite};
 use kyvtest_go_compat::{
@@ -42,7 +43,7 @@ pub struct LensNote {
 
 /// The rows and cases of a suite by the resources that they name.
 pub(super) struct Rows<'s> {
-    all: Vec<Question<'s>>,
+    all: Vec<Check<'s>>,
     /// Positions of those that name their resources, by the name.
     by_reference: FxHashMap<&'s str, Vec<usize>>,
     /// Positions of the others.
@@ -51,11 +52,11 @@ pub(super) struct Rows<'s> {
 
 impl<'s> Rows<'s> {
     pub(super) fn of(suite: &'s Suite) -> Self {
-        let all: Vec<Question<'s>> = Question::all(suite).collect();
+        let all: Vec<Check<'s>> = Check::all(suite).collect();
         let mut by_reference: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
         let mut others = Vec::new();
-        for (position, question) in all.iter().enumerate() {
-            match question.resources.filter(|_| question.specs.is_empty()) {
+        for (position, check) in all.iter().enumerate() {
+            match check.resources.filter(|_| check.specs.is_empty()) {
                 Some(names) => {
                     for name in names {
                         by_reference.entry(&name.value).or_default().push(position);
@@ -78,12 +79,12 @@ impl<'s> Rows<'s> {
             .iter()
             .filter_map(|name| self.by_reference.get(name.as_str()));
         let positions = named.flatten().chain(&self.others);
-        let mut questions = positions.filter_map(|position| self.all.get(*position));
-        questions.any(|question| {
-            question.operation == response.run
-                && response.asker.is_none_or(|asker| asker == question.asker)
-                && response.policy.is_named(&question.policy.value)
-                && question.concerns(&response.key)
+        let mut checks = positions.filter_map(|position| self.all.get(*position));
+        checks.any(|check| {
+            check.operation == response.run
+                && response.check_id.is_none_or(|check_id| check_id == check.id)
+                && response.policy.is_named(&check.policy.value)
+                && check.concerns(&response.key)
         })
     }
 }

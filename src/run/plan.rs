@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Selection, places};
+use super::{Selection, source_map};
 use crate::suite::{self, Files, Options};
 use kyvtest_go_compat::diagnostic::Diagnostic;
 
@@ -92,7 +92,7 @@ impl Plan {
         match order {
             Order::Sorted => (positions, threads),
             Order::Shuffled => {
-                positions.sort_by_key(|&at| self.files.get(at).map(|file| places::fingerprint(&[file.path()])));
+                positions.sort_by_key(|&at| self.files.get(at).map(|file| source_map::fingerprint(&[file.path()])));
                 (positions, if threads == 1 { 2 } else { 1 })
             }
         }

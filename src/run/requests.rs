@@ -2,7 +2,7 @@
 
 use super::{
     Key, Settings, authorization,
-    question::{Asker, Question},
+    check::{Check, CheckId},
 };
 use crate::suite::{Named, OldObject, Resource, Suite};
 use kyvtest_go_compat::value::Document;
@@ -11,7 +11,7 @@ use kyvtest_model::kube::Operation;
 /// One request that policies are evaluated on.
 pub(super) struct SuiteRequest<'s> {
     pub(super) run: Option<Operation>,
-    pub(super) asker: Option<Asker>,
+    pub(super) check_id: Option<CheckId>,
     pub(super) resource: &'s Resource,
     pub(super) old: Option<Document>,
 }
@@ -19,13 +19,13 @@ pub(super) struct SuiteRequest<'s> {
 /// Every resource in every run, and then the requests of rows and cases with an old object of their own, which
 /// `kyverno test` does not have.
 pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[Operation]) -> Vec<SuiteRequest<'s>> {
-    let questions: Vec<Question<'s>> = Question::all(suite)
-        .filter(|question| !settings.compat || question.row().is_some())
+    let checks: Vec<Check<'s>> = Check::all(suite)
+        .filter(|check| !settings.compat || check.row().is_some())
         .collect();
     let mut runs: Vec<Option<Operation>> = vec![None];
-    for question in &questions {
-        if !runs.contains(&question.operation) {
-            runs.push(question.operation);
+    for check in &checks {
+        if !runs.contains(&check.operation) {
+            runs.push(check.operation);
         }
     }
     for operation in operations {
@@ -37,7 +37,7 @@ pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[
     for run in runs {
         requests.extend(suite.resources.iter().map(|resource| SuiteRequest {
             run,
-            asker: None,
+            check_id: None,
             resource,
             old: None,
         }));
@@ -45,18 +45,18 @@ pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[
     if settings.compat {
         return requests;
     }
-    for question in questions.iter().filter(|question| question.may_have_old_object(suite)) {
+    for check in checks.iter().filter(|check| check.may_have_old_object(suite)) {
         for resource in &suite.resources {
             let key = Key::of(resource);
-            if !question.concerns(&key) {
+            if !check.concerns(&key) {
                 continue;
             }
-            let old = question.wanted(suite, &key).old_object;
+            let old = check.wanted(suite, &key).old_object;
             requests.extend(
                 old.and_then(|old| old_object(suite, resource, old))
                     .map(|old| SuiteRequest {
-                        run: question.operation,
-                        asker: Some(question.asker),
+                        run: check.operation,
+                        check_id: Some(check.id),
                         resource,
                         old: Some(old),
                     }),

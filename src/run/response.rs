@@ -6,11 +6,11 @@ use rustc_hash::FxHashMap;
 
 use super::{
     Note,
+    analysis::{PolicyAnalysis, Proof},
+    check::CheckId,
     counterpart::Counterpart,
     coverage::Coverage,
-    found::{Found, Proof},
     lens::LensNote,
-    question::Asker,
 };
 use crate::suite::{ExpectedFile, Resource};
 use kyvtest_go_compat::{
@@ -97,7 +97,7 @@ pub struct Response {
     /// The operation of the run, if it is one that rows name.
     pub run: Option<Operation>,
     /// The row or case that the request was made for; `None` if any of them may look at it.
-    pub asker: Option<Asker>,
+    pub check_id: Option<CheckId>,
     /// The operation of the request.
     pub operation: Operation,
     /// The resource.
@@ -126,7 +126,7 @@ impl Response {
     pub(super) fn new(key: Key, policy: PolicyId) -> Self {
         Self {
             run: None,
-            asker: None,
+            check_id: None,
             operation: Operation::Create,
             key,
             policy,
@@ -169,7 +169,7 @@ pub struct RuleObjects {
 pub struct Responses {
     /// The answers, by run, resource and policy in the order of the suite.
     pub list: Vec<Response>,
-    /// Places in the list by resource.
+    /// Positions in the list by resource.
     by_key: FxHashMap<Key, Vec<usize>>,
     /// Indexes of the keys by what rows may call them.
     references: FxHashMap<String, Vec<usize>>,
@@ -200,9 +200,9 @@ pub struct Responses {
     /// What the suite exercises, if requested.
     pub coverage: Option<Coverage>,
     /// The behaviours of the policies, if requested.
-    pub behaviours: Vec<Found<Behaviours>>,
+    pub behaviours: Vec<PolicyAnalysis<Behaviours>>,
     /// What is proven of them, if requested.
-    pub proofs: Vec<Found<Proof>>,
+    pub proofs: Vec<PolicyAnalysis<Proof>>,
 }
 
 impl Responses {
@@ -219,18 +219,18 @@ impl Responses {
         self.only.as_ref().is_none_or(|only| only.contains(key))
     }
 
-    /// The answers to a question about a resource: those to a request of its own where there is one.
+    /// The answers to a check about a resource: those to a request of its own where there is one.
     pub(super) fn about<'r>(
         &'r self,
-        asker: Asker,
+        check_id: CheckId,
         run: Option<Operation>,
         key: &'r Key,
     ) -> impl Iterator<Item = &'r Response> {
         let places = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
         let of_key = places.iter().filter_map(|place| self.list.get(*place));
-        let own = of_key.clone().any(|response| response.asker == Some(asker));
-        of_key.filter(move |response| match response.asker {
-            Some(of) => of == asker,
+        let own = of_key.clone().any(|response| response.check_id == Some(check_id));
+        of_key.filter(move |response| match response.check_id {
+            Some(of) => of == check_id,
             None => !own && (response.run == run || response.key.kind.is_empty()),
         })
     }

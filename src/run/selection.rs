@@ -10,7 +10,7 @@ use std::{
     sync::OnceLock,
 };
 
-use super::{Case, Key, SuiteRun, filter::Filter, places, question::Question, selector::Selector};
+use super::{Case, Key, SuiteRun, check::Check, filter::Filter, selector::Selector, source_map};
 use crate::suite::Suite;
 use kyvtest_go_compat::text::path::clean;
 
@@ -51,7 +51,7 @@ impl Selection {
     pub fn file(&self, path: &str) -> bool {
         let is_here = self
             .shard
-            .is_none_or(|shard| places::fingerprint(&[&from_here(path)]) % shard.of == shard.part - 1);
+            .is_none_or(|shard| source_map::fingerprint(&[&from_here(path)]) % shard.of == shard.part - 1);
         is_here && self.may_select(|filter| filter.file(path))
     }
 
@@ -69,7 +69,7 @@ impl Selection {
         if self.filters.is_empty() || self.compat {
             return None;
         }
-        let policies: BTreeSet<&str> = Question::all(suite).map(|question| question.policy_name()).collect();
+        let policies: BTreeSet<&str> = Check::all(suite).map(|check| check.policy_name()).collect();
         let may_be_selected = |key: &Key| {
             let mut policies = policies.iter();
             policies.any(|policy| self.may_select(|filter| filter.row(suite, tags, policy, key)))

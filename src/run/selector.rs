@@ -3,7 +3,7 @@
 //! Upstream counterpart: `cmd/cli/kubectl-kyverno/test/filter`, and `commands/test/command.go` for what becomes of the
 //! selected rows.
 
-use super::{Case, places};
+use super::{Case, source_map};
 use crate::suite::Suite;
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, FileId, Span},
@@ -98,7 +98,7 @@ impl Selector {
             && self
                 .rules
                 .iter()
-                .all(|pattern| rule.is_empty() || fits(pattern, rule) || fits(pattern, places::written(rule)))
+                .all(|pattern| rule.is_empty() || fits(pattern, rule) || fits(pattern, source_map::written(rule)))
             && self
                 .resources
                 .iter()

@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    Answer, Case, CaseTrace, Key, Outcome, Response, Responses, Settings, compat,
-    expect::{Wanted, settle},
+    Case, CaseTrace, CaseVerdict, Key, Outcome, Response, Responses, Settings,
+    check::Check,
+    compat,
+    expect::{MergedExpectation, settle},
     lens, objects,
-    question::Question,
 };
 use crate::suite::{Expected, Suite};
 use kyvtest_go_compat::{
@@ -19,13 +20,13 @@ use kyvtest_model::{kube::Operation, policy::Text, verdict::Status};
 /// Judges all rows, and the cases of the sidecar.
 pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -> Vec<Case> {
     let mut cases = Vec::new();
-    for question in Question::all(suite) {
+    for check in Check::all(suite) {
         if settings.is_stopped() {
             break;
         }
         let judge = Judge {
             suite,
-            question,
+            check,
             responses,
         };
         judge.all(&mut cases);
@@ -35,7 +36,7 @@ pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -
 
 struct Judge<'s> {
     suite: &'s Suite,
-    question: Question<'s>,
+    check: Check<'s>,
     responses: &'s Responses,
 }
 
@@ -55,15 +56,15 @@ enum Silence {
 
 impl Judge<'_> {
     fn case(&self, rule: Option<String>, key: &Key, operation: Operation, outcome: Outcome, reason: &str) -> Case {
-        let question = &self.question;
+        let check = &self.check;
         Case {
-            row: question.row(),
-            name: question.name.map(|name| name.value.clone()),
-            policy: question.policy_name().to_owned(),
-            rule: rule.or_else(|| question.rule.map(|rule| rule.value.clone())),
+            row: check.row(),
+            name: check.name.map(|name| name.value.clone()),
+            policy: check.policy_name().to_owned(),
+            rule: rule.or_else(|| check.rule.map(|rule| rule.value.clone())),
             resource: key.clone(),
             operation,
-            expected: question.expected(),
+            expected: check.expected(),
             outcome,
             reason: reason.to_owned(),
             kyverno: None,
@@ -75,7 +76,7 @@ impl Judge<'_> {
             trace: CaseTrace::default(),
             data: None,
             mocked: false,
-            place: Some(question.span),
+            place: Some(check.span),
             findings: Vec::new(),
         }
     }
@@ -93,7 +94,7 @@ impl Judge<'_> {
     }
 
     fn operation(&self) -> Operation {
-        self.question.operation.unwrap_or(Operation::Create)
+        self.check.operation.unwrap_or(Operation::Create)
     }
 
     fn all(&self, cases: &mut Vec<Case>) {
@@ -108,47 +109,47 @@ impl Judge<'_> {
                 suggest(Diagnostic::at(Code::NoSuchResource, span, message), &near),
             )
         };
-        for name in self.question.resources.into_iter().flatten() {
+        for name in self.check.resources.into_iter().flatten() {
             if self.responses.named(&name.value).next().is_none() {
                 cases.push(unknown(&name.value, name.span));
             }
         }
-        for spec in self.question.specs {
+        for spec in self.check.specs {
             if !keys.iter().any(|key| compat::describes(spec, key)) {
                 cases.push(unknown(&spec.name, spec.span));
             }
         }
-        let asked = self.question.keys(self.responses);
+        let asked = self.check.keys(self.responses);
         for key in asked.iter().filter(|key| self.responses.is_wanted(key)) {
             self.key(key, cases);
         }
         if asked.is_empty() && cases.len() == before {
-            let span = Span::point(self.question.span.file, self.question.span.start);
+            let span = Span::point(self.check.span.file, self.check.span.start);
             let finding = Diagnostic::at(Code::NothingChecked, span, "the row applies to no resource");
             cases.push(self.unmatched(&Key::default(), finding));
         }
     }
 
     fn key(&self, key: &Key, cases: &mut Vec<Case>) {
-        let wanted = self.question.wanted(self.suite, key);
-        let policy = self.question.policy.value.as_str();
+        let wanted = self.check.wanted(self.suite, key);
+        let policy = self.check.policy.value.as_str();
         let answers: Vec<&Response> = self
             .responses
-            .about(self.question.asker, self.question.operation, key)
+            .about(self.check.id, self.check.operation, key)
             .filter(|response| response.policy.is_named(policy))
             .collect();
         let before = cases.len();
         for response in &answers {
             let rules = response.rules.iter().enumerate();
             let selected =
-                rules.filter(|(_, answer)| compat::answers_for(self.question.rule_name(), response, &answer.rule));
+                rules.filter(|(_, answer)| compat::answers_for(self.check.rule_name(), response, &answer.rule));
             for (number, answer) in selected {
                 let verdict = answer.verdict(response.scored);
                 let mut case = self.answered(
                     key,
                     response.operation,
                     &answer.rule,
-                    Answer {
+                    CaseVerdict {
                         status: verdict.status,
                         effect: verdict.effect,
                         message: verdict.message,
@@ -178,7 +179,7 @@ impl Judge<'_> {
             .sum::<Option<Duration>>();
         let counterpart = answers.iter().find_map(|response| response.counterpart.as_deref());
         for case in &mut cases[before..] {
-            case.data = lens::describe(case, &answers, self.question.rule_name());
+            case.data = lens::describe(case, &answers, self.check.rule_name());
             case.elapsed = elapsed.filter(|_| !answers.is_empty());
             case.trace.kyverno = answers.iter().flat_map(|response| response.trace.clone()).collect();
             if let Some(counterpart) = counterpart {
@@ -190,10 +191,10 @@ impl Judge<'_> {
         }
     }
 
-    fn answered(&self, key: &Key, operation: Operation, rule: &str, answer: Answer) -> Case {
-        let expected = self.question.expected();
+    fn answered(&self, key: &Key, operation: Operation, rule: &str, answer: CaseVerdict) -> Case {
+        let expected = self.check.expected();
         let status = answer.status;
-        let (outcome, reason) = match (status, self.question.result) {
+        let (outcome, reason) = match (status, self.check.result) {
             (Status::Unsupported, _) => (Outcome::Unsupported, answer.message.clone()),
             (_, None) => (Outcome::Pass, String::new()),
             (_, Some(_)) if status.as_str() == expected => (Outcome::Pass, String::new()),
@@ -201,11 +202,11 @@ impl Judge<'_> {
         };
         let mut case = self.case(Some(rule.to_owned()), key, operation, outcome, &reason);
         if outcome == Outcome::Unsupported {
-            let span = self.question.rule.map_or(self.question.policy.span, |rule| rule.span);
+            let span = self.check.rule.map_or(self.check.policy.span, |rule| rule.span);
             case.findings
                 .push(Diagnostic::at(Code::UnsupportedRule, span, answer.message.clone()));
         }
-        if let (Outcome::Fail, Some(result)) = (outcome, self.question.result) {
+        if let (Outcome::Fail, Some(result)) = (outcome, self.check.result) {
             case.findings
                 .push(Diagnostic::at(Code::UnexpectedResult, result.span, reason));
         }
@@ -215,7 +216,7 @@ impl Judge<'_> {
 
     /// What is wrong with the objects that came of a rule, if the row expects any.
     fn object_finding(&self, response: &Response, number: usize) -> Option<Diagnostic> {
-        let row = self.question.row().and_then(|row| self.suite.rows().get(row))?;
+        let row = self.check.row().and_then(|row| self.suite.rows().get(row))?;
         let objects = response.objects.as_deref()?;
         let made = objects.rules.get(number)?;
         match made.rule_type {
@@ -272,7 +273,7 @@ impl Judge<'_> {
         Some(found.with_label(start, "the expected object"))
     }
 
-    fn silent(&self, key: &Key, answers: &[&Response], wanted: &Wanted<'_>) -> Case {
+    fn silent(&self, key: &Key, answers: &[&Response], wanted: &MergedExpectation<'_>) -> Case {
         let silence = if answers.is_empty() {
             self.no_policy(key)
         } else {
@@ -280,11 +281,8 @@ impl Judge<'_> {
         };
         match silence {
             Silence::NoMatch(finding) => {
-                let skips = self
-                    .question
-                    .result
-                    .is_some_and(|result| result.value == Expected::Skip);
-                if skips || self.question.result.is_none() && wanted.no_match() {
+                let skips = self.check.result.is_some_and(|result| result.value == Expected::Skip);
+                if skips || self.check.result.is_none() && wanted.no_match() {
                     return self.case(None, key, self.operation(), Outcome::Pass, &finding.message);
                 }
                 self.unmatched(key, finding)
@@ -299,8 +297,8 @@ impl Judge<'_> {
     }
 
     fn no_policy(&self, key: &Key) -> Silence {
-        let policy = self.question.policy_name();
-        let span = self.question.policy.span;
+        let policy = self.check.policy_name();
+        let span = self.check.policy.span;
         if let Some((_, kind)) = self.responses.unsupported.iter().find(|(name, _)| name == policy) {
             let reason = format!("policies of kind {kind} are not decided");
             let finding = Diagnostic::at(Code::UnsupportedKind, span, reason.clone());
@@ -321,11 +319,11 @@ impl Judge<'_> {
 
     /// Nothing answered: a wrong rule name, or a policy that does not match. `skip` is also met by the latter.
     fn no_rule(&self, answers: &[&Response], key: &Key) -> Silence {
-        let (Some(rule), Some(name)) = (self.question.rule_name(), self.question.rule) else {
-            let policy = format!("policy `{}`", self.question.policy_name());
-            return no_match(&policy, key, self.question.policy.span);
+        let (Some(rule), Some(name)) = (self.check.rule_name(), self.check.rule) else {
+            let policy = format!("policy `{}`", self.check.policy_name());
+            return no_match(&policy, key, self.check.policy.span);
         };
-        let policy = self.question.policy_name();
+        let policy = self.check.policy_name();
         let rules = self.responses.rules.iter().filter(|(of, _)| of == policy);
         let known: Vec<&str> = rules.flat_map(|(_, names)| names).map(String::as_str).collect();
         let with_rules = answers.iter().find(|response| response.has_rules);
@@ -342,12 +340,12 @@ impl Judge<'_> {
 /// Warns about rows whose `kind` none of their resources has. Nothing reads the kind of a row, so a wrong one goes unnoticed.
 pub(super) fn unfitting_kinds(suite: &Suite, responses: &Responses) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    for (question, row) in Question::all(suite).zip(suite.rows()) {
+    for (check, row) in Check::all(suite).zip(suite.rows()) {
         let Some(kind) = row.kind.as_ref().filter(|kind| !kind.value.contains('*')) else {
             continue;
         };
         let wanted = kind.value.rsplit('/').next().unwrap_or_default();
-        let keys = question.keys(responses);
+        let keys = check.keys(responses);
         let keys = keys.into_iter().filter(|key| !key.kind.is_empty());
         let kinds: BTreeSet<&str> = keys.map(|key| key.kind.as_str()).collect();
         if kinds.is_empty() || kinds.contains(wanted) {

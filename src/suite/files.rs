@@ -269,7 +269,7 @@ impl Files for Overlay<'_> {
 
 /// What was asked for, whether it was there or not; paths are cleaned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Asked {
+pub struct Dependencies {
     /// Files and folders by name.
     pub paths: BTreeSet<String>,
     /// Folders whose names were listed.
@@ -277,20 +277,20 @@ pub struct Asked {
 }
 
 /// Files that note what they are asked for.
-pub struct Noting<'f> {
+pub struct RecordingFiles<'f> {
     under: &'f dyn Files,
-    asked: Mutex<Asked>,
+    asked: Mutex<Dependencies>,
 }
 
-impl std::fmt::Debug for Noting<'_> {
+impl std::fmt::Debug for RecordingFiles<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Noting")
+        f.debug_struct("RecordingFiles")
             .field("asked", &self.asked)
             .finish_non_exhaustive()
     }
 }
 
-impl<'f> Noting<'f> {
+impl<'f> RecordingFiles<'f> {
     /// Nothing asked yet.
     pub fn new(under: &'f dyn Files) -> Self {
         Self {
@@ -300,7 +300,7 @@ impl<'f> Noting<'f> {
     }
 
     /// What was asked for.
-    pub fn asked(&self) -> Asked {
+    pub fn dependencies(&self) -> Dependencies {
         self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
     }
 
@@ -311,7 +311,7 @@ impl<'f> Noting<'f> {
     }
 }
 
-impl Files for Noting<'_> {
+impl Files for RecordingFiles<'_> {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         self.note(path);
         self.under.read(path)

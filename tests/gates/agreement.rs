@@ -9,7 +9,7 @@ use kyvtest::{
     kube::NAME_LABEL,
     kyverno::config::Config,
     pair::Pair,
-    prove::{Label, Layer, Options, Target, prove, replay::Engines, universe, witness::Situation},
+    prove::{Label, Layer, Options, Target, prove, replay::Engines, universe, witness::Scenario},
     run,
     value::{Document, Value as Node},
     verdict::{Effect, Verdict},
@@ -97,7 +97,7 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
             .as_ref()
             .map(|vap| kyvtest::pair::NativeVerdict::of(vap.clone()).verdict.effect),
     );
-    let situation = Situation {
+    let scenario = Scenario {
         request,
         world: cluster.world().clone(),
         namespace_labels,
@@ -107,7 +107,7 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
         classic: &loaded.exceptions,
         cel: &loaded.cel_exceptions,
     };
-    proven(pair, exceptions, &situation, &cluster, eval)?;
+    proven(pair, exceptions, &scenario, &cluster, eval)?;
     let run_settings = run::Settings {
         discovery: settings.discovery.clone(),
         // The vectors record what the server made of the objects.
@@ -115,7 +115,7 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
         ..run::Settings::new(false)
     };
     let texts = counterexample::exceptions(loaded);
-    let cases = match run_request(pair.original(), &texts, &situation, &run_settings) {
+    let cases = match run_request(pair.original(), &texts, &scenario, &run_settings) {
         Ok(cases) => cases,
         Err(reason) => return Ok(Compared::Left(reason)),
     };
@@ -141,7 +141,7 @@ fn compare(row: &Value, settings: &Settings) -> Result<Compared, String> {
 fn proven(
     pair: &Pair,
     exceptions: Exceptions<'_>,
-    situation: &Situation,
+    scenario: &Scenario,
     cluster: &Evaluator,
     eval: Effects,
 ) -> Result<(), String> {
@@ -158,7 +158,7 @@ fn proven(
     let universe = universe::with_unknown(cluster.discovery());
     let (original, config) = (pair.original(), Config::bare());
     let engines = Engines::new(original, exceptions, &target, &config, Layer::Policy, &universe)?;
-    let (kyverno, vap): (Verdict, Verdict) = engines.ask(situation);
+    let (kyverno, vap): (Verdict, Verdict) = engines.ask(scenario);
     if (kyverno.effect, vap.effect) != (eval.0, native) {
         let effects = (kyverno.effect, vap.effect);
         return Err(format!("prove: {effects:?}, eval: {eval:?}"));

@@ -13,7 +13,7 @@ use kyvtest::{
     kube::{Discovery, Environment, GroupVersionKind, Namespace, Operation, Request, UserInfo, World},
     policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, validate_admission},
     value::Document,
-    vap::{Answer, Lens, Server},
+    vap::{AdmissionResponse, Lens, Server},
 };
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ fn namespace(name: &str, labels: &Value) -> Namespace {
     Namespace::with_labels(name, labels)
 }
 
-fn answer(row: &Value) -> Result<Answer, String> {
+fn answer(row: &Value) -> Result<AdmissionResponse, String> {
     let policies = items(row, "policies").map(policy).collect::<Result<Vec<_>, _>>()?;
     let bindings = items(row, "bindings").map(binding).collect::<Result<Vec<_>, _>>()?;
     let mut world = World::new();

@@ -7,7 +7,7 @@ use kyvtest::{
         host::{Mocks, NoHost},
         print,
         profile::Profile,
-        query::{Answer, Authorizer, Query, answer_with, with_value},
+        query::{Authorizer, Query, QueryResult, answer_with, with_value},
         time::Timestamp,
         val::Val,
     },
@@ -40,17 +40,17 @@ fn check_vector(row: &Vector, profile: &'static Profile, object: &Document) -> R
     world.set_now(Timestamp::parse("2026-06-07T08:09:10Z").expect("a point in time"));
     world.set_seed(1);
     let got = match answer_with(&query, &world) {
-        Answer::Value {
+        QueryResult::Value {
             type_name, value, cost, ..
         } => (None, None, Some(type_name), Some(value), cost),
-        Answer::Refused(error) => (
+        QueryResult::Refused(error) => (
             Some(error.phase().to_owned()),
             Some(error.first_line()),
             None,
             None,
             None,
         ),
-        Answer::Failed { error, cost } => {
+        QueryResult::Failed { error, cost } => {
             let line = error.lines().next().unwrap_or_default().to_owned();
             (Some("eval".to_owned()), Some(line), None, None, cost)
         }

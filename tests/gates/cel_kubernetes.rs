@@ -4,7 +4,7 @@ use kyvtest::{
     cel::{
         host::{Attributes, Decision, Host},
         profile::Profile,
-        query::{Answer, Authorizer, Query, answer_with},
+        query::{Authorizer, Query, QueryResult, answer_with},
     },
     value::Document,
 };
@@ -53,9 +53,9 @@ fn check(row: &Row, request: &Document) -> Result<(), String> {
     query.request = Some(request);
     query.cost_limit = Some(100_000_000);
     let got = match answer_with(&query, &Echo) {
-        Answer::Value { value, cost, .. } => (Some(value), None, cost),
-        Answer::Failed { error, .. } => (None, Some(error), None),
-        Answer::Refused(error) => (None, Some(error.first_line()), None),
+        QueryResult::Value { value, cost, .. } => (Some(value), None, cost),
+        QueryResult::Failed { error, .. } => (None, Some(error), None),
+        QueryResult::Refused(error) => (None, Some(error.first_line()), None),
     };
     let want = (row.value.clone(), row.error.clone(), row.cost);
     if got == want {

@@ -6,7 +6,7 @@ use kyvtest::{
     cel::host::NoHost,
     diagnostic::Sources,
     kube::{Discovery, GroupVersionKind, Operation, Request, Roles, UserInfo, World},
-    kyverno::{autogen, classic_policy::CompiledPolicy, exception::CompiledException, input::Input, lens::Lens},
+    kyverno::{autogen, classic_policy::CompiledClassicPolicy, exception::CompiledException, input::Input, lens::Lens},
     policy::{Loaded, Purpose, load, validate},
     value::Document,
     verdict::Status,
@@ -66,7 +66,7 @@ fn check(row: &Value) -> Result<(), String> {
     let world = World::new();
     let input = Input::new(&request, &world, &discovery, Lens::CLI);
     let exceptions: Vec<CompiledException> = loaded.exceptions.iter().map(|e| CompiledException::new(e)).collect();
-    let response = CompiledPolicy::new(Arc::clone(policy)).decide(&input, &exceptions, &NoHost);
+    let response = CompiledClassicPolicy::new(Arc::clone(policy)).decide(&input, &exceptions, &NoHost);
     let ours: Vec<(String, &str, String)> = response
         .rules
         .iter()

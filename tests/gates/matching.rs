@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kyvtest::{
     diagnostic::Sources,
     kube::{
-        Cell, Concrete, Discovery, Facts, GroupVersionKind, GroupVersionResource, Namespace, Operation, Operations,
-        Request, Resource, UserInfo, guess_plural,
+        Concrete, Discovery, Facts, GroupVersionKind, GroupVersionResource, Namespace, Operation, Operations, Request,
+        RequestClass, Resource, UserInfo, guess_plural,
     },
     kyverno::{
         constraints,
@@ -210,7 +210,7 @@ impl Pair {
         })
     }
 
-    fn kyverno<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Result<bool, String> {
+    fn kyverno<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Result<bool, String> {
         if let Some(constraints) = &self.constraints {
             return constraints::applies(constraints, cell, facts).map_err(|error| error.to_string());
         }
@@ -225,7 +225,7 @@ impl Pair {
         Ok(applies(selection, cell, facts) && !exceptions.iter().any(|exception| exempts(exception, cell, facts)))
     }
 
-    fn native<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Result<bool, String> {
+    fn native<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Result<bool, String> {
         match native::matches(&self.native, cell, &[], facts) {
             Ok(native::Match::Yes(_)) => Ok(cell.resource.reaches_native_policies()),
             Ok(native::Match::No(_)) => Ok(false),

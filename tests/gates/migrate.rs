@@ -12,7 +12,7 @@ use kyvtest::{
     kube::{Discovery, GroupVersionKind, Operation, Request, UserInfo, World},
     migrate::{Options, RuleLabel, migrate},
     policy::{self, ClassicPolicy, Loaded, Purpose},
-    prove::{body::Side, server::Server, witness::Situation},
+    prove::{body::Side, server::Server, witness::Scenario},
     value::Document,
     verdict::Effect,
     yaml,
@@ -121,7 +121,7 @@ fn corpus_rules_are_migrated() {
 }
 
 /// The request of a row.
-fn situation(row: &Value, discovery: &Discovery) -> Result<Situation, String> {
+fn scenario(row: &Value, discovery: &Discovery) -> Result<Scenario, String> {
     let resource = &row["resource"];
     let kind = GroupVersionKind::from_api_version(text(resource, "apiVersion"), text(resource, "kind"));
     let served = discovery
@@ -142,7 +142,7 @@ fn situation(row: &Value, discovery: &Discovery) -> Result<Situation, String> {
             request.user = UserInfo::from_value(user);
         }
     }
-    Ok(Situation {
+    Ok(Scenario {
         request,
         world: World::new(),
         namespace_labels: Vec::new(),
@@ -160,10 +160,10 @@ fn check(row: &Value) -> Result<(), String> {
     let kind = GroupVersionKind::from_api_version(text(resource, "apiVersion"), text(resource, "kind"));
     let mut discovery = Discovery::kubernetes();
     discovery.add_guess(&kind, true);
-    let mut situation = situation(row, &discovery)?;
+    let mut scenario = scenario(row, &discovery)?;
     // What the server refuses never reaches a policy.
     let server = Server::new(&discovery, Vec::new()).without_service_accounts();
-    if server.admit(&mut situation.request).is_err() {
+    if server.admit(&mut scenario.request).is_err() {
         return Ok(());
     }
     let migration = migrate(policy, &discovery, &Options::default());
@@ -176,7 +176,7 @@ fn check(row: &Value) -> Result<(), String> {
         object["spec"]["rules"] = serde_json::json!([rule.source.document().root().to_serde()]);
         let before = Side::from_objects(&[object], &discovery)?;
         let after = Side::from_objects(&migrated.objects, &discovery)?;
-        let effect = |side: &Side| -> Effect { side.decide(&situation, &discovery, &Mocks::new()).effect };
+        let effect = |side: &Side| -> Effect { side.decide(&scenario, &discovery, &Mocks::new()).effect };
         let (before, after) = (effect(&before), effect(&after));
         if before != after {
             return Err(format!("rule {}: {before} became {after}", rule.name.value));

@@ -13,7 +13,7 @@ use kyvtest::{
     cel::host::{Gvr, Mocks},
     jmespath::{Context, Expression},
     kyverno::classic::{
-        context::{Answers, Context as Variables, Entry, NoOutside},
+        context::{Context as Variables, Entry, NoOutside, SuiteSources},
         variables::substitute_all,
     },
     value::{Data, Document},
@@ -154,7 +154,7 @@ fn context_entries_are_loaded_when_they_are_named() {
             mocks.add_resource(gvr, parsed(object));
         }
         let values = row.values.iter();
-        let answers = Answers {
+        let answers = SuiteSources {
             host: &mocks,
             values: values
                 .map(|(key, value)| (key.clone(), json(&value.to_string())))

@@ -5,8 +5,8 @@ use std::{fmt::Write as _, fs, path::Path, sync::Arc};
 use kyvtest::{
     diagnostic::{Sources, render},
     kube::{
-        Atom, Cell, Concrete, Discovery, Facts, GroupVersionKind, Namespace, Operation, Pattern, Request, Roles,
-        UserInfo, World,
+        Atom, Concrete, Discovery, Facts, GroupVersionKind, Namespace, Operation, Pattern, Request, RequestClass,
+        Roles, UserInfo, World,
     },
     kyverno::{
         constraints,
@@ -123,7 +123,7 @@ fn every_path_of_a_rule() {
     };
     let discovery = Discovery::kubernetes();
     let pods = discovery.by_object("v1", "Pod").expect("pods");
-    let cell = Cell::new(pods, Operation::Create, false);
+    let cell = RequestClass::new(pods, Operation::Create, false);
     let short = paths(|facts| applies(selection, &cell, facts));
     let long = paths(|facts| explain(selection, &cell, facts).is_ok());
     let applying = |paths: &[(Vec<(Atom<'_>, bool)>, bool)]| paths.iter().filter(|(_, applies)| *applies).count();
@@ -135,7 +135,7 @@ fn every_path_of_a_rule() {
     insta::assert_snapshot!("match-paths", shown);
     // A rule on other kinds asks nothing: kinds are enumerated, never asked.
     let secrets = discovery.by_object("v1", "Secret").expect("secrets");
-    let other = paths(|facts| applies(selection, &Cell::new(secrets, Operation::Create, false), facts));
+    let other = paths(|facts| applies(selection, &RequestClass::new(secrets, Operation::Create, false), facts));
     assert_eq!(other, [(Vec::new(), false)]);
 }
 
@@ -150,7 +150,7 @@ fn a_selector_bomb_stays_linear() {
         }
     }
     let discovery = Discovery::kubernetes();
-    let cell = Cell::new(
+    let cell = RequestClass::new(
         discovery.by_object("v1", "Pod").expect("pods"),
         Operation::Create,
         false,

@@ -13,7 +13,7 @@ pub const INVALID: &str = "Invalid";
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct AdmissionResponse {
     /// Whether the request is admitted.
     pub allowed: bool,
     /// The strongest status of all policies.
@@ -98,7 +98,7 @@ impl Denial {
     }
 }
 
-impl Answer {
+impl AdmissionResponse {
     /// The answer of a server that no policy refuses anything.
     pub fn admitted(request: &Request) -> Self {
         Self {
@@ -187,7 +187,7 @@ impl Answer {
     }
 }
 
-/// See [`Answer::of_policy`].
+/// See [`AdmissionResponse::of_policy`].
 pub(super) fn verdict_of(verdicts: &[PolicyVerdict], policy: &str) -> Option<Verdict> {
     let verdicts = || verdicts.iter().filter(|verdict| verdict.policy == policy);
     let effect = verdicts().map(|verdict| verdict.verdict.effect).max()?;

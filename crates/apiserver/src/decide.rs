@@ -4,11 +4,11 @@
 //! after a refusal still warns and writes annotations.
 
 use super::{
-    answer::{Answer, Denial, PolicyVerdict},
+    answer::{AdmissionResponse, Denial, PolicyVerdict},
     audit::{Audit, OfPolicy},
     input::{Documents, Input},
     params,
-    policy::{Binding, CompiledPolicy, Failure},
+    policy::{Binding, CompiledNativePolicy, Failure},
     select::{BindingSelection, PolicySelection, Selector, by_name},
     warning::Warnings,
 };
@@ -30,14 +30,14 @@ use kyvtest_model::{
 /// authorizer where it has something to say; the rest is up to the RBAC objects. A binding whose policy is missing does
 /// nothing.
 pub(super) fn decide(
-    policies: &[CompiledPolicy],
+    policies: &[CompiledNativePolicy],
     bindings: &[Binding],
     request: &Request,
     world: &World,
     discovery: &Discovery,
     host: &dyn Host,
-) -> Answer {
-    let mut answer = Answer::admitted(request);
+) -> AdmissionResponse {
+    let mut answer = AdmissionResponse::admitted(request);
     if !request.resource.reaches_native_policies() {
         return answer;
     }
@@ -58,7 +58,7 @@ pub(super) fn decide(
         verdicts: Vec::new(),
     };
     let bindings = by_name(bindings, Binding::name);
-    for policy in by_name(policies, CompiledPolicy::name) {
+    for policy in by_name(policies, CompiledNativePolicy::name) {
         let own = bindings.iter().copied().filter(|binding| binding.policy == policy.name);
         dispatch.policy(policy, &own.collect::<Vec<_>>());
     }
@@ -126,7 +126,7 @@ struct Dispatch<'i> {
 }
 
 impl Dispatch<'_> {
-    fn policy(&mut self, policy: &CompiledPolicy, bindings: &[&Binding]) {
+    fn policy(&mut self, policy: &CompiledNativePolicy, bindings: &[&Binding]) {
         if bindings.is_empty() {
             return self.silent(policy, None, Status::NoMatch, Part::Binding);
         }
@@ -166,7 +166,7 @@ impl Dispatch<'_> {
     }
 
     /// Nothing is said.
-    fn silent(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, status: Status, part: Part) {
+    fn silent(&mut self, policy: &CompiledNativePolicy, binding: Option<&Binding>, status: Status, part: Part) {
         let verdict = Verdict {
             status,
             effect: Effect::Admit,
@@ -176,7 +176,13 @@ impl Dispatch<'_> {
         self.say(policy, binding, None, verdict);
     }
 
-    fn say(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, param: Option<&Document>, verdict: Verdict) {
+    fn say(
+        &mut self,
+        policy: &CompiledNativePolicy,
+        binding: Option<&Binding>,
+        param: Option<&Document>,
+        verdict: Verdict,
+    ) {
         let param = param.map(params::label);
         self.verdicts.push(PolicyVerdict {
             policy: policy.name.clone(),
@@ -187,7 +193,7 @@ impl Dispatch<'_> {
     }
 
     /// Policy or binding cannot be used: a refusal whatever the binding's actions are, unless errors are ignored.
-    fn misconfigured(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, error: &str, part: Part) {
+    fn misconfigured(&mut self, policy: &CompiledNativePolicy, binding: Option<&Binding>, error: &str, part: Part) {
         let what = if binding.is_some() { "binding" } else { "policy" };
         let message = match &policy.failure_policy {
             Failure::Unknown(word) => format!("unrecognized failure policy: '{word}'"),
@@ -208,7 +214,7 @@ impl Dispatch<'_> {
         self.say(policy, binding, None, verdict);
     }
 
-    fn deny(&mut self, policy: &CompiledPolicy, binding: Option<&Binding>, reason: Option<&str>, message: &str) {
+    fn deny(&mut self, policy: &CompiledNativePolicy, binding: Option<&Binding>, reason: Option<&str>, message: &str) {
         self.denials.push(Denial {
             policy: policy.name.clone(),
             binding: binding.map(|binding| binding.name.clone()),
@@ -219,7 +225,7 @@ impl Dispatch<'_> {
 
     fn evaluate(
         &mut self,
-        policy: &CompiledPolicy,
+        policy: &CompiledNativePolicy,
         binding: &Binding,
         param: Option<&Document>,
         (documents, matched): (&Documents, &Resource),
@@ -282,7 +288,7 @@ impl Dispatch<'_> {
     }
 
     /// Does what the binding says about a decision.
-    fn act(&mut self, policy: &CompiledPolicy, binding: &Binding, index: usize, decision: Decided) -> Step {
+    fn act(&mut self, policy: &CompiledNativePolicy, binding: &Binding, index: usize, decision: Decided) -> Step {
         let (status, reason, message, part) = match decision {
             Decided::Admit => {
                 return Step {

@@ -28,10 +28,10 @@ mod select;
 mod server;
 mod warning;
 
-pub use answer::{Answer, Details, INVALID, PolicyVerdict, admitted_code};
+pub use answer::{AdmissionResponse, Details, INVALID, PolicyVerdict, admitted_code};
 pub use check::{check, check_mutating};
 pub use mutate::{Mutated, MutationRefusal, RefusedBy};
 pub use mutating::CompiledMutatingPolicy;
 pub use offline::OfflineMutation;
-pub use policy::{Binding, CompiledPolicy};
+pub use policy::{Binding, CompiledNativePolicy};
 pub use server::{Evaluation, Lens, Server};

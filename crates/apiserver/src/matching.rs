@@ -7,7 +7,7 @@
 use std::fmt;
 
 use kyvtest_model::{
-    kube::{Atom, Cell, Facts, LabelSelector, Operation, Pairs, Pattern, Resource, Text},
+    kube::{Atom, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Resource, Text},
     policy::{MatchConstraints, MatchPolicy, NamedRule},
     verdict::Part,
 };
@@ -70,7 +70,7 @@ impl Reading {
 /// If everything else selects the request and a selector is invalid.
 pub fn matches<'p, 'u>(
     constraints: &'p MatchConstraints,
-    cell: &Cell<'u>,
+    cell: &RequestClass<'u>,
     equivalents: &[&'u Resource],
     facts: &mut impl Facts<'p>,
 ) -> Result<Match<'u>, InvalidSelector<'p>> {
@@ -84,7 +84,7 @@ pub fn matches<'p, 'u>(
 pub fn matches_as<'p, 'u>(
     reading: Reading,
     constraints: &'p MatchConstraints,
-    cell: &Cell<'u>,
+    cell: &RequestClass<'u>,
     equivalents: &[&'u Resource],
     facts: &mut impl Facts<'p>,
 ) -> Result<Match<'u>, InvalidSelector<'p>> {
@@ -94,7 +94,7 @@ pub fn matches_as<'p, 'u>(
     let equivalents = if exact { &[] } else { equivalents };
     // What no rule lists is not selected, whatever the selectors say.
     let mut names = std::iter::once(&cell.resource).chain(equivalents);
-    if !names.any(|resource| constraints.lists(&Cell { resource, ..*cell })) {
+    if !names.any(|resource| constraints.lists(&RequestClass { resource, ..*cell })) {
         return Ok(UNSELECTED);
     }
     let namespace = namespace_matches(constraints, cell, facts);
@@ -129,7 +129,7 @@ pub fn matches_as<'p, 'u>(
 /// the first equivalent in the order of the rules.
 pub fn listed_as<'u>(
     constraints: &MatchConstraints,
-    cell: &Cell<'u>,
+    cell: &RequestClass<'u>,
     equivalents: &[&'u Resource],
 ) -> Option<&'u Resource> {
     let rules = &constraints.resource_rules;
@@ -138,13 +138,13 @@ pub fn listed_as<'u>(
     }
     rules.iter().find_map(|rule| {
         let mut others = equivalents.iter().copied();
-        others.find(|resource| rule.rule.matches(&Cell { resource, ..*cell }))
+        others.find(|resource| rule.rule.matches(&RequestClass { resource, ..*cell }))
     })
 }
 
 struct Rules<'c, 'u, F> {
     reading: Reading,
-    cell: &'c Cell<'u>,
+    cell: &'c RequestClass<'u>,
     equivalents: &'c [&'u Resource],
     facts: &'c mut F,
 }
@@ -169,7 +169,7 @@ impl<'u, F> Rules<'_, 'u, F> {
     where
         F: Facts<'p>,
     {
-        let cell = Cell { resource, ..*self.cell };
+        let cell = RequestClass { resource, ..*self.cell };
         rule.rule.matches(&cell) && self.has_name(rule)
     }
 
@@ -206,7 +206,7 @@ fn used(selector: Option<&LabelSelector>) -> Result<Option<&LabelSelector>, Inva
 
 fn namespace_matches<'p>(
     constraints: &'p MatchConstraints,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
 ) -> Result<bool, InvalidSelector<'p>> {
     let of_namespaces = cell.resource.plural == "namespaces";
@@ -227,7 +227,7 @@ fn namespace_matches<'p>(
 fn object_matches<'p>(
     reading: Reading,
     constraints: &'p MatchConstraints,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
 ) -> Result<bool, InvalidSelector<'p>> {
     // The options of a connection have no metadata, so no selector selects them.

@@ -15,7 +15,7 @@ mod patch;
 use std::collections::BTreeSet;
 
 use super::{
-    answer::{Answer, Details, PolicyVerdict, object_name, verdict_of},
+    answer::{AdmissionResponse, Details, PolicyVerdict, object_name, verdict_of},
     mutating::CompiledMutatingPolicy,
     policy::Binding,
 };
@@ -85,15 +85,15 @@ impl Mutated {
         }
     }
 
-    /// What one policy did with all of its bindings and parameters, see [`Answer::of_policy`].
+    /// What one policy did with all of its bindings and parameters, see [`AdmissionResponse::of_policy`].
     pub fn of_policy(&self, policy: &str) -> Option<Verdict> {
         verdict_of(&self.verdicts, policy)
     }
 
     /// The answer to the client, if the request is refused.
-    pub fn answer(&self, request: &Request) -> Option<Answer> {
+    pub fn answer(&self, request: &Request) -> Option<AdmissionResponse> {
         let refusal = self.refusal.as_ref()?;
-        let mut answer = Answer::admitted(request);
+        let mut answer = AdmissionResponse::admitted(request);
         answer.verdicts.clone_from(&self.verdicts);
         answer.summarise();
         answer.allowed = false;

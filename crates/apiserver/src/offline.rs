@@ -19,7 +19,7 @@ pub use mutation::OfflineMutation;
 use super::{
     matching::{Match, Reading, matches_as},
     params::metadata,
-    policy::{Binding, CompiledPolicy, Failure, ParamRef},
+    policy::{Binding, CompiledNativePolicy, Failure, ParamRef},
 };
 use kyvtest_cel::{
     admission::{Cause, Decision, Inputs, Outcome},
@@ -40,8 +40,8 @@ use kyvtest_model::{
 const SENTINEL: &str = "system:kyverno:background-scan";
 
 /// Compiles a policy for [`decide`].
-pub(super) fn compile(policy: &ValidatingAdmissionPolicy) -> CompiledPolicy {
-    CompiledPolicy::with_profile(policy, Profile::kyverno_classic(), false)
+pub(super) fn compile(policy: &ValidatingAdmissionPolicy) -> CompiledNativePolicy {
+    CompiledNativePolicy::with_profile(policy, Profile::kyverno_classic(), false)
 }
 
 /// What decides whether a policy looks at a request.
@@ -70,7 +70,7 @@ impl Matcher {
 /// What the command line says about an object; `None` where the policy does not look at it. `fake_cluster` is whether the
 /// suite describes a cluster.
 pub(super) fn decide(
-    policy: &CompiledPolicy,
+    policy: &CompiledNativePolicy,
     bindings: &[Binding],
     request: &Request,
     world: &World,
@@ -192,7 +192,7 @@ fn given_params(reference: &ParamRef, world: &World) -> Document {
 }
 
 /// The parameters in the fake cluster, to which every kind is one of the whole cluster; `None` is an error.
-fn stored_params(policy: &CompiledPolicy, reference: &ParamRef, world: &World) -> Option<Document> {
+fn stored_params(policy: &CompiledNativePolicy, reference: &ParamRef, world: &World) -> Option<Document> {
     let kind = policy.param_kind.as_ref()?;
     if !reference.namespace.is_empty() {
         return None;
@@ -249,7 +249,7 @@ fn request_description(request: &Request) -> Document {
 }
 
 struct Evaluation<'r> {
-    policy: &'r CompiledPolicy,
+    policy: &'r CompiledNativePolicy,
     request: &'r Request,
     namespace: Option<&'r Namespace>,
 }

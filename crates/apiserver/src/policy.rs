@@ -16,7 +16,7 @@ use kyvtest_model::{
 
 /// A policy, compiled.
 #[derive(Debug)]
-pub struct CompiledPolicy {
+pub struct CompiledNativePolicy {
     pub(super) name: String,
     pub(super) constraints: Option<MatchConstraints>,
     pub(super) validator: Validator,
@@ -45,7 +45,7 @@ impl Failure {
     }
 }
 
-impl CompiledPolicy {
+impl CompiledNativePolicy {
     /// Compiles a policy as the API server of Kubernetes 1.36 runs it. What cannot be compiled is an error of each request;
     /// whether the server would take the policy at all is the matter of static validation.
     pub fn compile(policy: &ValidatingAdmissionPolicy) -> Self {

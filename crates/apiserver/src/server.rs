@@ -4,14 +4,14 @@
 //! `kyverno test`, which creates every object and has a matcher of its own.
 
 use super::{
-    answer::{Answer, PolicyVerdict},
+    answer::{AdmissionResponse, PolicyVerdict},
     decide::decide,
     mutate::{Mutated, mutate},
     mutating::CompiledMutatingPolicy,
     offline::{self, OfflineMutation},
-    policy::{Binding, CompiledPolicy},
+    policy::{Binding, CompiledNativePolicy},
 };
-use kyvtest_cel::{observe::Observer, profile::Profile, story};
+use kyvtest_cel::{observe::Observer, profile::Profile, trace};
 use kyvtest_model::{
     kube::{Environment, Request},
     policy::{
@@ -37,7 +37,7 @@ pub enum Lens {
 /// An API server with its policies and bindings.
 #[derive(Debug)]
 pub struct Server {
-    policies: Vec<CompiledPolicy>,
+    policies: Vec<CompiledNativePolicy>,
     bindings: Vec<Binding>,
     mutating_policies: Vec<CompiledMutatingPolicy>,
     mutating_bindings: Vec<Binding>,
@@ -49,7 +49,7 @@ pub struct Server {
 pub struct Evaluation {
     /// The verdict; `None` if the policy does not look at the request.
     pub verdict: Option<Verdict>,
-    /// How it came about, if the observer has a story.
+    /// How it came about, if the observer has a trace.
     pub trace: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Server {
         lens: Lens,
     ) -> Self {
         let compile = |policy| match lens {
-            Lens::ApiServer => CompiledPolicy::compile(policy),
+            Lens::ApiServer => CompiledNativePolicy::compile(policy),
             Lens::Cli { .. } => offline::compile(policy),
         };
         Self {
@@ -99,7 +99,7 @@ impl Server {
         let policies = policies.into_iter();
         Self {
             policies: policies
-                .map(|policy| CompiledPolicy::for_profile(policy, profile))
+                .map(|policy| CompiledNativePolicy::for_profile(policy, profile))
                 .collect(),
             bindings: bindings.into_iter().map(Binding::new).collect(),
             mutating_policies: Vec::new(),
@@ -109,7 +109,7 @@ impl Server {
     }
 
     /// The policies.
-    pub fn policies(&self) -> &[CompiledPolicy] {
+    pub fn policies(&self) -> &[CompiledNativePolicy] {
         &self.policies
     }
 
@@ -147,12 +147,17 @@ impl Server {
     }
 
     /// Answers a request with all validating policies.
-    pub fn review(&self, request: &Request, environment: Environment<'_>) -> Answer {
+    pub fn review(&self, request: &Request, environment: Environment<'_>) -> AdmissionResponse {
         self.answer(&self.policies, request, environment)
     }
 
     /// Evaluates one of the policies with its bindings.
-    pub fn evaluate(&self, policy: &CompiledPolicy, request: &Request, environment: Environment<'_>) -> Evaluation {
+    pub fn evaluate(
+        &self,
+        policy: &CompiledNativePolicy,
+        request: &Request,
+        environment: Environment<'_>,
+    ) -> Evaluation {
         match self.lens {
             Lens::ApiServer => {
                 let answer = self.answer(std::slice::from_ref(policy), request, environment);
@@ -169,16 +174,21 @@ impl Server {
         }
     }
 
-    fn answer(&self, policies: &[CompiledPolicy], request: &Request, environment: Environment<'_>) -> Answer {
+    fn answer(
+        &self,
+        policies: &[CompiledNativePolicy],
+        request: &Request,
+        environment: Environment<'_>,
+    ) -> AdmissionResponse {
         let Environment { world, discovery, host } = environment;
         decide(policies, &self.bindings, request, world, discovery, host)
     }
 }
 
-impl Answer {
-    /// What expressions came to since the last time, and what decided each verdict, if the observer has a story.
+impl AdmissionResponse {
+    /// What expressions came to since the last time, and what decided each verdict, if the observer has a trace.
     pub fn trace(&self, environment: Environment<'_>) -> Vec<String> {
-        let Some(story) = environment.host.observer().and_then(Observer::story) else {
+        let Some(trace) = environment.host.observer().and_then(Observer::trace) else {
             return Vec::new();
         };
         let verdicts = self.verdicts.iter().map(|verdict: &PolicyVerdict| {
@@ -188,6 +198,6 @@ impl Answer {
             let verdict = &verdict.verdict;
             format!("{binding}{param}{}, decided by {}", verdict.status, verdict.trace)
         });
-        story::lines(story.take()).chain(verdicts).collect()
+        trace::lines(trace.take()).chain(verdicts).collect()
     }
 }

@@ -21,11 +21,11 @@ pub(crate) use call::invoke;
 use super::{
     context::{Context, Scratch, WORK_LIMIT_EXCEEDED},
     cost,
+    cost_stack::CostStack,
     host::Host,
     observe::Observer,
     ops,
     program::*,
-    trace::Trace,
     val::{NO_SUCH_OVERLOAD, Val},
 };
 
@@ -110,8 +110,8 @@ pub fn evaluate<'a>(
         value = Val::Error(WORK_LIMIT_EXCEEDED);
     }
     let cost = if machine.counting { machine.cost } else { 0 };
-    if let Some(story) = machine.observer.and_then(Observer::story) {
-        machine.tell(story, value);
+    if let Some(trace) = machine.observer.and_then(Observer::trace) {
+        machine.tell(trace, value);
     }
     scratch.account(outer);
     Outcome { value, cost }
@@ -130,7 +130,7 @@ pub(super) struct Machine<'a> {
     final_cost: u64,
     /// Whether a call or literal stopped at an argument's error before all its arguments were evaluated.
     stopped_early: bool,
-    pub(super) trace: Option<Box<Trace<'a>>>,
+    pub(super) trace: Option<Box<CostStack<'a>>>,
     /// Who looks on.
     observer: Option<&'a Observer>,
     /// Whether nodes are evaluated in [`Machine::eval_detour`]: there is an observer, or the limit was exceeded.

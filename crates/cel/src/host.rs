@@ -12,7 +12,7 @@ use kyvtest_go_compat::value::{Document, Value};
 
 /// An answer from outside, or the text of the error. The libraries put before it what they were about, except before
 /// an `internal error: …`.
-pub type Answer = Result<Document, String>;
+pub type HostResult = Result<Document, String>;
 
 /// One question to an authorizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,7 +90,7 @@ impl Gvr {
 /// The questions that libraries ask. Every method has a default answer: an error that names what is missing.
 pub trait Host {
     /// `resource.Get`; a missing object is a document that is `null`.
-    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
         Err(format!(
             "no mock for resource `{resource}` of `{api_version}`: {namespace}/{name}"
         ))
@@ -103,14 +103,14 @@ pub trait Host {
         resource: &str,
         namespace: &str,
         _labels: &[(String, String)],
-    ) -> Answer {
+    ) -> HostResult {
         Err(format!(
             "no mock for the list of resource `{resource}` of `{api_version}` in `{namespace}`"
         ))
     }
 
     /// `resource.Post`.
-    fn resource_post(&self, api_version: &str, resource: &str, _namespace: &str, _body: Value<'_>) -> Answer {
+    fn resource_post(&self, api_version: &str, resource: &str, _namespace: &str, _body: Value<'_>) -> HostResult {
         Err(format!("no mock for creating resource `{resource}` of `{api_version}`"))
     }
 
@@ -123,7 +123,7 @@ pub trait Host {
     }
 
     /// Fetches what a registry knows of an image.
-    fn fetch_image(&self, reference: &str) -> Answer {
+    fn fetch_image(&self, reference: &str) -> HostResult {
         Err(format!("no registry to ask for the image `{reference}`"))
     }
 
@@ -141,7 +141,7 @@ pub trait Host {
     }
 
     /// The payload of a verified attestation.
-    fn image_payload(&self, reference: &str, _attestation: Attestation<'_>) -> Answer {
+    fn image_payload(&self, reference: &str, _attestation: Attestation<'_>) -> HostResult {
         Err(format!(
             "failed to get imagedata: no registry to ask for the image `{reference}`"
         ))
@@ -168,18 +168,18 @@ pub trait Host {
     }
 
     /// `globalContext.Get`; an unknown entry is a document that is `null`. The projection is empty where none is named.
-    fn global_context(&self, name: &str, _projection: &str) -> Answer {
+    fn global_context(&self, name: &str, _projection: &str) -> HostResult {
         Err(format!("no mock for global context entry `{name}`"))
     }
 
     /// `http.Get` and `http.Post`. An answer that is a map has the member `statusCode` besides the body's own; any
     /// other body is in the member `body`.
-    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+    fn http(&self, request: &HttpRequest<'_>) -> HostResult {
         Err(format!("no mock for {} {}", request.method, request.url))
     }
 
     /// `image.GetMetadata`.
-    fn image_metadata(&self, reference: &str) -> Answer {
+    fn image_metadata(&self, reference: &str) -> HostResult {
         Err(format!("no mock for the metadata of image `{reference}`"))
     }
 
@@ -296,19 +296,25 @@ impl std::fmt::Debug for Wrapped<'_> {
 }
 
 impl Host for Wrapped<'_> {
-    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
         self.host.resource_get(api_version, resource, namespace, name)
     }
 
-    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
+    fn resource_list(
+        &self,
+        api_version: &str,
+        resource: &str,
+        namespace: &str,
+        labels: &[(String, String)],
+    ) -> HostResult {
         self.host.resource_list(api_version, resource, namespace, labels)
     }
 
-    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
+    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> HostResult {
         self.host.resource_post(api_version, resource, namespace, body)
     }
 
-    fn fetch_image(&self, reference: &str) -> Answer {
+    fn fetch_image(&self, reference: &str) -> HostResult {
         self.host.fetch_image(reference)
     }
 
@@ -321,7 +327,7 @@ impl Host for Wrapped<'_> {
         self.host.verify_image(reference, attestation, attestors)
     }
 
-    fn image_payload(&self, reference: &str, attestation: Attestation<'_>) -> Answer {
+    fn image_payload(&self, reference: &str, attestation: Attestation<'_>) -> HostResult {
         self.host.image_payload(reference, attestation)
     }
 
@@ -344,15 +350,15 @@ impl Host for Wrapped<'_> {
         self.host.resource_of_kind(api_version, kind)
     }
 
-    fn global_context(&self, name: &str, projection: &str) -> Answer {
+    fn global_context(&self, name: &str, projection: &str) -> HostResult {
         self.host.global_context(name, projection)
     }
 
-    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+    fn http(&self, request: &HttpRequest<'_>) -> HostResult {
         self.host.http(request)
     }
 
-    fn image_metadata(&self, reference: &str) -> Answer {
+    fn image_metadata(&self, reference: &str) -> HostResult {
         self.host.image_metadata(reference)
     }
 

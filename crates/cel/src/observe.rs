@@ -14,14 +14,14 @@ use rustc_hash::FxHashMap;
 use super::{
     ast::{Ast, Expr, ExprId},
     program::{Attribute, FoldKind, Node, NodeId, Program, Qualifier, Root},
-    story::Story,
     syntax::parse,
+    trace::Trace,
     val::Val,
 };
 
 /// What something came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum BranchOutcome {
     /// True, or there.
     True,
     /// False, or absent.
@@ -36,7 +36,7 @@ pub enum Way {
 
 /// How often something came to what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ways {
+pub struct OutcomeCounts {
     /// True, or there.
     pub truths: u64,
     /// False, or absent.
@@ -49,20 +49,20 @@ pub struct Ways {
     pub others: u64,
 }
 
-impl Ways {
+impl OutcomeCounts {
     /// All of them.
     pub const fn total(&self) -> u64 {
         self.truths + self.falsehoods + self.errors + self.empties + self.others
     }
 
     /// Adds one.
-    pub fn add(&mut self, way: Way) {
+    pub fn add(&mut self, way: BranchOutcome) {
         let count = match way {
-            Way::True => &mut self.truths,
-            Way::False => &mut self.falsehoods,
-            Way::Error => &mut self.errors,
-            Way::Empty => &mut self.empties,
-            Way::Other => &mut self.others,
+            BranchOutcome::True => &mut self.truths,
+            BranchOutcome::False => &mut self.falsehoods,
+            BranchOutcome::Error => &mut self.errors,
+            BranchOutcome::Empty => &mut self.empties,
+            BranchOutcome::Other => &mut self.others,
         };
         *count += 1;
     }
@@ -84,12 +84,12 @@ const WHOLE: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct Observer {
     /// Who is told what expressions came to, if anybody is.
-    story: Option<Story>,
+    trace: Option<Trace>,
     seen: RefCell<FxHashMap<(usize, u32), Record>>,
 }
 
 /// All that something came to, and what it came to last.
-type Record = (Ways, Option<Way>);
+type Record = (OutcomeCounts, Option<BranchOutcome>);
 
 fn address<T>(of: &T) -> usize {
     std::ptr::from_ref(of).addr()
@@ -102,19 +102,19 @@ impl Observer {
     }
 
     /// Nothing seen yet; records a trace.
-    pub fn with_story() -> Self {
+    pub fn with_trace() -> Self {
         Self {
-            story: Some(Story::default()),
+            trace: Some(Trace::default()),
             ..Self::default()
         }
     }
 
     /// Who is told what expressions came to.
-    pub fn story(&self) -> Option<&Story> {
-        self.story.as_ref()
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
     }
 
-    fn record(&self, key: (usize, u32), way: Way) {
+    fn record(&self, key: (usize, u32), way: BranchOutcome) {
         // No borrow is held across a call.
         if let Ok(mut seen) = self.seen.try_borrow_mut() {
             let (ways, last) = seen.entry(key).or_default();
@@ -131,17 +131,21 @@ impl Observer {
     /// Notes what a node of a program came to.
     pub(super) fn value(&self, program: &Program, id: NodeId, value: &Val<'_>) {
         let way = match value {
-            Val::Bool(true) | Val::Optional(Some(_)) => Way::True,
-            Val::Bool(false) | Val::Optional(None) => Way::False,
-            Val::Error(_) => Way::Error,
-            Val::List(_) | Val::DocumentList(_) | Val::Map(_) | Val::DocumentMap(_) if value.is_empty() => Way::Empty,
-            _ => Way::Other,
+            Val::Bool(true) | Val::Optional(Some(_)) => BranchOutcome::True,
+            Val::Bool(false) | Val::Optional(None) => BranchOutcome::False,
+            Val::Error(_) => BranchOutcome::Error,
+            Val::List(_) | Val::DocumentList(_) | Val::Map(_) | Val::DocumentMap(_) if value.is_empty() => {
+                BranchOutcome::Empty
+            }
+            _ => BranchOutcome::Other,
         };
         let at = address(program);
         let way = match &program.nodes[id.0 as usize] {
             // Whether there was anything to look at is what a quantifier came to first.
-            Node::Fold(fold) if is_quantifier(&fold.kind) && self.of((at, fold.range.0)).1 == Some(Way::Empty) => {
-                Way::Empty
+            Node::Fold(fold)
+                if is_quantifier(&fold.kind) && self.of((at, fold.range.0)).1 == Some(BranchOutcome::Empty) =>
+            {
+                BranchOutcome::Empty
             }
             _ => way,
         };
@@ -149,26 +153,26 @@ impl Observer {
     }
 
     /// Notes what something else came to. It must stay where it is as long as the observer is asked.
-    pub fn note<T>(&self, of: &T, way: Way) {
+    pub fn note<T>(&self, of: &T, way: BranchOutcome) {
         self.record((address(of), WHOLE), way);
     }
 
     /// What something else came to.
-    pub fn noted<T>(&self, of: &T) -> Ways {
+    pub fn noted<T>(&self, of: &T) -> OutcomeCounts {
         self.of((address(of), WHOLE)).0
     }
 
     /// What a program as a whole came to.
-    pub fn whole(&self, program: &Program) -> Ways {
+    pub fn whole(&self, program: &Program) -> OutcomeCounts {
         self.of((address(program), program.root.0)).0
     }
 
     /// What parts of a program came to. They may be those of another program, if that has the same forks in the same order:
     /// autogen changes paths and nothing else.
-    pub fn parts(&self, program: &Program, points: &[Point]) -> Vec<Ways> {
+    pub fn parts(&self, program: &Program, points: &[Point]) -> Vec<OutcomeCounts> {
         let forks = forks(program);
         let of = |point: &Point| {
-            let mut ways = Ways::default();
+            let mut ways = OutcomeCounts::default();
             for fork in &point.forks {
                 if let Some((node, _)) = forks.get(*fork).filter(|(_, fork)| *fork == point.fork) {
                     ways.join(self.of((address(program), *node)).0);

@@ -70,7 +70,7 @@ pub enum Authorizer {
 
 /// What an expression came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum QueryResult {
     /// A value.
     Value {
         /// The run-time type.
@@ -94,29 +94,29 @@ pub enum Answer {
 }
 
 /// Answers a query.
-pub fn answer(query: &Query<'_>) -> Answer {
+pub fn answer(query: &Query<'_>) -> QueryResult {
     answer_with(query, &NoHost)
 }
 
 /// Answers a query in a world.
-pub fn answer_with(query: &Query<'_>, host: &dyn Host) -> Answer {
+pub fn answer_with(query: &Query<'_>, host: &dyn Host) -> QueryResult {
     let answered = with_value(query, host, |value, cost| match value {
-        value if !value.is_printable() => Answer::Failed {
+        value if !value.is_printable() => QueryResult::Failed {
             error: WORK_LIMIT_EXCEEDED.to_owned(),
             cost,
         },
-        Val::Error(error) => Answer::Failed {
+        Val::Error(error) => QueryResult::Failed {
             error: error.to_owned(),
             cost,
         },
-        value => Answer::Value {
+        value => QueryResult::Value {
             type_name: value.type_name().to_owned(),
             value: print::notation(value),
             display: print::go_display(value),
             cost,
         },
     });
-    answered.unwrap_or_else(Answer::Refused)
+    answered.unwrap_or_else(QueryResult::Refused)
 }
 
 /// Evaluates a query and hands the value or error with its cost to `read`, while it lives.

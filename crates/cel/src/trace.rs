@@ -1,97 +1,123 @@
-//! The stack of observed values that cel-go's cost tracker searches, for the evaluations whose cost depends on it.
+//! What expressions came to and why, for people: each evaluation with the values of its parts, as assertions of test
+//! frameworks show them.
 //!
-//! Upstream counterpart: cel-go `interpreter/runtimecost.go` `refValStack`. Searches are answered from a table of
-//! positions per id, so that a long comprehension stays linear.
+//! A plain run has no [`Trace`]. With one, the parts of an expression are evaluated once more after it, on the same values;
+//! nothing of that is counted, and none of it changes what was decided.
 
-use rustc_hash::FxHashMap;
+use std::{fmt::Write as _, sync::Mutex};
 
-use super::{
-    program::{Attribute, NodeId, Root},
-    val::Val,
-};
+use super::{print, val::Val};
+use kyvtest_go_compat::text::float;
 
-/// The id of an entry that is never looked up.
-const UNNAMED: u32 = u32::MAX;
+/// How much of a value is shown.
+const WIDTH: usize = 120;
 
-#[derive(Default)]
-pub(super) struct Trace<'a> {
-    entries: Vec<(u32, Val<'a>)>,
-    positions: FxHashMap<u32, Vec<u32>>,
+/// One evaluation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evaluation {
+    /// The expression.
+    pub text: String,
+    /// What it came to.
+    pub value: String,
+    /// Parts of it with what they came to, each before its own parts.
+    pub parts: Vec<(String, String)>,
 }
 
-impl<'a> Trace<'a> {
-    pub(super) fn push(&mut self, id: NodeId, value: Val<'a>) {
-        self.push_id(id.0, value);
-    }
+/// Keeps what is told, in the order in which it happens.
+#[derive(Debug, Default)]
+pub struct Trace {
+    told: Mutex<Vec<Evaluation>>,
+}
 
-    fn push_id(&mut self, id: u32, value: Val<'a>) {
-        if id != UNNAMED {
-            self.positions.entry(id).or_default().push(self.entries.len() as u32);
+impl Trace {
+    /// Adds an evaluation.
+    pub fn tell(&self, evaluation: Evaluation) {
+        if let Ok(mut told) = self.told.lock() {
+            told.push(evaluation);
         }
-        self.entries.push((id, value));
     }
 
-    /// Records a step of an attribute: the last one under the attribute's own id.
-    pub(super) fn push_qualifier(&mut self, attribute: u32, last: bool, computed: bool, value: Val<'a>) {
-        if last && computed {
-            self.drop_id(attribute);
+    /// What was told since the last time.
+    pub fn take(&self) -> Vec<Evaluation> {
+        self.told
+            .lock()
+            .map(|mut told| std::mem::take(&mut *told))
+            .unwrap_or_default()
+    }
+}
+
+/// The evaluations in lines, each with its parts below it. One that is repeated is shown once.
+pub fn lines(evaluations: Vec<Evaluation>) -> impl Iterator<Item = String> {
+    let mut once: Vec<Evaluation> = Vec::new();
+    for evaluation in evaluations {
+        if !once.contains(&evaluation) {
+            once.push(evaluation);
         }
-        self.push_id(if last { attribute } else { UNNAMED }, value);
     }
+    once.into_iter().flat_map(|Evaluation { text, value, parts }| {
+        let parts = parts.into_iter().map(|(text, value)| format!("    {text} = {value}"));
+        std::iter::once(format!("{text} = {value}")).chain(parts)
+    })
+}
 
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
+/// A value in one line, the end of a long one left out.
+pub(super) fn shown(value: Val<'_>) -> String {
+    let mut text = String::new();
+    write(&mut text, value);
+    if let Some((end, _)) = text.char_indices().nth(WIDTH) {
+        text.truncate(end);
+        text.push('…');
     }
+    text.replace(['\n', '\r'], " ")
+}
 
-    /// Removes everything from a position on.
-    pub(super) fn truncate(&mut self, len: usize) {
-        while self.entries.len() > len {
-            if let Some((id, _)) = self.entries.pop()
-                && let Some(positions) = self.positions.get_mut(&id)
-            {
-                positions.pop();
+fn write(out: &mut String, value: Val<'_>) {
+    // What does not fit is not made.
+    if out.len() > 4 * WIDTH {
+        return;
+    }
+    match value {
+        Val::Error(text) => {
+            let _ = write!(out, "error: {text}");
+        }
+        Val::Int(number) => {
+            let _ = write!(out, "{number}");
+        }
+        Val::Double(number) => out.push_str(&float::display(number)),
+        Val::Optional(None) => out.push_str("none"),
+        Val::Optional(Some(inner)) => {
+            out.push_str("optional(");
+            write(out, *inner);
+            out.push(')');
+        }
+        list if list.is_list() => {
+            out.push('[');
+            for (number, item) in list.list_iter().enumerate() {
+                if number > 0 {
+                    out.push_str(", ");
+                }
+                write(out, item);
+                if out.len() > 4 * WIDTH {
+                    break;
+                }
             }
+            out.push(']');
         }
-    }
-
-    fn drop_id(&mut self, id: u32) -> Option<Val<'a>> {
-        let position = *self.positions.get(&id)?.last()? as usize;
-        let value = self.entries[position].1;
-        self.truncate(position);
-        Some(value)
-    }
-
-    /// Removes the newest entry of a node and everything above it; nothing if there is none.
-    pub(super) fn drop_to(&mut self, id: NodeId) {
-        self.drop_id(id.0);
-    }
-
-    pub(super) fn drop_attribute(&mut self, attribute: &Attribute) {
-        self.drop_id(attribute.id);
-    }
-
-    pub(super) fn drop_conditional(&mut self, branches: &(NodeId, Attribute, Attribute)) {
-        let (condition, truthy, falsy) = branches;
-        self.drop_id(identity(falsy));
-        self.drop_id(identity(truthy));
-        self.drop_id(condition.0);
-    }
-
-    /// Finds the values of a call's arguments, last one first, removing each with everything above it; `None` as soon as
-    /// one is not there.
-    pub(super) fn drop_args(&mut self, args: &[NodeId]) -> Option<Vec<Val<'a>>> {
-        let mut values = vec![Val::Null; args.len()];
-        for (i, arg) in args.iter().enumerate().rev() {
-            values[i] = self.drop_id(arg.0)?;
+        map if map.is_map() => {
+            out.push('{');
+            for (number, (key, item)) in map.map_iter().enumerate() {
+                if number > 0 {
+                    out.push_str(", ");
+                }
+                write(out, key);
+                out.push_str(": ");
+                write(out, item);
+                if out.len() > 4 * WIDTH {
+                    break;
+                }
+            }
+            out.push('}');
         }
-        Some(values)
-    }
-}
-
-/// The id under which an attribute's value is found.
-fn identity(attribute: &Attribute) -> u32 {
-    match &attribute.root {
-        Root::Value(node) if attribute.qualifiers.is_empty() => node.0,
-        Root::Conditional(_) | Root::Value(_) | Root::Slot(_) | Root::LazySlot(..) | Root::Variable(_) => attribute.id,
+        other => out.push_str(&print::notation(other)),
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::{
     Error,
-    interpreter::{Answer, Interpreter},
+    interpreter::{Interpreter, ItemResult},
     item::Item,
 };
 use kyvtest_go_compat::value::Data;
@@ -66,7 +66,7 @@ impl Type {
     }
 }
 
-type Handler = for<'c, 'e> fn(&Call<'c, 'e>) -> Answer<'e>;
+type Handler = for<'c, 'e> fn(&Call<'c, 'e>) -> ItemResult<'e>;
 
 /// How many arguments a function takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ fn conversion<T>(item: &Item<'_>, wanted: &str) -> Result<T, Error> {
     ))
 }
 
-fn data(data: impl Into<Data>) -> Answer<'static> {
+fn data(data: impl Into<Data>) -> ItemResult<'static> {
     Ok(Item::Data(data.into()))
 }
 
@@ -154,7 +154,7 @@ impl<'e> Call<'_, 'e> {
     }
 
     /// Text for an answer; it is paid for.
-    fn answer(&self, text: impl Into<Data>) -> Answer<'e> {
+    fn answer(&self, text: impl Into<Data>) -> ItemResult<'e> {
         let text = text.into();
         if let Data::String(text) = &text {
             self.interpreter.charge_text(text.len())?;
@@ -164,7 +164,7 @@ impl<'e> Call<'_, 'e> {
 }
 
 /// Calls a function.
-pub(super) fn call<'e>(interpreter: &Interpreter<'_>, name: &str, args: Vec<Item<'e>>) -> Answer<'e> {
+pub(super) fn call<'e>(interpreter: &Interpreter<'_>, name: &str, args: Vec<Item<'e>>) -> ItemResult<'e> {
     let Some(function) = FUNCTIONS.iter().find(|function| function.name == name) else {
         return refused(format!("unknown function: {name}"));
     };

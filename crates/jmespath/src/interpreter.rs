@@ -21,7 +21,7 @@ const SIZE_LIMIT: usize = 4_000_000;
 const TOO_MUCH_WORK: Error = Error::Limit("the evaluation takes too much work");
 const TOO_LARGE: Error = Error::Limit("the value is too large or nests too deeply");
 
-pub(super) type Answer<'e> = Result<Item<'e>, Error>;
+pub(super) type ItemResult<'e> = Result<Item<'e>, Error>;
 
 /// One evaluation.
 pub(super) struct Interpreter<'c> {
@@ -41,7 +41,7 @@ pub(super) fn search(node: &Node, value: &Data, context: &Context<'_>) -> Result
 }
 
 /// A missing key counts as null here.
-fn or_null(answer: Answer<'_>) -> Answer<'_> {
+fn or_null(answer: ItemResult<'_>) -> ItemResult<'_> {
     match answer {
         Err(Error::NotFound(_)) => Ok(Item::NULL),
         answer => answer,
@@ -49,7 +49,7 @@ fn or_null(answer: Answer<'_>) -> Answer<'_> {
 }
 
 /// An error counts as null here, unless it is about the evaluation as such.
-fn any_or_null(answer: Answer<'_>) -> Answer<'_> {
+fn any_or_null(answer: ItemResult<'_>) -> ItemResult<'_> {
     match answer {
         Err(Error::NotFound(_) | Error::Function(_)) => Ok(Item::NULL),
         answer => answer,
@@ -82,7 +82,7 @@ impl Interpreter<'_> {
         answer
     }
 
-    pub(super) fn execute<'e>(&self, node: &'e Node, value: &Item<'e>) -> Answer<'e> {
+    pub(super) fn execute<'e>(&self, node: &'e Node, value: &Item<'e>) -> ItemResult<'e> {
         self.charge(1)?;
         match node {
             Node::Empty => Err(Error::Function("Unknown AST node: ASTEmpty".to_owned())),
@@ -242,7 +242,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    fn compare<'e>(&self, comparator: Comparator, left: &Item<'e>, right: &Item<'e>) -> Answer<'e> {
+    fn compare<'e>(&self, comparator: Comparator, left: &Item<'e>, right: &Item<'e>) -> ItemResult<'e> {
         match comparator {
             Comparator::Equal => return Ok(Item::Data(Data::Bool(self.equal(left, right)?))),
             Comparator::NotEqual => return Ok(Item::Data(Data::Bool(!self.equal(left, right)?))),

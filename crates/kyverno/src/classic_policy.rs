@@ -10,7 +10,7 @@ use super::{
     cel_rule::CompiledRule,
     classic::{
         observe::Parts,
-        rule::{Asked, ClassicRule, Driver, Prelude, Said, lifted_by, outside},
+        rule::{ClassicRule, Driver, Prelude, RuleContext, RuleResult, lifted_by, outside},
     },
     exception::CompiledException,
     failure_action::Actions,
@@ -35,7 +35,7 @@ use kyvtest_model::{
 
 /// A policy that is ready to be asked.
 #[derive(Debug)]
-pub struct CompiledPolicy {
+pub struct CompiledClassicPolicy {
     policy: Arc<ClassicPolicy>,
     key: String,
     /// The namespace that requests must be in; `None` for a ClusterPolicy.
@@ -74,7 +74,7 @@ pub struct PolicyResponse {
     pub unmatched: Vec<(String, Part)>,
 }
 
-impl CompiledPolicy {
+impl CompiledClassicPolicy {
     /// Prepares a policy.
     pub fn new(policy: Arc<ClassicPolicy>) -> Self {
         let own = policy
@@ -234,7 +234,7 @@ impl CompiledPolicy {
                 response.unmatched.push((rule.name.clone(), part));
                 continue;
             }
-            let asked = Asked {
+            let asked = RuleContext {
                 policy: &self.key,
                 rule: &rule.name,
                 selection,
@@ -320,7 +320,7 @@ impl Compiled {
     }
 
     /// The answer to a request that the rule matches; `None` where it has nothing to say.
-    fn decide(&self, asked: Asked<'_>, input: &Input<'_>, host: &dyn Host) -> Option<RuleResponse> {
+    fn decide(&self, asked: RuleContext<'_>, input: &Input<'_>, host: &dyn Host) -> Option<RuleResponse> {
         if let Body::Unsupported(what) = &self.body {
             return Some(RuleResponse::unsupported(&self.name, *what));
         }
@@ -358,7 +358,7 @@ impl Compiled {
         }
     }
 
-    fn response(&self, said: Said, part: Part) -> RuleResponse {
+    fn response(&self, said: RuleResult, part: Part) -> RuleResponse {
         let trace = if said.status == Status::Error {
             Trace::error(part)
         } else {

@@ -12,7 +12,7 @@ use kyvtest_go_compat::{
     value::{Document, List, Map, Value},
 };
 use kyvtest_model::{
-    kube::{Atom, Cell, Expression, Facts, LabelSelector, Operation, Pairs, Pattern, Text},
+    kube::{Atom, Expression, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Text},
     policy::KindSelector,
 };
 
@@ -144,7 +144,7 @@ impl Config {
 
     /// Whether Kyverno judges the requests of a cell. Roles with wildcards are no question that facts answer: where
     /// [`Config::has_wild_roles`] says so, this is not the whole answer.
-    pub fn judges_cell<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+    pub fn judges_cell<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
         self.judges_with(cell, facts, |_| false)
     }
 
@@ -156,7 +156,12 @@ impl Config {
         })
     }
 
-    fn judges_with<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>, wild: impl Fn(&Users) -> bool) -> bool {
+    fn judges_with<'p>(
+        &'p self,
+        cell: &RequestClass<'_>,
+        facts: &mut impl Facts<'p>,
+        wild: impl Fn(&Users) -> bool,
+    ) -> bool {
         let resource = cell.resource;
         if NEVER.contains(&resource.kind.as_str()) || !self.calls(cell, facts) {
             return false;
@@ -185,7 +190,7 @@ impl Config {
 
     /// Whether the selectors of the webhooks let the API server call them. Cluster-wide objects have no namespace to ask
     /// about, a Namespace is asked about itself.
-    fn calls<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+    fn calls<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
         let namespaces = self.namespace_selector.as_ref();
         let is_namespace = cell.resource.group.is_empty() && cell.resource.plural == "namespaces";
         let namespace = namespaces.is_none_or(|selector| {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use kyvtest_model::{
-    kube::{Atom, Cell, Facts, LabelSelector, Operation, Pairs, Pattern, Text},
+    kube::{Atom, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Text},
     policy::{MatchConstraints, NamedRule},
 };
 
@@ -32,7 +32,7 @@ impl std::error::Error for InvalidSelector<'_> {}
 /// If everything else matches and a selector is invalid.
 pub fn applies<'p>(
     constraints: &'p MatchConstraints,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
 ) -> Result<bool, InvalidSelector<'p>> {
     // What no rule lists is not selected, whatever the selectors say.
@@ -67,7 +67,7 @@ pub fn applies<'p>(
 }
 
 /// Which rule selects the requests of a cell, or what keeps them out, for people.
-pub fn explain<'p>(constraints: &'p MatchConstraints, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> String {
+pub fn explain<'p>(constraints: &'p MatchConstraints, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> String {
     let position = |rules: &'p [NamedRule], facts: &mut _| {
         let mut rules = rules.iter();
         rules.position(|rule| rule.rule.matches(cell) && name_matches(rule, facts))
@@ -88,7 +88,7 @@ pub fn explain<'p>(constraints: &'p MatchConstraints, cell: &Cell<'_>, facts: &m
 }
 
 /// The labels that a namespace selector looks at: a Namespace that is being written has them itself.
-fn namespace_labels(cell: &Cell<'_>) -> Pairs {
+fn namespace_labels(cell: &RequestClass<'_>) -> Pairs {
     let own = cell.resource.plural == "namespaces"
         && cell.resource.subresource.is_empty()
         && matches!(cell.operation, Operation::Create | Operation::Update);
@@ -105,7 +105,7 @@ fn check<'p>(
     }
 }
 
-fn one_of<'p>(rules: &'p [NamedRule], cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+fn one_of<'p>(rules: &'p [NamedRule], cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
     rules
         .iter()
         .any(|rule| rule.rule.matches(cell) && name_matches(rule, facts))

@@ -197,8 +197,8 @@ impl Controller {
     ) -> Evaluation {
         let Environment { world, discovery, host } = environment;
         let Some(delivered) = self.delivered(policy, request, environment) else {
-            let story = host.observer().and_then(Observer::story);
-            let trace = story.map(|_| UNDELIVERED.to_owned());
+            let trace = host.observer().and_then(Observer::trace);
+            let trace = trace.map(|_| UNDELIVERED.to_owned());
             return Evaluation::NotCalled(Part::Match, trace.into_iter().collect());
         };
         let mut input = Input::new(&delivered, world, discovery, self.lens);

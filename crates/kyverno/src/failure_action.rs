@@ -8,7 +8,7 @@
 //! Known deviation: wildcards in the `namespaceSelector` of an override are taken as they are.
 
 use kyvtest_model::{
-    kube::{Atom, Cell, Facts, LabelSelector, Operation, Pairs, Pattern, Text},
+    kube::{Atom, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Text},
     policy::{ClassicPolicy, FailureAction, FailureActionOverride, FailurePolicy, Validate},
     verdict::{Effect, Status},
 };
@@ -81,7 +81,7 @@ impl Actions {
     }
 
     /// What a status does to the requests of a cell.
-    pub fn effect<'p>(&'p self, status: Status, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Effect {
+    pub fn effect<'p>(&'p self, status: Status, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Effect {
         match status {
             Status::Fail if self.is_asked(cell, facts) && self.refuses(facts) => Effect::Deny,
             Status::Error if self.is_asked(cell, facts) => {
@@ -97,7 +97,7 @@ impl Actions {
     }
 
     /// Whether the rule is asked before the request is answered.
-    fn is_asked<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+    fn is_asked<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
         if self.own_webhook {
             return true;
         }

@@ -20,7 +20,7 @@ use crate::{
     autogen::all_rules,
     classic::{
         context::{Context, Outside},
-        rule::{Asked, granted, outside, start},
+        rule::{RuleContext, granted, outside, start},
         validator::evaluate,
         values::Values,
     },
@@ -245,7 +245,7 @@ impl Generation<'_> {
             exclude: rule.exclude.as_ref(),
             policy_namespace: self.policy.namespace(),
         };
-        let asked = Asked {
+        let asked = RuleContext {
             policy: &self.policy.key,
             rule: &rule.name,
             selection,

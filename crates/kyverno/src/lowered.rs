@@ -6,15 +6,15 @@
 use std::sync::Arc;
 
 use super::{
-    classic_policy::CompiledPolicy,
+    classic_policy::CompiledClassicPolicy,
     constraints,
     exception::CompiledException,
     input::Input,
     response::RuleResponse,
-    validating_policy::{Answer, CompileErrors, CompiledValidatingPolicy},
+    validating_policy::{CompileErrors, CompiledValidatingPolicy, PolicyResult},
     webhook::{Registration, Webhook},
 };
-use kyvtest_cel::{host::Host, observe::Observer, story};
+use kyvtest_cel::{host::Host, observe::Observer, trace};
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
     policy::{CelPolicyException, ClassicPolicy, Mode, PolicyId, ValidatingPolicy, ValidationAction},
@@ -34,7 +34,7 @@ pub struct Lowered {
 
 #[derive(Debug)]
 enum Rules {
-    Classic(Box<CompiledPolicy>),
+    Classic(Box<CompiledClassicPolicy>),
     /// The policy as it is written, then what autogen makes of it.
     Validating(Vec<CompiledValidatingPolicy>),
 }
@@ -50,7 +50,7 @@ pub struct EngineResponse {
     pub part: Part,
     /// Whether violations warn the client.
     pub warns: bool,
-    /// How the rules came to their answers, if the observer has a story.
+    /// How the rules came to their answers, if the observer has a trace.
     pub trace: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Lowered {
             id: policy.id(),
             number,
             marked: false,
-            rules: Rules::Classic(Box::new(CompiledPolicy::new(policy))),
+            rules: Rules::Classic(Box::new(CompiledClassicPolicy::new(policy))),
         }
     }
 
@@ -95,7 +95,7 @@ impl Lowered {
     }
 
     /// The rules of a ClusterPolicy or Policy.
-    pub fn as_classic(&self) -> Option<&CompiledPolicy> {
+    pub fn as_classic(&self) -> Option<&CompiledClassicPolicy> {
         match &self.rules {
             Rules::Classic(policy) => Some(policy),
             Rules::Validating(_) => None,
@@ -136,7 +136,8 @@ impl Lowered {
 
     /// Whether a rule mutates.
     pub(super) fn mutates(&self) -> bool {
-        let mutates = |policy: &CompiledPolicy| policy.policy().spec.rules.iter().any(|rule| rule.mutate.is_some());
+        let mutates =
+            |policy: &CompiledClassicPolicy| policy.policy().spec.rules.iter().any(|rule| rule.mutate.is_some());
         self.as_classic().is_some_and(mutates)
     }
 
@@ -186,7 +187,7 @@ impl Lowered {
         self.variants().iter().map(one).collect()
     }
 
-    /// Why the match part selects a request or does not, if the observer has a story.
+    /// Why the match part selects a request or does not, if the observer has a trace.
     pub(super) fn trace(&self, input: &Input<'_>, host: &dyn Host) -> Vec<String> {
         let explain = || match &self.rules {
             Rules::Classic(policy) => policy.explain(input),
@@ -201,8 +202,8 @@ impl Lowered {
 
 fn variant(policy: &CompiledValidatingPolicy, input: &Input<'_>, host: &dyn Host) -> EngineResponse {
     let (rules, part) = match policy.decide(input, host) {
-        Answer::NoMatch(part) => (Vec::new(), part),
-        Answer::Rule(rule) => (vec![rule], Part::Match),
+        PolicyResult::NoMatch(part) => (Vec::new(), part),
+        PolicyResult::Rule(rule) => (vec![rule], Part::Match),
     };
     let explain = || {
         let constraints = policy.constraints().into_iter();
@@ -223,13 +224,13 @@ fn explain(block: &kyvtest_model::policy::MatchConstraints, input: &Input<'_>) -
 
 /// The lines for people: why the request is selected, what expressions came to, and what decided.
 fn trace(host: &dyn Host, explain: impl FnOnce() -> Vec<String>, rules: &[RuleResponse]) -> Vec<String> {
-    let Some(story) = host.observer().and_then(Observer::story) else {
+    let Some(trace) = host.observer().and_then(Observer::trace) else {
         return Vec::new();
     };
-    // What evaluating the policy told comes first out of the story: explaining it must add nothing.
-    let evaluations = story.take();
+    // What evaluating the policy told comes first out of the trace: explaining it must add nothing.
+    let evaluations = trace.take();
     let mut lines = explain();
-    lines.extend(story::lines(evaluations));
+    lines.extend(trace::lines(evaluations));
     lines.extend(decided(rules));
     lines
 }

@@ -21,7 +21,7 @@ use self::{
 };
 use kyvtest_go_compat::text::wildcard;
 use kyvtest_model::{
-    kube::{Atom, Cell, Facts, Pattern, Resource, Text},
+    kube::{Atom, Facts, Pattern, RequestClass, Resource, Text},
     policy::{KindSelector, MatchResources, ResourceFilter},
 };
 
@@ -65,7 +65,7 @@ impl Mismatch<'_> {
 }
 
 /// Whether a rule applies to the requests of a cell.
-pub fn applies<'p>(selection: Selection<'p>, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+pub fn applies<'p>(selection: Selection<'p>, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
     gate(selection, cell, facts).is_none() && selected(selection, cell, facts, &mut Quiet)
 }
 
@@ -73,7 +73,11 @@ pub fn applies<'p>(selection: Selection<'p>, cell: &Cell<'_>, facts: &mut impl F
 ///
 /// # Errors
 /// The reasons, in upstream's order.
-pub fn explain<'p>(selection: Selection<'p>, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Result<(), Mismatch<'p>> {
+pub fn explain<'p>(
+    selection: Selection<'p>,
+    cell: &RequestClass<'_>,
+    facts: &mut impl Facts<'p>,
+) -> Result<(), Mismatch<'p>> {
     if let Some(mismatch) = gate(selection, cell, facts) {
         return Err(mismatch);
     }
@@ -86,7 +90,11 @@ pub fn explain<'p>(selection: Selection<'p>, cell: &Cell<'_>, facts: &mut impl F
 }
 
 /// The filter of a block that selects the requests of a cell: `any[0]`; `all` if it takes all of them.
-pub fn filter_that_applies<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> String {
+pub fn filter_that_applies<'p>(
+    matches: &'p MatchResources,
+    cell: &RequestClass<'_>,
+    facts: &mut impl Facts<'p>,
+) -> String {
     let applies = |filter: &'p _| filter_applies(filter, Block::Match, cell, facts, &mut Quiet);
     match matches.any.iter().position(applies) {
         Some(number) => format!("any[{number}]"),
@@ -97,7 +105,7 @@ pub fn filter_that_applies<'p>(matches: &'p MatchResources, cell: &Cell<'_>, fac
 
 /// Whether the `match` of a v2 PolicyException selects the requests of a cell. Operations do not count there, and the
 /// older form of the block selects nothing.
-pub fn exempts<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+pub fn exempts<'p>(matches: &'p MatchResources, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
     let mut one = |filter: &'p _| !empty_for_exception(filter) && filter_exempts(filter, cell, facts);
     if !matches.any.is_empty() {
         matches.any.iter().any(one)
@@ -112,7 +120,7 @@ pub fn exempts<'p>(matches: &'p MatchResources, cell: &Cell<'_>, facts: &mut imp
 pub fn filter_selects<'p>(
     filter: &'p ResourceFilter,
     of_exclude: bool,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
 ) -> bool {
     let block = if of_exclude { Block::Exclude } else { Block::Match };
@@ -135,7 +143,7 @@ pub fn kind_matches(selector: &KindSelector, resource: &Resource, ephemeral: boo
 }
 
 /// What keeps the rule from being asked at all.
-fn gate<'p>(selection: Selection<'p>, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> Option<Mismatch<'p>> {
+fn gate<'p>(selection: Selection<'p>, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Option<Mismatch<'p>> {
     if cell.subject.is_none() {
         return Some(Mismatch::NoObject);
     }
@@ -146,7 +154,7 @@ fn gate<'p>(selection: Selection<'p>, cell: &Cell<'_>, facts: &mut impl Facts<'p
 
 fn selected<'p>(
     selection: Selection<'p>,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
     sink: &mut impl Sink<'p>,
 ) -> bool {
@@ -159,7 +167,7 @@ fn selected<'p>(
 
 fn matched<'p>(
     block: &'p MatchResources,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
     sink: &mut impl Sink<'p>,
 ) -> bool {
@@ -185,7 +193,7 @@ fn matched<'p>(
 
 fn excluded<'p>(
     block: &'p MatchResources,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
     sink: &mut impl Sink<'p>,
 ) -> bool {

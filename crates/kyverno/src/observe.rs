@@ -4,12 +4,12 @@
 //! engine evaluates them (`cel::observe`).
 
 use super::{
-    classic_policy::CompiledPolicy,
+    classic_policy::CompiledClassicPolicy,
     input::Input,
     matching::{Selection, applies, filter_selects},
 };
 use kyvtest_cel::{
-    observe::{Place, Ways},
+    observe::{OutcomeCounts, Place},
     program::Program,
 };
 use kyvtest_model::policy::{MatchResources, ResourceFilter};
@@ -33,7 +33,7 @@ pub struct Part {
     /// What it is.
     pub kind: PartKind,
     /// What it came to.
-    pub ways: Ways,
+    pub ways: OutcomeCounts,
 }
 
 /// A rule, written or generated, with its parts.
@@ -73,7 +73,7 @@ pub fn filters<'p>(block: &'p MatchResources, name: &str) -> Vec<(String, &'p Re
     }
 }
 
-impl CompiledPolicy {
+impl CompiledClassicPolicy {
     /// Which filters of its rules select a request. Those of `exclude` are asked only where `match` selects it.
     pub fn selected(&self, input: &Input<'_>) -> Vec<Selected> {
         let cell = input.request.cell();

@@ -23,7 +23,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
-    kube::{Atom, Cell, Facts, Pattern, Text},
+    kube::{Atom, Facts, Pattern, RequestClass, Text},
     policy::{MatchConstraints, Mode, ReportResult, ValidationAction},
     verdict::{Effect, Part, Status, Trace},
 };
@@ -96,7 +96,7 @@ impl Exception {
 
 /// What a policy answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum PolicyResult {
     /// It does not match, because of this part.
     NoMatch(Part),
     /// It answers.
@@ -160,9 +160,9 @@ impl CompiledValidatingPolicy {
     }
 
     /// Answers a request.
-    pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> Answer {
+    pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> PolicyResult {
         if input.lens.admission_switch && !self.admission || self.mode == Mode::Json {
-            return Answer::NoMatch(Part::Match);
+            return PolicyResult::NoMatch(Part::Match);
         }
         let mut facts = input.cel_facts();
         let cell = input.request.cell();
@@ -170,18 +170,18 @@ impl CompiledValidatingPolicy {
             && input.lens.namespaced_policies
             && !is_in_namespace(namespace, &cell, &mut facts)
         {
-            return Answer::NoMatch(Part::Namespace);
+            return PolicyResult::NoMatch(Part::Namespace);
         }
         let Some(constraints) = &self.constraints else {
-            return Answer::NoMatch(Part::Match);
+            return PolicyResult::NoMatch(Part::Match);
         };
         match applies(constraints, &cell, &mut facts) {
             Ok(true) => {}
-            Ok(false) => return Answer::NoMatch(Part::Match),
+            Ok(false) => return PolicyResult::NoMatch(Part::Match),
             Err(error) => {
                 let message = format!("failed to execute matching: {error}");
                 let response = RuleResponse::new("match", Status::Error, message, Trace::error(Part::Match));
-                return Answer::Rule(self.with_effect(response));
+                return PolicyResult::Rule(self.with_effect(response));
             }
         }
         let Documents {
@@ -190,7 +190,7 @@ impl CompiledValidatingPolicy {
             request,
             namespace,
         } = input.policy();
-        Answer::Rule(self.evaluate(
+        PolicyResult::Rule(self.evaluate(
             [object.root(), old_object.root(), request.root(), namespace.root()],
             host,
         ))
@@ -230,7 +230,7 @@ impl CompiledValidatingPolicy {
 
 /// Whether a policy for one namespace is evaluated on a request (`ValidateNamespaced` of
 /// `pkg/webhooks/resource/vpol/handler.go`): a Namespace is in itself.
-pub fn is_in_namespace<'p>(namespace: &'p str, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+pub fn is_in_namespace<'p>(namespace: &'p str, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
     let text = if cell.is_core_namespace() {
         Text::RequestName
     } else {

@@ -21,7 +21,7 @@ use crate::{
     classic::{
         condition::Conditions,
         context::{Context, Entry, Outside},
-        rule::{Asked, granted, start},
+        rule::{RuleContext, granted, start},
         validation::{conditions_of, entries_of},
         validator::unmet,
     },
@@ -385,7 +385,7 @@ impl Evaluation<'_> {
         if let Some((status, message)) = unmet(rule.preconditions.as_ref(), &mut context) {
             return Ok(vec![(self.default_type, self.respond(status, message))]);
         }
-        let asked = Asked {
+        let asked = RuleContext {
             policy: &self.policy.key,
             rule: &rule.name,
             selection,

@@ -39,7 +39,7 @@ use kyvtest_cel::{
 use kyvtest_go_compat::{text::label, value::Value};
 use kyvtest_model::{
     kube::{
-        Cell, Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, Requirement, Resource,
+        Discovery, Facts, LabelSelector, NAME_LABEL, Operation, Pairs, Request, RequestClass, Requirement, Resource,
         RuleWithOperations, convert,
     },
     policy::{KindSelector, MatchCondition, Spanned, ValidatingPolicy},
@@ -124,7 +124,7 @@ impl RegisteredCondition {
     }
 
     /// Evaluates the guard on a request class as it is delivered: the guard reads `object`, so it fails where there is none.
-    pub fn guard(&self, cell: &Cell<'_>) -> Guard {
+    pub fn guard(&self, cell: &RequestClass<'_>) -> Guard {
         if self.guard.is_empty() {
             return Guard::Applies;
         }
@@ -190,11 +190,11 @@ impl<'d> Delivery<'d> {
     }
 
     /// Returns the request class as Kyverno gets it, if it gets it.
-    pub fn of_cell(self, cell: &Cell<'d>) -> Option<Cell<'d>> {
+    pub fn of_cell(self, cell: &RequestClass<'d>) -> Option<RequestClass<'d>> {
         match self {
             Self::None => None,
             Self::AsIs => Some(*cell),
-            Self::As(resource) => Some(Cell { resource, ..*cell }),
+            Self::As(resource) => Some(RequestClass { resource, ..*cell }),
         }
     }
 }
@@ -269,7 +269,7 @@ impl Webhook {
     /// Returns how Kyverno gets the requests of a class, if it gets them.
     pub fn delivers<'p, 'd>(
         &'p self,
-        cell: &Cell<'d>,
+        cell: &RequestClass<'d>,
         discovery: &'d Discovery,
         facts: &mut impl Facts<'p>,
     ) -> Delivery<'d> {
@@ -282,11 +282,11 @@ impl Webhook {
     }
 
     /// Returns how the rules alone deliver a request (`predicates/rules` and `ShouldCallHook` of the API server).
-    pub fn route<'d>(&self, cell: &Cell<'d>, discovery: &'d Discovery) -> Delivery<'d> {
+    pub fn route<'d>(&self, cell: &RequestClass<'d>, discovery: &'d Discovery) -> Delivery<'d> {
         if !cell.resource.reaches_webhooks() {
             return Delivery::None;
         }
-        let unknown = |cell: &Cell<'_>| {
+        let unknown = |cell: &RequestClass<'_>| {
             self.unknown_kinds.iter().any(|(selector, operations)| {
                 (operations.is_empty() || operations.contains(&cell.operation)) && lists_kind(selector, cell.resource)
             })
@@ -298,7 +298,7 @@ impl Webhook {
             return Delivery::None;
         }
         let others: Vec<&Arc<Resource>> = discovery.equivalents(cell.resource).collect();
-        let as_other = |resource| Cell { resource, ..*cell };
+        let as_other = |resource| RequestClass { resource, ..*cell };
         let mut by_rule = self.rules.iter().filter_map(|rule| {
             let mut others = others.iter().copied();
             others.find(|other| rule.matches(&as_other(other)))
@@ -310,7 +310,7 @@ impl Webhook {
     }
 
     /// Compares the labels of the objects that the request has; what a CONNECT sends has none.
-    fn selects_object<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+    fn selects_object<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
         let Some(selector) = usable(self.object_selector.as_ref()) else {
             return true;
         };
@@ -325,7 +325,7 @@ impl Webhook {
 
     /// Compares the labels of the request's namespace; a Namespace that is being written has them itself
     /// (`predicates/namespace` of the API server).
-    fn selects_namespace<'p>(&'p self, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+    fn selects_namespace<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
         let Some(selector) = usable(self.namespace_selector.as_ref()) else {
             return true;
         };

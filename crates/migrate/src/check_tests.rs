@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use kyvtest_cel::{
     profile::Profile,
-    query::{Answer, Query, answer},
+    query::{Query, QueryResult, answer},
 };
 use kyvtest_go_compat::{
     diagnostic::{FileId, Sources},
@@ -151,9 +151,9 @@ impl Case {
         query.params = Some(&params);
         query.variables = Some(&variables);
         match answer(&query) {
-            Answer::Value { value, .. } => Ok(value == "true"),
-            Answer::Failed { error, .. } => Err(error),
-            Answer::Refused(error) => panic!("{expr}: {}", error.detail()),
+            QueryResult::Value { value, .. } => Ok(value == "true"),
+            QueryResult::Failed { error, .. } => Err(error),
+            QueryResult::Refused(error) => panic!("{expr}: {}", error.detail()),
         }
     }
 }

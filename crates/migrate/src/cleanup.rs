@@ -9,12 +9,12 @@ use std::sync::Arc;
 use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::{text::time::Timestamp, value::Document};
 use kyvtest_kyverno::{
-    classic::context::Answers,
+    classic::context::SuiteSources,
     cleanup_policy::CompiledCleanupPolicy,
     deleting_policy::{CompiledDeletingPolicy, Deletion},
 };
 use kyvtest_model::{
-    kube::{Cell, Discovery, Namespace, Operation, Request, namespace_object},
+    kube::{Discovery, Namespace, Operation, Request, RequestClass, namespace_object},
     policy::{ClassicPolicy, CleanupPolicy, Propagation, Rule},
 };
 use kyvtest_prove::{server::Server, universe};
@@ -259,7 +259,7 @@ fn compare(
     if let Some(now) = Timestamp::from_seconds(NOW) {
         mocks.set_now(now);
     }
-    let sides = Sides {
+    let sides = LoweredSides {
         old: CompiledCleanupPolicy::new(policy),
         namespace: policy
             .metadata
@@ -279,7 +279,7 @@ fn compare(
         .map(|part| part.document().root().to_serde());
     let mut sources: Vec<Json> = objects.iter().map(|object| object["spec"].clone()).collect();
     sources.extend(conditions);
-    let cells: Vec<Cell<'_>> = universe::cells(&universe)
+    let cells: Vec<RequestClass<'_>> = universe::cells(&universe)
         .into_iter()
         .filter(|cell| cell.operation == Operation::Create && cell.resource.subresource.is_empty())
         .filter(|cell| {
@@ -292,15 +292,15 @@ fn compare(
     for factor in [1, MORE] {
         for cell in &cells {
             let count = TRIES.min(options.proof.tries.max(1) * 2) * factor;
-            for (number, situation) in requests(&sources, &[rule], cell, count).into_iter().enumerate() {
-                let mut request = situation.request;
+            for (number, scenario) in requests(&sources, &[rule], cell, count).into_iter().enumerate() {
+                let mut request = scenario.request;
                 if let Some(namespace) = sides.namespace.as_ref().filter(|_| number % 4 != 0 && cell.namespaced) {
                     request.namespace.clone_from(namespace);
                 }
                 let object = stored(&request, number, &server, cell);
                 let Some(object) = object else { continue };
                 request.object = object;
-                let namespace = situation.world.namespace(&request.namespace);
+                let namespace = scenario.world.namespace(&request.namespace);
                 let before = sides.deletes_before(&request, namespace);
                 let after = sides.deletes_after(&request, namespace);
                 tried += 1;
@@ -326,7 +326,7 @@ fn compare(
 }
 
 /// An object as it is stored, with an age.
-fn stored(request: &Request, number: usize, server: &Server, cell: &Cell<'_>) -> Option<Document> {
+fn stored(request: &Request, number: usize, server: &Server, cell: &RequestClass<'_>) -> Option<Document> {
     let mut object = request.object.root().to_serde();
     let age = AGES[number % AGES.len()];
     let created = Timestamp::from_seconds(NOW - age)?;
@@ -339,7 +339,7 @@ fn stored(request: &Request, number: usize, server: &Server, cell: &Cell<'_>) ->
 }
 
 /// Both sides.
-struct Sides<'p> {
+struct LoweredSides<'p> {
     old: CompiledCleanupPolicy<'p>,
     /// The namespace of a namespaced policy.
     namespace: Option<String>,
@@ -347,9 +347,9 @@ struct Sides<'p> {
     mocks: Mocks,
 }
 
-impl Sides<'_> {
+impl LoweredSides<'_> {
     fn deletes_before(&self, request: &Request, namespace: Option<&Namespace>) -> bool {
-        let outside = Answers {
+        let outside = SuiteSources {
             host: &self.mocks,
             values: Vec::new(),
             namespace: self.namespace.as_deref().unwrap_or_default(),

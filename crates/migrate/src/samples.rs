@@ -9,13 +9,13 @@ use std::sync::Arc;
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::matching::kind_matches;
 use kyvtest_model::{
-    kube::{Cell, LabelSelector, NAME_LABEL, Namespace, Operator, Resource},
+    kube::{LabelSelector, NAME_LABEL, Namespace, Operator, RequestClass, Resource},
     policy::{Anchor, AnchorKind, Rule},
 };
 use kyvtest_prove::{
     body::samples,
     seeds::{merge, seeds},
-    witness::Situation,
+    witness::Scenario,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -31,7 +31,7 @@ struct Wanted {
 }
 
 /// Makes requests of a class. `sources` are the policies of both sides, `rules` those of the classic one.
-pub(crate) fn requests(sources: &[Json], rules: &[&Rule], cell: &Cell<'_>, count: u64) -> Vec<Situation> {
+pub(crate) fn requests(sources: &[Json], rules: &[&Rule], cell: &RequestClass<'_>, count: u64) -> Vec<Scenario> {
     let own: Vec<Wanted> = rules
         .iter()
         .filter(|rule| {
@@ -42,41 +42,41 @@ pub(crate) fn requests(sources: &[Json], rules: &[&Rule], cell: &Cell<'_>, count
         .map(|rule| wanted(rule))
         .collect();
     let mut made = samples(sources, cell, count);
-    for (number, situation) in made.iter_mut().enumerate() {
+    for (number, scenario) in made.iter_mut().enumerate() {
         let Some(wanted) = own.get(number % own.len().max(1)) else {
-            clean(situation, cell.resource);
+            clean(scenario, cell.resource);
             continue;
         };
-        shape(situation, wanted, number / own.len().max(1), cell.resource);
-        clean(situation, cell.resource);
+        shape(scenario, wanted, number / own.len().max(1), cell.resource);
+        clean(scenario, cell.resource);
     }
     made
 }
 
 /// Gives a request some of what the rule wants: which of it says the number.
-fn shape(situation: &mut Situation, wanted: &Wanted, number: usize, resource: &Resource) {
-    let mut object = situation.request.object.root().to_serde();
+fn shape(scenario: &mut Scenario, wanted: &Wanted, number: usize, resource: &Resource) {
+    let mut object = scenario.request.object.root().to_serde();
     if number % 8 != 7 {
         object = merge(&object, &wanted.matched);
         if let Some(name) = &wanted.name {
             object["metadata"]["name"] = json!(name);
-            situation.request.name.clone_from(name);
+            scenario.request.name.clone_from(name);
         }
         let namespace = wanted.namespace.as_deref().filter(|_| resource.namespaced);
         if let Some(namespace) = namespace {
             object["metadata"]["namespace"] = json!(namespace);
-            namespace.clone_into(&mut situation.request.namespace);
+            namespace.clone_into(&mut scenario.request.namespace);
         }
         let is_namespace = resource.group.is_empty() && resource.kind == "Namespace";
         if is_namespace && let Some(name) = &wanted.name {
-            situation.request.namespace.clone_from(name);
+            scenario.request.namespace.clone_from(name);
         }
         if resource.namespaced && (!wanted.namespace_labels.is_empty() || namespace.is_some()) {
-            let name = situation.request.namespace.clone();
+            let name = scenario.request.namespace.clone();
             let own = wanted.namespace_labels.iter();
             let own = own.map(|(key, value)| (key.as_str(), value.as_str()));
             let labels: Vec<(&str, &str)> = own.chain([(NAME_LABEL, name.as_str())]).collect();
-            situation.world.add_namespace(Namespace::with_labels(&name, labels));
+            scenario.world.add_namespace(Namespace::with_labels(&name, labels));
         }
     }
     for (at, part) in wanted.parts.iter().enumerate() {
@@ -84,14 +84,14 @@ fn shape(situation: &mut Situation, wanted: &Wanted, number: usize, resource: &R
             object = merge(&object, part);
         }
     }
-    set(situation, &object);
+    set(scenario, &object);
 }
 
 /// Puts an object into a request; the name of the old object is that of the new one.
-fn set(situation: &mut Situation, object: &Json) {
-    situation.request.object = Document::from(object);
-    if !situation.request.old_object.root().is_null() {
-        let mut old = situation.request.old_object.root().to_serde();
+fn set(scenario: &mut Scenario, object: &Json) {
+    scenario.request.object = Document::from(object);
+    if !scenario.request.old_object.root().is_null() {
+        let mut old = scenario.request.old_object.root().to_serde();
         for key in ["name", "namespace"] {
             old["metadata"][key] = object["metadata"][key].clone();
         }
@@ -100,13 +100,13 @@ fn set(situation: &mut Situation, object: &Json) {
         {
             metadata.shift_remove("namespace");
         }
-        situation.request.old_object = Document::from(&old);
+        scenario.request.old_object = Document::from(&old);
     }
 }
 
 /// Takes out of an object what a translation does not account for: variables in the values of objects, which Kyverno would
 /// substitute, and empty elements of lists, which the API server takes in some places and a merge by keys loses.
-fn clean(situation: &mut Situation, resource: &Resource) {
+fn clean(scenario: &mut Scenario, resource: &Resource) {
     fn tidy(value: &mut Json, elements: bool) {
         match value {
             Json::Object(map) => {
@@ -125,10 +125,10 @@ fn clean(situation: &mut Situation, resource: &Resource) {
             _ => {}
         }
     }
-    let mut object = situation.request.object.root().to_serde();
+    let mut object = scenario.request.object.root().to_serde();
     // Selectors of network policies mean something by empty elements.
     tidy(&mut object, resource.group == "networking.k8s.io");
-    situation.request.object = Document::from(&object);
+    scenario.request.object = Document::from(&object);
 }
 
 fn wanted(rule: &Rule) -> Wanted {

@@ -22,7 +22,7 @@ pub enum Tendency {
 
 /// Something in the policy that may make the two sides differ.
 #[derive(Debug, Clone, Copy)]
-pub struct Suspect<'s> {
+pub struct CandidateCause<'s> {
     /// Its code.
     pub code: &'s str,
     /// Which way.
@@ -82,7 +82,11 @@ pub struct Mutation<'m> {
 
 /// The difference of two mutations with its first cause; `None` if both refuse, or admit the same object. The order of keys
 /// does not count, that of list items does.
-pub fn compare_mutations(kyverno: Mutation<'_>, native: Mutation<'_>, suspects: &[Suspect<'_>]) -> Option<Divergence> {
+pub fn compare_mutations(
+    kyverno: Mutation<'_>,
+    native: Mutation<'_>,
+    suspects: &[CandidateCause<'_>],
+) -> Option<Divergence> {
     let class = match (kyverno.object, native.object) {
         (None, None) => return None,
         (None, Some(_)) => DivergenceClass::Weaker,
@@ -125,7 +129,7 @@ fn same_object(a: Value<'_>, b: Value<'_>) -> bool {
 }
 
 /// The difference with its first cause; `None` if there is none.
-pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[Suspect<'_>]) -> Option<Divergence> {
+pub fn compare(kyverno: &Verdict, native: &Verdict, suspects: &[CandidateCause<'_>]) -> Option<Divergence> {
     let class = class(kyverno, native)?;
     let suspect = first_cause(class, kyverno, native, suspects);
     let cause = match suspect {
@@ -148,9 +152,9 @@ fn first_cause<'s>(
     class: DivergenceClass,
     kyverno: &Verdict,
     native: &Verdict,
-    suspects: &'s [Suspect<'s>],
-) -> Option<&'s Suspect<'s>> {
-    let fits = |suspect: &&Suspect<'_>| match class {
+    suspects: &'s [CandidateCause<'s>],
+) -> Option<&'s CandidateCause<'s>> {
+    let fits = |suspect: &&CandidateCause<'_>| match class {
         DivergenceClass::Weaker => matches!(suspect.tendency, Tendency::Weaker | Tendency::Either),
         DivergenceClass::Stricter => matches!(suspect.tendency, Tendency::Stricter | Tendency::Either),
         DivergenceClass::Message => suspect.tendency == Tendency::Text,
@@ -161,15 +165,15 @@ fn first_cause<'s>(
         DivergenceClass::NotConvertible => false,
     };
     let words = [words_of(kyverno.trace.part), words_of(native.trace.part)];
-    let is_about = |suspect: &&Suspect<'_>| {
+    let is_about = |suspect: &&CandidateCause<'_>| {
         words
             .iter()
             .flat_map(|words| words.iter())
             .any(|word| suspect.path.contains(word))
     };
-    let plain = |suspect: &&Suspect<'_>| suspect.tendency != Tendency::Either;
-    let fitting: Vec<&Suspect<'_>> = suspects.iter().filter(fits).collect();
-    let rank = |suspect: &&&Suspect<'_>| (!is_about(suspect), !plain(suspect));
+    let plain = |suspect: &&CandidateCause<'_>| suspect.tendency != Tendency::Either;
+    let fitting: Vec<&CandidateCause<'_>> = suspects.iter().filter(fits).collect();
+    let rank = |suspect: &&&CandidateCause<'_>| (!is_about(suspect), !plain(suspect));
     // The first of those that rank alike.
     fitting.iter().min_by_key(rank).copied()
 }

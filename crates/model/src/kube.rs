@@ -1,12 +1,11 @@
 //! What the engines know of Kubernetes: kinds and resources, selectors, rules, the admission request, the world around
 //! it, and the questions that matching may ask about a request.
 //!
-//! Matching code never looks into a request directly. It knows a [`Cell`] (resource, operation: finite things that a
+//! Matching code never looks into a request directly. It knows a [`RequestClass`] (resource, operation: finite things that a
 //! proof enumerates) and asks [`Facts`] about everything else, so that the lines that decide a test are the lines that are
 //! proved. [`Concrete`] answers from a [`Request`].
 
 mod authorize;
-mod cell;
 mod cluster;
 mod concrete;
 mod convert;
@@ -21,13 +20,13 @@ mod plural;
 mod rbac;
 mod reach;
 mod request;
+mod request_class;
 mod review;
 mod rules;
 mod selector;
 mod world;
 
 pub use authorize::{Access, Authorized, Role};
-pub use cell::{Cell, Side};
 pub use cluster::{Cluster, Environment};
 pub use concrete::Concrete;
 pub use convert::convert;
@@ -40,6 +39,7 @@ pub use operation::{Operation, Operations, UnknownOperation};
 pub use plural::guess_plural;
 pub use rbac::{Binding, Roles};
 pub use request::{Request, UserInfo};
+pub use request_class::{RequestClass, Side};
 pub use rules::{ResourcePattern, RuleWithOperations, Scope};
 pub use selector::{Expression, LabelSelector, Operator, Requirement, requirement_error};
 pub use world::{NAME_LABEL, Namespace, World, with_name_label};

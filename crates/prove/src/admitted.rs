@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     server::{Refused, Server},
-    witness::Situation,
+    witness::Scenario,
 };
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::kube::{Operation, Resource};
@@ -16,8 +16,8 @@ use kyvtest_model::kube::{Operation, Resource};
 ///
 /// # Errors
 /// The refusal of the API server.
-pub(super) fn admitted(situation: &Situation, server: &Server) -> Result<Situation, Refused> {
-    let mut admitted = situation.clone();
+pub(super) fn admitted(scenario: &Scenario, server: &Server) -> Result<Scenario, Refused> {
+    let mut admitted = scenario.clone();
     server.admit(&mut admitted.request)?;
     Ok(admitted)
 }
@@ -27,35 +27,35 @@ pub(super) fn admitted(situation: &Situation, server: &Server) -> Result<Situati
 ///
 /// # Errors
 /// The refusal of the API server.
-pub(super) fn decoded(situation: &Situation, server: &Server) -> Result<Situation, Refused> {
-    let resource = &situation.request.resource;
+pub(super) fn decoded(scenario: &Scenario, server: &Server) -> Result<Scenario, Refused> {
+    let resource = &scenario.request.resource;
     if resource.subresource.is_empty() {
-        return admitted(situation, server);
+        return admitted(scenario, server);
     }
     let namespace = if resource.namespaced {
-        situation.request.namespace.as_str()
+        scenario.request.namespace.as_str()
     } else {
         ""
     };
-    let ephemeral = with_ephemeral_containers(situation, server)?;
-    let situation = ephemeral.as_ref().unwrap_or(situation);
+    let ephemeral = with_ephemeral_containers(scenario, server)?;
+    let scenario = ephemeral.as_ref().unwrap_or(scenario);
     let decode = |object: &Document| server.decode(&resource.object_kind, namespace, object);
-    let mut seen = situation.clone();
-    seen.request.object = decode(&situation.request.object)?;
-    seen.request.old_object = decode(&situation.request.old_object)?;
+    let mut seen = scenario.clone();
+    seen.request.object = decode(&scenario.request.object)?;
+    seen.request.old_object = decode(&scenario.request.old_object)?;
     Ok(seen)
 }
 
 /// An update of a Pod's ephemeral containers as the server carries it out (`dropNonEphemeralContainerUpdates`); `None` if the
 /// request is another one.
-fn with_ephemeral_containers(situation: &Situation, server: &Server) -> Result<Option<Situation>, Refused> {
-    let resource = &situation.request.resource;
-    let is_update = situation.request.operation == Operation::Update;
+fn with_ephemeral_containers(scenario: &Scenario, server: &Server) -> Result<Option<Scenario>, Refused> {
+    let resource = &scenario.request.resource;
+    let is_update = scenario.request.operation == Operation::Update;
     if !is_update || resource.subresource != "ephemeralcontainers" || resource.plural != "pods" {
         return Ok(None);
     }
-    let mut created = situation.clone();
-    let mut first = situation.request.old_object.root().to_serde();
+    let mut created = scenario.clone();
+    let mut first = scenario.request.old_object.root().to_serde();
     if let Some(metadata) = first["metadata"].as_object_mut() {
         metadata.shift_remove("resourceVersion");
     }
@@ -67,9 +67,9 @@ fn with_ephemeral_containers(situation: &Situation, server: &Server) -> Result<O
     created.request.object = Document::from(&first);
     created.request.old_object = Document::null();
     server.admit(&mut created.request)?;
-    let mut changed = situation.clone();
-    let mut new = situation.request.old_object.root().to_serde();
-    let wanted = situation.request.object.root().to_serde();
+    let mut changed = scenario.clone();
+    let mut new = scenario.request.old_object.root().to_serde();
+    let wanted = scenario.request.object.root().to_serde();
     if let Some(spec) = new["spec"].as_object_mut() {
         spec.shift_remove("ephemeralContainers");
         if let Some(list) = wanted["spec"].get("ephemeralContainers") {

@@ -17,11 +17,11 @@ use super::{
     example,
     explain::{Table, literals},
     replay::Engines,
-    sides::{Both, SelectedRules, Sides},
+    sides::{LoweredSides, PerSide, SelectedRules},
     solver::{Literal, Solver},
     symbolic::{Budget, Path, explore},
     twin, universe,
-    witness::{Situation, Witness},
+    witness::{Scenario, Witness},
 };
 use crate::pair::Pair;
 use kyvtest_cel::host::{Host, Mocks};
@@ -31,7 +31,7 @@ use kyvtest_kyverno::config::Config;
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Cell, Concrete, Discovery, Environment, Facts as _, Request, Resource, World},
+    kube::{Concrete, Discovery, Environment, Facts as _, Request, RequestClass, Resource, World},
     verdict::{Effect, Status, Verdict},
 };
 
@@ -47,7 +47,7 @@ const BEHAVIOURS: usize = 400;
 
 /// What becomes of the requests of a behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum RequestOutcome {
     /// The policy does not look at them.
     LeftAlone,
     /// They comply.
@@ -58,7 +58,7 @@ pub enum Fate {
     Skipped,
 }
 
-impl Fate {
+impl RequestOutcome {
     /// For people.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl Fate {
 #[derive(Debug, Clone)]
 pub struct Shown {
     /// The request and the cluster around it.
-    pub situation: Situation,
+    pub scenario: Scenario,
     /// What Kyverno says.
     pub kyverno: Verdict,
     /// What the native twin says, if there is one.
@@ -103,7 +103,7 @@ pub struct Behaviour {
     /// Whose behaviour it is: Kyverno's, the native policy's or both's.
     pub sides: &'static str,
     /// What becomes of the requests.
-    pub fate: Fate,
+    pub fate: RequestOutcome,
     /// Which requests, for people.
     pub text: String,
     /// The resources and operations.
@@ -140,7 +140,7 @@ enum Side {
 }
 
 impl Side {
-    fn of(self, both: &Both) -> &SelectedRules {
+    fn of(self, both: &PerSide) -> &SelectedRules {
         match self {
             Self::Kyverno => &both.kyverno,
             Self::Native => &both.native,
@@ -161,7 +161,7 @@ struct Group<'p> {
 /// A request of the suite with everything that is known of it.
 struct Seen<'t> {
     tried: &'t Tried,
-    both: Both,
+    both: PerSide,
     native: Option<Verdict>,
     namespace: Option<kyvtest_model::kube::Namespace>,
 }
@@ -230,7 +230,7 @@ fn found_from(
             return found;
         }
     };
-    let sides = Sides::new(&layered, exceptions, &target, &config, options.layer, &universe);
+    let sides = LoweredSides::new(&layered, exceptions, &target, &config, options.layer, &universe);
     if let Some(first) = sides.inexact.first() {
         found.note.clone_from(first);
     }
@@ -239,7 +239,7 @@ fn found_from(
         paths: options.paths,
         stop: options.stop,
     };
-    let mut explored: Vec<(Cell<'_>, Vec<Path<'_, Both>>)> = Vec::new();
+    let mut explored: Vec<(RequestClass<'_>, Vec<Path<'_, PerSide>>)> = Vec::new();
     for cell in universe::cells(&universe) {
         let equivalents: Vec<&Resource> = universe.equivalents(cell.resource).map(|one| &**one).collect();
         let paths = explore(&mut solver, &mut budget, &cell, |facts| {
@@ -303,7 +303,7 @@ fn found_from(
 type Merged<'p> = ((SelectedRules, String), Group<'p>);
 
 /// The paths of both sides by what they come to and why, in the order of their first places; and whether there was too much to do.
-fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -> (Vec<Merged<'p>>, bool) {
+fn grouped<'p>(explored: &[(RequestClass<'_>, Vec<Path<'p, PerSide>>)], has_native: bool) -> (Vec<Merged<'p>>, bool) {
     let mut left = WORK;
     let mut groups: BTreeMap<(SelectedRules, String), Group<'p>> = BTreeMap::new();
     let sides: &[Side] = if has_native {
@@ -344,8 +344,8 @@ fn grouped<'p>(explored: &[(Cell<'_>, Vec<Path<'p, Both>>)], has_native: bool) -
 }
 
 /// A request with what both engines say.
-struct Asked {
-    situation: Situation,
+struct ReviewedRequest {
+    scenario: Scenario,
     kyverno: Verdict,
     native: Verdict,
 }
@@ -354,9 +354,9 @@ struct Asked {
 struct Search<'s, 'p, 'u> {
     solver: Solver<'p>,
     engines: &'s Engines<'u>,
-    sides: &'p Sides,
+    sides: &'p LoweredSides,
     pair: &'s Pair,
-    explored: &'s [(Cell<'u>, Vec<Path<'p, Both>>)],
+    explored: &'s [(RequestClass<'u>, Vec<Path<'p, PerSide>>)],
     has_native: bool,
     plans: Plans<'p>,
     /// Parts of objects to start from, if examples are wanted.
@@ -376,15 +376,15 @@ impl<'p> Search<'_, 'p, '_> {
         found: &mut Vec<Behaviour>,
     ) {
         let side = if group.kyverno { Side::Kyverno } else { Side::Native };
-        let mut fates: BTreeMap<Fate, (bool, Option<Shown>)> = BTreeMap::new();
+        let mut fates: BTreeMap<RequestOutcome, (bool, Option<Shown>)> = BTreeMap::new();
         for seen in seen.iter().filter(|seen| self.belongs(side, said, group, seen)) {
             let verdict = match side {
                 Side::Kyverno => Some(&seen.tried.kyverno),
                 Side::Native => seen.native.as_ref(),
             };
             if said.is_empty() {
-                fates.entry(Fate::LeftAlone).or_default().0 = true;
-            } else if let Some(fate) = verdict.and_then(Fate::of) {
+                fates.entry(RequestOutcome::LeftAlone).or_default().0 = true;
+            } else if let Some(fate) = verdict.and_then(RequestOutcome::of) {
                 fates.entry(fate).or_default().0 = true;
             }
         }
@@ -411,7 +411,7 @@ impl<'p> Search<'_, 'p, '_> {
     /// Whether a request of the suite takes one of the paths of a group.
     fn belongs(&self, side: Side, said: &SelectedRules, group: &Group<'p>, seen: &Seen<'_>) -> bool {
         let request = &seen.tried.request;
-        let same = |cell: &Cell<'_>| {
+        let same = |cell: &RequestClass<'_>| {
             let (ours, theirs) = (cell.resource, &*request.resource);
             (cell.operation, cell.collection) == (request.operation, request.collection)
                 && (&ours.group, &ours.version, &ours.plural, &ours.subresource)
@@ -427,8 +427,8 @@ impl<'p> Search<'_, 'p, '_> {
     }
 
     /// Requests of a group, one for each fate.
-    fn shown(&mut self, side: Side, said: &SelectedRules, group: &Group<'p>) -> BTreeMap<Fate, Shown> {
-        let mut found: BTreeMap<Fate, Shown> = BTreeMap::new();
+    fn shown(&mut self, side: Side, said: &SelectedRules, group: &Group<'p>) -> BTreeMap<RequestOutcome, Shown> {
+        let mut found: BTreeMap<RequestOutcome, Shown> = BTreeMap::new();
         let number_of_body = said.first().map(|(body, _)| *body);
         let body = number_of_body.and_then(|body| self.sides.bodies.get(body));
         let mut places: Vec<(usize, usize)> = group.places.iter().copied().collect();
@@ -460,19 +460,19 @@ impl<'p> Search<'_, 'p, '_> {
                 let Some((new, old)) = pairs.next(&mut objects) else {
                     break;
                 };
-                let mut situation = witness.situation(cell, new, old);
+                let mut scenario = witness.scenario(cell, new, old);
                 if self.seeds.is_some() {
-                    example::keep_metadata(&mut situation, new);
+                    example::keep_metadata(&mut scenario, new);
                 }
-                self.take(side, said, group, situation, &mut found);
+                self.take(side, said, group, scenario, &mut found);
                 if self.is_enough(&found) {
                     return found;
                 }
             }
             let Some(body) = body else { continue };
             let least = objects.least();
-            for situation in decorated(&witness.situation(cell, least, least), body) {
-                self.take(side, said, group, situation, &mut found);
+            for scenario in decorated(&witness.scenario(cell, least, least), body) {
+                self.take(side, said, group, scenario, &mut found);
                 if self.is_enough(&found) {
                     return found;
                 }
@@ -482,11 +482,11 @@ impl<'p> Search<'_, 'p, '_> {
     }
 
     /// Whether nothing more is looked for: of examples, one that complies and one that violates are wanted.
-    fn is_enough(&self, found: &BTreeMap<Fate, Shown>) -> bool {
-        let is_violation = |fate: &Fate| matches!(fate, Fate::Violates(_));
+    fn is_enough(&self, found: &BTreeMap<RequestOutcome, Shown>) -> bool {
+        let is_violation = |fate: &RequestOutcome| matches!(fate, RequestOutcome::Violates(_));
         match self.seeds {
             None => found.len() > 1,
-            Some(_) => found.contains_key(&Fate::Complies) && found.keys().any(is_violation),
+            Some(_) => found.contains_key(&RequestOutcome::Complies) && found.keys().any(is_violation),
         }
     }
 
@@ -496,51 +496,51 @@ impl<'p> Search<'_, 'p, '_> {
         side: Side,
         said: &SelectedRules,
         group: &Group<'p>,
-        situation: Situation,
-        found: &mut BTreeMap<Fate, Shown>,
+        scenario: Scenario,
+        found: &mut BTreeMap<RequestOutcome, Shown>,
     ) {
-        let (kyverno, native) = self.engines.ask(&situation);
+        let (kyverno, native) = self.engines.ask(&scenario);
         let verdict = match side {
             Side::Kyverno => &kyverno,
             Side::Native => &native,
         };
         let fate = if said.is_empty() {
-            Some(Fate::LeftAlone).filter(|_| verdict.status == Status::NoMatch || side == Side::Native)
+            Some(RequestOutcome::LeftAlone).filter(|_| verdict.status == Status::NoMatch || side == Side::Native)
         } else {
-            Fate::of(verdict).filter(|fate| *fate != Fate::LeftAlone)
+            RequestOutcome::of(verdict).filter(|fate| *fate != RequestOutcome::LeftAlone)
         };
         let Some(Entry::Vacant(place)) = fate.map(|fate| found.entry(fate)) else {
             return;
         };
         // What was added to the request may have led it to another path.
-        if !follows(&situation, group) {
+        if !follows(&scenario, group) {
             return;
         }
         self.made += 1;
-        let shown = Asked {
-            situation,
+        let shown = ReviewedRequest {
+            scenario,
             kyverno,
             native,
         };
         let shown = self.renamed(&shown, group).unwrap_or(shown);
-        let request = &shown.situation.request;
+        let request = &shown.scenario.request;
         place.insert(Shown {
             divergence: self
                 .has_native
                 .then(|| self.pair.cause(&shown.kyverno, &shown.native, request))
                 .flatten(),
             native: self.has_native.then_some(shown.native),
-            situation: shown.situation,
+            scenario: shown.scenario,
             kyverno: shown.kyverno,
         });
     }
 
     /// The same request about an object with a name of its own, if that changes nothing: so that the requests of several
     /// behaviours can stand in one suite.
-    fn renamed(&self, shown: &Asked, group: &Group<'p>) -> Option<Asked> {
+    fn renamed(&self, shown: &ReviewedRequest, group: &Group<'p>) -> Option<ReviewedRequest> {
         let name = format!("sample-{}", self.made);
-        let mut situation = shown.situation.clone();
-        let request = &mut situation.request;
+        let mut scenario = shown.scenario.clone();
+        let request = &mut scenario.request;
         // The name of a Namespace is a label of it, too.
         if request.collection || request.resource.object_kind.kind == "Namespace" {
             return None;
@@ -553,13 +553,13 @@ impl<'p> Search<'_, 'p, '_> {
             }
         }
         request.name = name;
-        if !follows(&situation, group) {
+        if !follows(&scenario, group) {
             return None;
         }
-        let (kyverno, native) = self.engines.ask(&situation);
+        let (kyverno, native) = self.engines.ask(&scenario);
         let same = |a: &Verdict, b: &Verdict| (a.status, a.effect) == (b.status, b.effect);
-        (same(&kyverno, &shown.kyverno) && same(&native, &shown.native)).then_some(Asked {
-            situation,
+        (same(&kyverno, &shown.kyverno) && same(&native, &shown.native)).then_some(ReviewedRequest {
+            scenario,
             kyverno,
             native,
         })
@@ -576,14 +576,14 @@ impl<'p> Search<'_, 'p, '_> {
 }
 
 /// Whether a request gives the answers that matter to a group.
-fn follows(situation: &Situation, group: &Group<'_>) -> bool {
-    let namespace = situation.world.namespace(&situation.request.namespace);
-    let mut facts = Concrete::new(&situation.request, namespace);
+fn follows(scenario: &Scenario, group: &Group<'_>) -> bool {
+    let namespace = scenario.world.namespace(&scenario.request.namespace);
+    let mut facts = Concrete::new(&scenario.request, namespace);
     group.literals.iter().all(|(atom, holds)| facts.ask(*atom) == *holds)
 }
 
 /// A behaviour for people.
-fn told(cells: &[String], literals: &str, fate: Fate) -> String {
+fn told(cells: &[String], literals: &str, fate: RequestOutcome) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<&str> = cells.iter().take(SHOWN).map(String::as_str).collect();
     let more = cells.len().saturating_sub(SHOWN);

@@ -31,7 +31,7 @@ use std::sync::{
 use kyvtest_cel::host::Mocks;
 use kyvtest_model::{
     compare,
-    kube::{Cell, Discovery, Resource},
+    kube::{Discovery, RequestClass, Resource},
     verdict::{DivergenceClass, Effect, Verdict},
 };
 
@@ -40,7 +40,7 @@ use self::{
     formula::{Arena, Formula},
     hunt::Hunt,
     request::Request,
-    solve::{Answer, Model, Solver, Theory},
+    solve::{Model, SolveResult, Solver, Theory},
     value::Unsupported,
 };
 pub use self::{
@@ -52,7 +52,7 @@ use crate::{
     admitted::decoded,
     server::{Data, Server},
     universe,
-    witness::Situation,
+    witness::Scenario,
 };
 
 /// How to compare two sides.
@@ -94,7 +94,7 @@ impl Default for Options {
 /// A request on which both sides were evaluated, and differ. There is no other way to make one than to evaluate both.
 #[derive(Debug, Clone)]
 pub struct Counterexample {
-    situation: Situation,
+    scenario: Scenario,
     verdicts: [Verdict; 2],
     class: DivergenceClass,
     data: Data,
@@ -107,8 +107,8 @@ impl Counterexample {
     }
 
     /// The request and the cluster around it.
-    pub fn situation(&self) -> &Situation {
-        &self.situation
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
     }
 
     /// What each side decides.
@@ -169,22 +169,22 @@ impl<'s> Match<'s> {
     }
 
     /// Whether a request can be sent in the world of the comparison.
-    fn can_send(&self, situation: &Situation) -> bool {
-        self.options.data == Data::Raw || decoded(situation, &self.server).is_ok()
+    fn can_send(&self, scenario: &Scenario) -> bool {
+        self.options.data == Data::Raw || decoded(scenario, &self.server).is_ok()
     }
 
     /// Evaluates a request on both sides; `None` if the effects are the same.
-    fn replay(&mut self, situation: Situation) -> Option<Counterexample> {
+    fn replay(&mut self, scenario: Scenario) -> Option<Counterexample> {
         self.requests += 1;
         let verdicts = self
             .sides
-            .map(|side| side.decide(&situation, self.discovery, &self.mocks));
+            .map(|side| side.decide(&scenario, self.discovery, &self.mocks));
         if verdicts[0].effect == verdicts[1].effect {
             return None;
         }
         let class = compare::class(&verdicts[0], &verdicts[1])?;
         Some(Counterexample {
-            situation,
+            scenario,
             verdicts,
             class,
             data: Data::Raw,
@@ -193,8 +193,8 @@ impl<'s> Match<'s> {
 
     /// Evaluates a request as the API server shows it to admission; `None` if it refuses the objects or the effects are the
     /// same.
-    fn replay_admitted(&mut self, situation: &Situation) -> Option<Counterexample> {
-        let seen = decoded(situation, &self.server).ok()?;
+    fn replay_admitted(&mut self, scenario: &Scenario) -> Option<Counterexample> {
+        let seen = decoded(scenario, &self.server).ok()?;
         let mut found = self.replay(seen)?;
         found.data = Data::Normalised;
         Some(found)
@@ -223,8 +223,8 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
     let mut both = Match::new([a, b], &universe, discovery, options);
     let mut theory = Theory::default();
     let mut open: Vec<String> = Vec::new();
-    let mut undecided: Vec<Cell<'_>> = Vec::new();
-    let mut decided: Vec<Cell<'_>> = Vec::new();
+    let mut undecided: Vec<RequestClass<'_>> = Vec::new();
+    let mut decided: Vec<RequestClass<'_>> = Vec::new();
     let cells = universe::cells(&universe);
     let cells = cells.into_iter().filter(|cell| options.collections || !cell.collection);
     for cell in cells {
@@ -312,7 +312,7 @@ impl Match<'_> {
     }
 
     /// Decides a class of requests, in the version of the objects that both sides see.
-    fn class<'d>(&mut self, cell: Cell<'d>, theory: &mut Theory) -> Found
+    fn class<'d>(&mut self, cell: RequestClass<'d>, theory: &mut Theory) -> Found
     where
         Self: 'd,
     {
@@ -322,12 +322,12 @@ impl Match<'_> {
             if !matches!(&found, Found::Open(reason) if reason.ends_with(CONVERTED)) {
                 break;
             }
-            found = self.class_as(Cell { ..cell }, other, theory);
+            found = self.class_as(RequestClass { ..cell }, other, theory);
         }
         found
     }
 
-    fn class_as(&mut self, cell: Cell<'_>, seen: &Resource, theory: &mut Theory) -> Found {
+    fn class_as(&mut self, cell: RequestClass<'_>, seen: &Resource, theory: &mut Theory) -> Found {
         let mut arena = Arena::new();
         let request = Request::new(&mut arena, cell, seen, self.options.data);
         let discovery = self.discovery;
@@ -374,18 +374,18 @@ impl Match<'_> {
                 solver.solve(goal)
             };
             match answer {
-                Answer::No if refused.is_empty() => return Found::Equal,
-                Answer::No => return Found::Open(reason),
-                Answer::GaveUp(why) => {
+                SolveResult::No if refused.is_empty() => return Found::Equal,
+                SolveResult::No => return Found::Open(reason),
+                SolveResult::Incomplete(why) => {
                     let gave_up = || format!("gave up on {}: {why}", universe::name(&request.cell));
                     return Found::Open(if reason.is_empty() { gave_up() } else { reason });
                 }
-                Answer::Yes(model) => {
-                    let situation = Builder::new(arena, theory, &model).situation(request);
-                    if let Some(found) = self.replay_admitted(&situation) {
+                SolveResult::Yes(model) => {
+                    let scenario = Builder::new(arena, theory, &model).scenario(request);
+                    if let Some(found) = self.replay_admitted(&scenario) {
                         return Found::Differs(Box::new(found));
                     }
-                    match self.replay(situation) {
+                    match self.replay(scenario) {
                         Some(found) if self.options.data == Data::Raw => return Found::Differs(Box::new(found)),
                         Some(_) => {
                             "a difference was found only on objects that an API server refuses".clone_into(&mut reason);

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::{
     objects::{Constant, Hints, Reading, Step, Steps, least, set},
     seeds::merge,
-    sides::Body,
+    sides::LoweredRule,
 };
 use kyvtest_model::kube::Resource;
 use kyvtest_model::policy::Policy;
@@ -24,7 +24,7 @@ const LONGEST: usize = 32;
 
 /// What is worth trying for each body.
 pub(super) struct Plans<'p> {
-    bodies: &'p [Body],
+    bodies: &'p [LoweredRule],
     hints: Hints,
     read: Vec<OnceCell<Rc<Plan>>>,
 }
@@ -42,7 +42,7 @@ struct Plan {
 
 impl<'p> Plans<'p> {
     /// Nothing is read yet.
-    pub(super) fn new(original: &Policy, bodies: &'p [Body]) -> Self {
+    pub(super) fn new(original: &Policy, bodies: &'p [LoweredRule]) -> Self {
         Self {
             bodies,
             hints: Hints::new(original),
@@ -62,7 +62,7 @@ impl<'p> Plans<'p> {
 }
 
 impl Plan {
-    fn new(body: &Body, hints: &Hints) -> Self {
+    fn new(body: &LoweredRule, hints: &Hints) -> Self {
         let mut reading = Reading::of(body, &["object", "oldObject"]);
         if body.opaque.is_some() {
             reading.found.extend(hints.found.iter().cloned());
@@ -302,7 +302,7 @@ fn plain_values() -> [Json; 9] {
 /// Which of two objects an [`Pairs`] varies.
 #[derive(Debug, Clone, Copy)]
 enum Vary {
-    Both,
+    PerSide,
     New,
     Old,
 }
@@ -318,7 +318,7 @@ impl Pairs {
     /// Before the first pair.
     pub(super) fn new() -> Self {
         Self {
-            vary: Vary::Both,
+            vary: Vary::PerSide,
             at: 0,
         }
     }
@@ -327,7 +327,7 @@ impl Pairs {
     pub(super) fn next<'c>(&mut self, candidates: &'c mut Candidates) -> Option<(&'c Json, &'c Json)> {
         if candidates.get(self.at).is_none() {
             self.vary = match self.vary {
-                Vary::Both => Vary::New,
+                Vary::PerSide => Vary::New,
                 Vary::New => Vary::Old,
                 Vary::Old => return None,
             };
@@ -337,7 +337,7 @@ impl Pairs {
         let (least, object) = (candidates.made.first()?, candidates.made.get(self.at)?);
         self.at += 1;
         Some(match self.vary {
-            Vary::Both => (object, object),
+            Vary::PerSide => (object, object),
             Vary::New => (object, least),
             Vary::Old => (least, object),
         })

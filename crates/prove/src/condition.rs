@@ -9,7 +9,7 @@ mod read;
 
 use self::read::node;
 use kyvtest_cel::{profile::Profile, syntax::parse};
-use kyvtest_model::kube::{Atom, Cell, Facts, GroupVersionKind, Operation, Pairs, Pattern, Resource, Text};
+use kyvtest_model::kube::{Atom, Facts, GroupVersionKind, Operation, Pairs, Pattern, RequestClass, Resource, Text};
 
 /// What a condition comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl Condition {
 
     /// Evaluates the condition on a request class. `requested` is the resource that was asked for, which is not the class's
     /// own if the request was converted.
-    pub fn ask<'p>(&'p self, cell: &Cell<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
+    pub fn ask<'p>(&'p self, cell: &RequestClass<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
         Asking {
             reader: self.reader,
             cell,
@@ -135,7 +135,7 @@ impl Condition {
 
 struct Asking<'c, 'u, F> {
     reader: Reader,
-    cell: &'c Cell<'u>,
+    cell: &'c RequestClass<'u>,
     requested: &'c Resource,
     facts: &'c mut F,
 }

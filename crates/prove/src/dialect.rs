@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::sides::Body;
+use super::sides::LoweredRule;
 use kyvtest_cel::{
     ast::{Ast, Expr, ExprId, Literal},
     profile::Profile,
@@ -19,7 +19,7 @@ pub(super) type Guard = (&'static str, &'static str);
 const DEPTH: usize = 200;
 
 /// The first guard that the texts of a body do not keep.
-pub(super) fn broken(body: &Body, kyverno: &Profile, kube: &Profile) -> Option<Guard> {
+pub(super) fn broken(body: &LoweredRule, kyverno: &Profile, kube: &Profile) -> Option<Guard> {
     let variables = body.variables.iter().map(|(_, text)| text);
     let annotations = body.annotations.iter().map(|(_, text)| text);
     let texts = body.conditions.iter().chain(&body.validations);

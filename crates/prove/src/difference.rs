@@ -1,10 +1,10 @@
 //! How two sides differ on a path, and how that reads.
 
 use super::{
-    sides::{BROKEN, Both},
+    sides::{BROKEN, PerSide},
     universe,
 };
-use kyvtest_model::{kube::Cell, verdict::Effect};
+use kyvtest_model::{kube::RequestClass, verdict::Effect};
 
 /// How many resources a text names.
 const NAMED: usize = 6;
@@ -19,7 +19,7 @@ pub(super) enum Way {
 }
 
 /// Which ways the sides differ.
-pub(super) fn ways(both: &Both) -> Vec<Way> {
+pub(super) fn ways(both: &PerSide) -> Vec<Way> {
     let effect = |said: &[(usize, Effect)], body: usize| {
         let found = said.iter().find(|(other, _)| *other == body);
         found.map_or(Effect::Admit, |(_, effect)| *effect)
@@ -38,7 +38,7 @@ pub(super) fn ways(both: &Both) -> Vec<Way> {
 }
 
 /// Whether each side asks expressions that the other does not: nothing that matching can tell.
-pub(super) fn has_other_text(both: &Both) -> bool {
+pub(super) fn has_other_text(both: &PerSide) -> bool {
     let lacks = |a: &[(usize, Effect)], b: &[(usize, Effect)]| {
         let mut own = a.iter().filter(|(body, _)| *body != BROKEN);
         own.any(|(body, _)| b.iter().all(|(other, _)| other != body))
@@ -47,7 +47,7 @@ pub(super) fn has_other_text(both: &Both) -> bool {
 }
 
 /// A region for people: what is done to which resources, and under which conditions.
-pub(super) fn told(way: Way, cells: &[Cell<'_>], literals: &str) -> String {
+pub(super) fn told(way: Way, cells: &[RequestClass<'_>], literals: &str) -> String {
     let who = match way {
         Way::Weaker => "the native policy is weaker",
         Way::Stricter => "the native policy is stricter",

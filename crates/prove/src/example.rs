@@ -1,8 +1,8 @@
 //! Requests that people would write first: what makes one a good example.
 
-use super::witness::Situation;
+use super::witness::Scenario;
 use kyvtest_go_compat::value::Document;
-use kyvtest_model::kube::{Cell, Operation};
+use kyvtest_model::kube::{Operation, RequestClass};
 
 /// How many paths are searched for an example.
 pub(super) const PLACES: usize = 9;
@@ -20,8 +20,8 @@ const COMMON: [&str; 8] = [
 ];
 
 /// Gives an object the labels and annotations of its body that the path says nothing about.
-pub(super) fn keep_metadata(situation: &mut Situation, body: &serde_json::Value) {
-    let mut object = situation.request.object.root().to_serde();
+pub(super) fn keep_metadata(scenario: &mut Scenario, body: &serde_json::Value) {
+    let mut object = scenario.request.object.root().to_serde();
     let mut changed = false;
     for key in ["labels", "annotations"] {
         let own = body["metadata"][key].as_object();
@@ -36,12 +36,12 @@ pub(super) fn keep_metadata(situation: &mut Situation, body: &serde_json::Value)
         }
     }
     if changed {
-        situation.request.object = Document::from(&object);
+        scenario.request.object = Document::from(&object);
     }
 }
 
 /// How unusual a request is that an example may be about.
-pub(super) fn rank(cell: &Cell<'_>) -> (bool, usize, Operation) {
+pub(super) fn rank(cell: &RequestClass<'_>) -> (bool, usize, Operation) {
     let (resource, operation) = (cell.resource, cell.operation);
     let odd = !resource.subresource.is_empty() || cell.collection || operation == Operation::Connect;
     let kind = resource.object_kind.kind.as_str();

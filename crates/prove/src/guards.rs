@@ -11,14 +11,14 @@ use std::collections::BTreeSet;
 use super::{
     condition::Reader,
     dialect::{self, Guard},
-    sides::Body,
+    sides::LoweredRule,
 };
 use kyvtest_cel::{
     ast::{Ast, Expr, ExprId, Literal},
     profile::Profile,
     syntax::parse,
 };
-use kyvtest_model::kube::{Cell, Operation};
+use kyvtest_model::kube::{Operation, RequestClass};
 
 /// What the expressions of a body read.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +60,7 @@ const ALIKE: [&str; 6] = ["operation", "userInfo", "name", "namespace", "object"
 
 impl Reads {
     /// Of a body, read by Kyverno and by an API server.
-    pub fn of(body: &Body, kyverno: &Profile, kube: &Profile) -> Self {
+    pub fn of(body: &LoweredRule, kyverno: &Profile, kube: &Profile) -> Self {
         let mut reads = Self {
             dialect: dialect::broken(body, kyverno, kube),
             annotations: !body.annotations.is_empty(),
@@ -140,7 +140,7 @@ impl Reads {
     }
 
     /// Whether the result is the same for every request of a class: nothing that varies is read.
-    pub fn is_constant(&self, cell: &Cell<'_>) -> bool {
+    pub fn is_constant(&self, cell: &RequestClass<'_>) -> bool {
         let absent = |root: &str| match root {
             "object" => cell.operation == Operation::Delete,
             "oldObject" => matches!(cell.operation, Operation::Create | Operation::Connect),
@@ -171,7 +171,7 @@ impl Reads {
         &self,
         reader: Reader,
         ignoring: Ignoring,
-        cell: &Cell<'_>,
+        cell: &RequestClass<'_>,
         floats: bool,
     ) -> Option<(&'static str, &'static str)> {
         let classic = reader == Reader::Classic;

@@ -34,13 +34,13 @@ pub enum Base {
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum SearchResult {
     /// There is no member.
     No,
     /// A shortest member.
     Yes(String),
     /// The search was cut off.
-    GaveUp,
+    Incomplete,
 }
 
 /// How many states a search may visit.
@@ -238,7 +238,7 @@ fn alphabet(chains: &[Chain]) -> Vec<char> {
 }
 
 /// A shortest text of a base that has all patterns of `positive` and none of `negative`.
-pub fn shortest(base: Base, positive: &[Pattern<'_>], negative: &[Pattern<'_>]) -> Found {
+pub fn shortest(base: Base, positive: &[Pattern<'_>], negative: &[Pattern<'_>]) -> SearchResult {
     let exact = positive.iter().find_map(|pattern| match pattern {
         Pattern::Exact(text) => Some(*text),
         _ => None,
@@ -247,7 +247,11 @@ pub fn shortest(base: Base, positive: &[Pattern<'_>], negative: &[Pattern<'_>]) 
         let fits = base.contains(text)
             && positive.iter().all(|pattern| pattern.matches(text))
             && !negative.iter().any(|pattern| pattern.matches(text));
-        return if fits { Found::Yes(text.to_owned()) } else { Found::No };
+        return if fits {
+            SearchResult::Yes(text.to_owned())
+        } else {
+            SearchResult::No
+        };
     }
     let positive = positive.iter().map(|&pattern| Chain::new(pattern, true));
     let chains: Vec<Chain> = positive
@@ -264,7 +268,7 @@ struct Node {
     length: usize,
 }
 
-fn search(base: Base, chains: &[Chain]) -> Found {
+fn search(base: Base, chains: &[Chain]) -> SearchResult {
     let alphabet = alphabet(chains);
     let mut starts = Vec::new();
     let mut sets = Vec::new();
@@ -298,7 +302,7 @@ fn search(base: Base, chains: &[Chain]) -> Found {
     while let Some(at) = queue.pop_front() {
         let Some(node) = nodes.get(at) else { continue };
         if accepts(node) {
-            return Found::Yes(spell(&nodes, at));
+            return SearchResult::Yes(spell(&nodes, at));
         }
         if node.length >= base.longest() {
             continue;
@@ -328,13 +332,13 @@ fn search(base: Base, chains: &[Chain]) -> Found {
         }
         for node in next {
             if nodes.len() >= LIMIT {
-                return Found::GaveUp;
+                return SearchResult::Incomplete;
             }
             queue.push_back(nodes.len());
             nodes.push(node);
         }
     }
-    Found::No
+    SearchResult::No
 }
 
 fn spell(nodes: &[Node], mut at: usize) -> String {
@@ -407,15 +411,15 @@ mod tests {
             };
             let brute = texts.iter().find(fits);
             match shortest(base, &positive, &negative) {
-                Found::Yes(text) => {
+                SearchResult::Yes(text) => {
                     assert!(fits(&&text), "{text} for {globs:?} in {base:?}");
                     assert!(
                         brute.is_none_or(|brute| brute.len() >= text.len()),
                         "{text} for {globs:?}"
                     );
                 }
-                Found::No => assert_eq!(brute, None, "{globs:?} in {base:?}"),
-                Found::GaveUp => panic!("gave up on {globs:?}"),
+                SearchResult::No => assert_eq!(brute, None, "{globs:?} in {base:?}"),
+                SearchResult::Incomplete => panic!("gave up on {globs:?}"),
             }
         }
     }

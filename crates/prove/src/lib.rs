@@ -44,16 +44,16 @@ use std::{
 
 pub use self::{
     inline::inline,
-    region::{Answer, Region},
+    region::{OwnedLiteral, Region},
 };
 use self::{
     replay::{Engines, Replayed},
     search::Search,
     server::Data,
-    sides::Sides,
+    sides::LoweredSides,
     solver::Solver,
-    symbolic::{Budget, GaveUp},
-    witness::Situation,
+    symbolic::{Budget, Incomplete},
+    witness::Scenario,
 };
 use crate::pair::{JSON_MODE, Pair, VAP_INVALID};
 use kyvtest_cel::{profile::Profile, time::Timestamp};
@@ -97,11 +97,11 @@ impl Layer {
 pub enum Kind {
     /// One side denies or objects and the other does not.
     Decision,
-    /// Both object, with other effects.
+    /// Both object, with different effects.
     Action,
     /// Only one side evaluates: only reports change.
     Applicability,
-    /// Both object, with other words.
+    /// Both object, with different messages.
     Message,
 }
 
@@ -280,7 +280,7 @@ pub struct Options<'a> {
     pub stop: Option<&'a AtomicBool>,
     /// Changes every request before it is asked: tests spoil witnesses with it.
     #[doc(hidden)]
-    pub spoil: Option<fn(&mut Situation)>,
+    pub spoil: Option<fn(&mut Scenario)>,
 }
 
 impl Default for Options<'_> {
@@ -351,7 +351,7 @@ pub fn prove(
     let universe = universe::with_unknown(discovery);
     let pair = LazyCell::new(|| Pair::new(original.clone(), exceptions, discovery, options.now));
     let cause = |witness: &Replayed| {
-        let Situation { request, .. } = witness.situation();
+        let Scenario { request, .. } = witness.scenario();
         pair.cause(witness.kyverno(), witness.native(), request)
     };
     let generated;
@@ -410,7 +410,7 @@ pub fn prove(
         let text = format!("the API server rejects Kyverno's webhook, so Kyverno receives no requests: {problem}");
         proof.notes.push(text);
     }
-    let mut sides = Sides::new(&layered, exceptions, target, &config, options.layer, &universe);
+    let mut sides = LoweredSides::new(&layered, exceptions, target, &config, options.layer, &universe);
     if config.has_wild_roles() {
         sides
             .inexact
@@ -430,11 +430,11 @@ pub fn prove(
     let explored = search.explore(&mut solver, &mut budget);
     match explored {
         Ok(()) => search.conclude(&mut solver, &mut proof),
-        Err(GaveUp::Budget) => {
+        Err(Incomplete::Budget) => {
             proof.reason = format!("gave up after {} paths; raise the limit with `--budget`", options.paths);
         }
-        Err(GaveUp::Stopped) => "the proof was interrupted".clone_into(&mut proof.reason),
-        Err(GaveUp::Solver) => {
+        Err(Incomplete::Stopped) => "the proof was interrupted".clone_into(&mut proof.reason),
+        Err(Incomplete::Solver) => {
             "a match condition is too complex to decide".clone_into(&mut proof.reason);
         }
     }

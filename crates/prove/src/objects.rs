@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::{language::Base, sides::Body};
+use super::{language::Base, sides::LoweredRule};
 use kyvtest_cel::{
     ast::{Ast, Expr, ExprId, Literal},
     profile::Profile,
@@ -109,7 +109,7 @@ impl Hints {
 }
 
 /// Labels to try where a body reads some: each text of it as a key, with any value and with the other texts.
-pub(super) fn labels(body: Option<&Body>) -> Vec<Vec<(String, String)>> {
+pub(super) fn labels(body: Option<&LoweredRule>) -> Vec<Vec<(String, String)>> {
     let Some(body) = body else { return Vec::new() };
     let reading = Reading::of(body, &["object", "oldObject"]);
     let texts = reading.constants.iter().filter_map(|constant| match constant {
@@ -136,7 +136,7 @@ pub(super) fn labels(body: Option<&Body>) -> Vec<Vec<(String, String)>> {
 }
 
 /// The first texts that a body compares with.
-pub(super) fn texts(body: &Body) -> Vec<String> {
+pub(super) fn texts(body: &LoweredRule) -> Vec<String> {
     let reading = Reading::of(body, &["object", "oldObject"]);
     let texts = reading.constants.into_iter().filter_map(|constant| match constant {
         Constant::Text(text) if !text.is_empty() => Some(text),
@@ -146,7 +146,7 @@ pub(super) fn texts(body: &Body) -> Vec<String> {
 }
 
 /// Parameters without metadata, the least one first.
-pub(super) fn parameters(bodies: &[Body]) -> Vec<Json> {
+pub(super) fn parameters(bodies: &[LoweredRule]) -> Vec<Json> {
     let mut all = vec![json!({})];
     for body in bodies.iter().filter(|body| body.params.is_some()) {
         let reading = Reading::of(body, &["params"]);
@@ -217,7 +217,7 @@ pub(super) struct Reading {
 
 impl Reading {
     /// What a body reads of the variables with these names.
-    pub(super) fn of(body: &Body, roots: &'static [&'static str]) -> Self {
+    pub(super) fn of(body: &LoweredRule, roots: &'static [&'static str]) -> Self {
         let mut reading = Self {
             roots,
             ..Self::default()

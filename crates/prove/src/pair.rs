@@ -19,7 +19,7 @@ use kyvtest_kyverno::{
     lens::Lens,
 };
 use kyvtest_model::{
-    compare::{self, Divergence, Suspect, Tendency},
+    compare::{self, CandidateCause, Divergence, Tendency},
     kube::{Discovery, Environment, Request},
     policy::Policy,
     verdict::{DivergenceClass, Verdict},
@@ -100,7 +100,7 @@ pub struct NativeVerdict {
     /// The verdict; its text is what the two sides are compared by.
     pub verdict: Verdict,
     /// The whole answer of the API server.
-    pub answer: vap::Answer,
+    pub answer: vap::AdmissionResponse,
 }
 
 impl Pair {
@@ -234,10 +234,10 @@ impl Pair {
                 Some((hazard, text, item.path.as_str()))
             })
             .collect();
-        let suspects: Vec<Suspect<'_>> = texts
+        let suspects: Vec<CandidateCause<'_>> = texts
             .iter()
             .filter_map(|(hazard, text, path)| {
-                Some(Suspect {
+                Some(CandidateCause {
                     code: hazard.code,
                     tendency: tendency(hazard.direction)?,
                     path,
@@ -298,7 +298,7 @@ fn server(conversion: &Conversion) -> Result<vap::Server, Missing> {
 
 impl NativeVerdict {
     /// An answer with the verdict that it comes to.
-    pub fn of(answer: vap::Answer) -> Self {
+    pub fn of(answer: vap::AdmissionResponse) -> Self {
         let verdicts = answer.verdicts.iter().map(|said| said.verdict.clone()).collect();
         let mut verdict = Verdict::strongest(verdicts);
         verdict.status = answer.status;

@@ -4,7 +4,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Target, objects, sides::Body, witness::Situation};
+use super::{Target, objects, sides::LoweredRule, witness::Scenario};
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
@@ -20,7 +20,7 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// What to try for a policy and native ones. Without parameters that is nothing at all, once.
-    pub(super) fn new(original: &Policy, target: &Target, bodies: &[Body]) -> Self {
+    pub(super) fn new(original: &Policy, target: &Target, bodies: &[LoweredRule]) -> Self {
         let mut wanted: Vec<(&ParamKind, Option<&ParamRef>)> = Vec::new();
         if let Policy::Classic(policy) = original {
             let rules = policy.spec.rules.iter();
@@ -105,7 +105,7 @@ fn labels(selector: &LabelSelector) -> Json {
 }
 
 /// Puts parameters into the cluster around a request.
-pub(super) fn place(situation: &mut Situation, params: &[Json], discovery: &Discovery) {
+pub(super) fn place(scenario: &mut Scenario, params: &[Json], discovery: &Discovery) {
     for object in params {
         let mut object = object.clone();
         let text = |key: &str| object.get(key).and_then(Json::as_str).unwrap_or_default();
@@ -114,8 +114,8 @@ pub(super) fn place(situation: &mut Situation, params: &[Json], discovery: &Disc
             .by_kind(group, version, text("kind"))
             .is_some_and(|resource| resource.namespaced);
         if namespaced && object["metadata"].get("namespace").is_none() {
-            object["metadata"]["namespace"] = json!(situation.request.namespace);
+            object["metadata"]["namespace"] = json!(scenario.request.namespace);
         }
-        situation.world.params.push(Document::from(&object));
+        scenario.world.params.push(Document::from(&object));
     }
 }

@@ -20,7 +20,7 @@ pub struct Region {
     /// The resources and operations.
     pub cells: Vec<String>,
     /// What else their requests have in common.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<OwnedLiteral>,
     /// One of the requests.
     pub witness: Replayed,
 }
@@ -74,12 +74,12 @@ enum OwnAtom {
 
 /// A question about requests with its answer, without the policy that asked it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct OwnedLiteral {
     atom: OwnAtom,
     holds: bool,
 }
 
-impl Answer {
+impl OwnedLiteral {
     /// Of a path.
     pub(super) fn new((atom, holds): Literal<'_>) -> Self {
         let own = OwnPattern::new;

@@ -204,7 +204,7 @@ fn candidate(
     }
     let mut proof = prove(original, exceptions, Some(&target), discovery, options);
     let mut remarks = Vec::new();
-    let exempt = |region: &Region| !region.witness.situation().request.resource.reaches_native_policies();
+    let exempt = |region: &Region| !region.witness.scenario().request.resource.reaches_native_policies();
     if proof.regions.iter().any(exempt) {
         let options = Options {
             exempt: false,

@@ -4,7 +4,7 @@ use super::{
     Layer, Target,
     admitted::admitted,
     server::{Data, Server},
-    witness::Situation,
+    witness::Scenario,
 };
 use crate::pair::NativeVerdict;
 use kyvtest_apiserver as vap;
@@ -26,7 +26,7 @@ use kyvtest_model::{
 /// A request on which both engines were asked, and what they said. There is no other way to make one than to ask them.
 #[derive(Debug, Clone)]
 pub struct Replayed {
-    situation: Situation,
+    scenario: Scenario,
     kyverno: Verdict,
     native: Verdict,
     class: DivergenceClass,
@@ -36,8 +36,8 @@ pub struct Replayed {
 
 impl Replayed {
     /// The request and the cluster around it.
-    pub fn situation(&self) -> &Situation {
-        &self.situation
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
     }
 
     /// What Kyverno says.
@@ -166,32 +166,32 @@ impl<'d> Engines<'d> {
         }
     }
 
-    fn environment<'s>(&'s self, situation: &'s Situation) -> Environment<'s> {
-        Environment::new(&situation.world, self.discovery, &self.mocks)
+    fn environment<'s>(&'s self, scenario: &'s Scenario) -> Environment<'s> {
+        Environment::new(&scenario.world, self.discovery, &self.mocks)
     }
 
     /// Whether each side warns the client.
-    fn warned(&self, situation: &Situation) -> [bool; 2] {
-        let environment = self.environment(situation);
-        let review = self.controller.review(&situation.request, environment);
-        let answer = self.server.review(&situation.request, environment);
+    fn warned(&self, scenario: &Scenario) -> [bool; 2] {
+        let environment = self.environment(scenario);
+        let review = self.controller.review(&scenario.request, environment);
+        let answer = self.server.review(&scenario.request, environment);
         let kyverno = self.layer != Layer::Rule && !review.warnings.is_empty();
         [kyverno, !answer.warnings.is_empty()]
     }
 
     /// Returns the verdicts of both engines.
-    pub fn ask(&self, situation: &Situation) -> (Verdict, Verdict) {
-        let environment = self.environment(situation);
-        let review = self.controller.review(&situation.request, environment);
-        let answer = self.server.review(&situation.request, environment);
+    pub fn ask(&self, scenario: &Scenario) -> (Verdict, Verdict) {
+        let environment = self.environment(scenario);
+        let review = self.controller.review(&scenario.request, environment);
+        let answer = self.server.review(&scenario.request, environment);
         (review.of_policy(&self.id, true), NativeVerdict::of(answer).verdict)
     }
 
     /// How they differ about a request.
-    pub fn class(&self, situation: &Situation) -> Option<DivergenceClass> {
-        let (kyverno, native) = self.ask(situation);
+    pub fn class(&self, scenario: &Scenario) -> Option<DivergenceClass> {
+        let (kyverno, native) = self.ask(scenario);
         let warned = if self.warnings {
-            self.warned(situation)
+            self.warned(scenario)
         } else {
             [false; 2]
         };
@@ -210,7 +210,7 @@ impl<'d> Engines<'d> {
     }
 
     fn hidden_in_cluster(&self, found: &Replayed) -> Option<String> {
-        match admitted(&found.situation, &self.completion) {
+        match admitted(&found.scenario, &self.completion) {
             Err(refused) => Some(format!("the API server refuses the request: {}", refused.message)),
             Ok(seen) if self.class(&seen) == Some(found.class) => None,
             Ok(_) => Some("the difference vanishes when the API server completes the object".to_owned()),
@@ -218,22 +218,22 @@ impl<'d> Engines<'d> {
     }
 
     /// Asks both; `None` if they do not differ, but in their texts.
-    pub fn replay(&self, situation: Situation) -> Option<Replayed> {
-        let found = self.replay_texts(situation);
+    pub fn replay(&self, scenario: Scenario) -> Option<Replayed> {
+        let found = self.replay_texts(scenario);
         found.filter(|found| found.class != DivergenceClass::Message)
     }
 
     /// Asks both; `None` if they do not differ at all.
-    pub fn replay_texts(&self, situation: Situation) -> Option<Replayed> {
-        let (kyverno, native) = self.ask(&situation);
+    pub fn replay_texts(&self, scenario: Scenario) -> Option<Replayed> {
+        let (kyverno, native) = self.ask(&scenario);
         let warned = if self.warnings {
-            self.warned(&situation)
+            self.warned(&scenario)
         } else {
             [false; 2]
         };
         let class = self.compare(&kyverno, &native, warned)?;
         Some(Replayed {
-            situation,
+            scenario,
             kyverno,
             native,
             class,

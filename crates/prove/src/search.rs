@@ -16,21 +16,21 @@ use super::{
     guards::{Ignoring, Reads},
     objects,
     params::{self, Parameters},
-    region::{Answer, Region},
+    region::{OwnedLiteral, Region},
     replay::{Engines, Replayed},
     server::Data,
     shrink::shrink,
-    sides::{Both, Sides, ignores},
+    sides::{LoweredSides, PerSide, ignores},
     solver::{Literal, Solver},
-    symbolic::{Budget, GaveUp, Path, Variables, explore},
+    symbolic::{Budget, Incomplete, Path, Variables, explore},
     universe,
-    witness::{Situation, Witness},
+    witness::{Scenario, Witness},
 };
 use crate::pair::Note;
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Cell, Concrete, Discovery, Namespace, Resource, Text},
+    kube::{Concrete, Discovery, Namespace, RequestClass, Resource, Text},
     policy::MatchConstraints,
     verdict::DivergenceClass,
 };
@@ -57,7 +57,7 @@ const SEARCHED: usize = 8;
 /// The cells of a universe with their paths.
 pub(super) struct Search<'p, 'u> {
     original: &'p Policy,
-    sides: &'p Sides,
+    sides: &'p LoweredSides,
     engines: &'p Engines<'u>,
     discovery: &'u Discovery,
     /// What Kubernetes itself serves, from Go types.
@@ -71,8 +71,8 @@ pub(super) struct Search<'p, 'u> {
     plans: Plans<'p>,
     starts: Starts<'p>,
     options: &'p Options<'p>,
-    cells: Vec<Cell<'u>>,
-    explored: Vec<(Cell<'u>, Vec<Path<'p, Both>>)>,
+    cells: Vec<RequestClass<'u>>,
+    explored: Vec<(RequestClass<'u>, Vec<Path<'p, PerSide>>)>,
     requests: u64,
     /// Where only reports differ: exactly one side evaluates or errs, to the same effect.
     reported: Vec<String>,
@@ -88,9 +88,9 @@ struct Place<'p> {
 }
 
 /// The namespace of a request as matching sees it.
-fn namespace(situation: &Situation) -> Option<Namespace> {
-    let name = &situation.request.namespace;
-    let known = situation.world.namespace(name).cloned();
+fn namespace(scenario: &Scenario) -> Option<Namespace> {
+    let name = &scenario.request.namespace;
+    let known = scenario.world.namespace(name).cloned();
     known.or_else(|| (!name.is_empty()).then(|| Namespace::minimal(name)))
 }
 
@@ -99,7 +99,7 @@ impl<'p, 'u> Search<'p, 'u> {
     pub(super) fn new(
         original: &'p Policy,
         target: &Target,
-        sides: &'p Sides,
+        sides: &'p LoweredSides,
         engines: &'p Engines<'u>,
         discovery: &'u Discovery,
         cause: &'p dyn Fn(&Replayed) -> Option<Divergence>,
@@ -145,7 +145,7 @@ impl<'p, 'u> Search<'p, 'u> {
     ///
     /// # Errors
     /// If not every path could be followed.
-    pub(super) fn explore(&mut self, solver: &mut Solver<'p>, budget: &mut Budget<'_>) -> Result<(), GaveUp> {
+    pub(super) fn explore(&mut self, solver: &mut Solver<'p>, budget: &mut Budget<'_>) -> Result<(), Incomplete> {
         self.explored.reserve(self.cells.len());
         for cell in std::mem::take(&mut self.cells) {
             if !self.options.exempt && !cell.resource.reaches_native_policies() {
@@ -170,30 +170,30 @@ impl<'p, 'u> Search<'p, 'u> {
         Ok(())
     }
 
-    fn equivalents(&self, cell: &Cell<'u>) -> Vec<&'u Resource> {
+    fn equivalents(&self, cell: &RequestClass<'u>) -> Vec<&'u Resource> {
         let all = self.discovery.equivalents(cell.resource);
         all.map(|resource| &**resource).collect()
     }
 
     /// The request of a path with these objects.
-    fn situation(&self, witness: &Witness, cell: &Cell<'u>, new: &Json, old: &Json) -> Situation {
-        let mut situation = witness.situation(cell, new, old);
+    fn scenario(&self, witness: &Witness, cell: &RequestClass<'u>, new: &Json, old: &Json) -> Scenario {
+        let mut scenario = witness.scenario(cell, new, old);
         if let Some(spoil) = self.options.spoil {
-            spoil(&mut situation);
+            spoil(&mut scenario);
         }
-        situation
+        scenario
     }
 
     /// What both sides say to the request of a path, by the questions that they ask.
-    fn said(&self, cell: &Cell<'u>, witness: &Witness) -> Both {
-        let situation = &self.situation(witness, cell, &Json::Null, &Json::Null);
-        let namespace = namespace(situation);
-        let mut facts = Concrete::new(&situation.request, namespace.as_ref());
+    fn said(&self, cell: &RequestClass<'u>, witness: &Witness) -> PerSide {
+        let scenario = &self.scenario(witness, cell, &Json::Null, &Json::Null);
+        let namespace = namespace(scenario);
+        let mut facts = Concrete::new(&scenario.request, namespace.as_ref());
         self.sides
             .run(cell, &self.equivalents(cell), self.discovery, &mut facts)
     }
 
-    fn blame(&mut self, cell: &Cell<'_>, literals: &[Literal<'_>], what: &str) {
+    fn blame(&mut self, cell: &RequestClass<'_>, literals: &[Literal<'_>], what: &str) {
         let place = universe::name(cell);
         let answers = explain::literals(literals);
         self.fault.get_or_insert_with(|| format!("{what}: {place} {answers}"));
@@ -264,7 +264,8 @@ impl<'p, 'u> Search<'p, 'u> {
             IDLE.clone_into(&mut proof.reason);
         } else {
             proof.label = Label::Proven;
-            let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
+            let applies =
+                |path: &Path<'p, PerSide>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
             if !self.explored.iter().any(|(_, paths)| paths.iter().any(applies)) {
                 proof.notes.push(NEITHER.to_owned());
             }
@@ -285,8 +286,8 @@ impl<'p, 'u> Search<'p, 'u> {
         }
         if paranoid {
             for region in &proof.regions {
-                let again = shrink(self.engines, region.witness.clone()).situation().request.clone();
-                let request = &region.witness.situation().request;
+                let again = shrink(self.engines, region.witness.clone()).scenario().request.clone();
+                let request = &region.witness.scenario().request;
                 if again.object != request.object || again.old_object != request.old_object {
                     self.fault
                         .get_or_insert_with(|| format!("a smallest request shrinks: {}", region.text));
@@ -308,7 +309,7 @@ impl<'p, 'u> Search<'p, 'u> {
             let mut table = None;
             for way in [Way::Weaker, Way::Stricter] {
                 let differs =
-                    |path: &Path<'p, Both>| !has_other_text(&path.outcome) && ways(&path.outcome).contains(&way);
+                    |path: &Path<'p, PerSide>| !has_other_text(&path.outcome) && ways(&path.outcome).contains(&way);
                 if !paths.iter().any(differs) {
                     continue;
                 }
@@ -348,7 +349,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 .filter_map(|place| self.explored.get(place.cell))
                 .map(|(cell, _)| universe::name(cell))
                 .collect();
-            let cells: Vec<Cell<'u>> = places
+            let cells: Vec<RequestClass<'u>> = places
                 .iter()
                 .filter_map(|place| self.explored.get(place.cell))
                 .map(|(cell, _)| *cell)
@@ -425,7 +426,7 @@ impl<'p, 'u> Search<'p, 'u> {
     fn attempt(
         &mut self,
         witness: &Witness,
-        cell: &Cell<'u>,
+        cell: &RequestClass<'u>,
         objects: &mut Candidates,
         mut until: u64,
         mut wanted: impl FnMut(&Replayed) -> bool,
@@ -441,9 +442,9 @@ impl<'p, 'u> Search<'p, 'u> {
                     return raw;
                 }
                 self.requests += 1;
-                let mut situation = self.situation(witness, cell, new, old);
-                params::place(&mut situation, params, self.discovery);
-                if let Some(found) = self.engines.replay(situation)
+                let mut scenario = self.scenario(witness, cell, new, old);
+                params::place(&mut scenario, params, self.discovery);
+                if let Some(found) = self.engines.replay(scenario)
                     && wanted(&found)
                 {
                     if self.engines.shows_in_cluster(&found) {
@@ -458,14 +459,19 @@ impl<'p, 'u> Search<'p, 'u> {
     }
 
     /// Objects of a cell to try with a body, those of rules and of the user first.
-    fn candidates(&self, cell: &Cell<'u>, body: Option<usize>) -> Candidates {
+    fn candidates(&self, cell: &RequestClass<'u>, body: Option<usize>) -> Candidates {
         let floats = self.may_have_floats(cell.resource);
         let candidates = self.plans.candidates(cell.resource, body, floats);
         candidates.with_seeds(&self.starts.of(cell.resource))
     }
 
     /// The request and the objects of a path.
-    fn prepared(&self, solver: &mut Solver<'p>, at: usize, number: usize) -> Option<(Cell<'u>, Witness, Candidates)> {
+    fn prepared(
+        &self,
+        solver: &mut Solver<'p>,
+        at: usize,
+        number: usize,
+    ) -> Option<(RequestClass<'u>, Witness, Candidates)> {
         let (cell, paths) = self.explored.get(at)?;
         let (cell, path) = (*cell, paths.get(number)?);
         let said = path.outcome.kyverno.first().or(path.outcome.native.first());
@@ -491,7 +497,7 @@ impl<'p, 'u> Search<'p, 'u> {
 
     /// The request of a path with metadata that matching does not look at, but that expressions may: labels and names that
     /// they compare with.
-    fn variations(&self, witness: &Witness, cell: &Cell<'u>) -> Vec<Witness> {
+    fn variations(&self, witness: &Witness, cell: &RequestClass<'u>) -> Vec<Witness> {
         let variables = Variables::new(cell);
         let mut all = Vec::new();
         for body in &self.sides.bodies {
@@ -522,7 +528,7 @@ impl<'p, 'u> Search<'p, 'u> {
     /// Tries requests of all paths of cells in which something applies, and of all cells if there are none; those that are
     /// told already are left out.
     fn sample(&mut self, solver: &mut Solver<'p>, proof: &mut Proof) {
-        let applies = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
+        let applies = |path: &Path<'p, PerSide>| !path.outcome.kyverno.is_empty() || !path.outcome.native.is_empty();
         let is_idle = !self.explored.iter().any(|(_, paths)| paths.iter().any(applies));
         let told: BTreeSet<&String> = proof.regions.iter().flat_map(|region| &region.cells).collect();
         let mut places = Vec::new();
@@ -558,7 +564,7 @@ impl<'p, 'u> Search<'p, 'u> {
     /// Looks for requests on which both sides apply and differ in a class.
     fn seek(&mut self, solver: &mut Solver<'p>, proof: &mut Proof, class: DivergenceClass, text: &str) {
         let until = self.requests + TRIES;
-        let objects = |path: &Path<'p, Both>| !path.outcome.kyverno.is_empty() && !path.outcome.native.is_empty();
+        let objects = |path: &Path<'p, PerSide>| !path.outcome.kyverno.is_empty() && !path.outcome.native.is_empty();
         let mut places = Vec::new();
         for (at, (_, paths)) in self.explored.iter().enumerate() {
             places.extend(paths.iter().position(objects).map(|number| (at, number)));
@@ -573,7 +579,7 @@ impl<'p, 'u> Search<'p, 'u> {
                     return;
                 }
                 self.requests += 1;
-                let found = self.engines.replay_texts(self.situation(&witness, &cell, new, old));
+                let found = self.engines.replay_texts(self.scenario(&witness, &cell, new, old));
                 if let Some(found) = found.filter(|found| found.class() == class) {
                     let region = self.region(found, text.to_owned(), vec![universe::name(&cell)], &[]);
                     proof.regions.push(region);
@@ -595,7 +601,7 @@ impl<'p, 'u> Search<'p, 'u> {
                 for number in 0..VERIFIED {
                     let Some(object) = objects.get(number) else { break };
                     self.requests += 1;
-                    let found = self.engines.replay(self.situation(&witness, &cell, object, object));
+                    let found = self.engines.replay(self.scenario(&witness, &cell, object, object));
                     if found.is_some_and(|found| matches!(Kind::of(found.class()), Kind::Decision | Kind::Action)) {
                         self.blame(&cell, &[], "the engines contradict a proof");
                         return;
@@ -615,7 +621,7 @@ impl<'p, 'u> Search<'p, 'u> {
             cause: divergence.map(|divergence| divergence.cause).unwrap_or_default(),
             text,
             cells,
-            answers: literals.iter().map(|literal| Answer::new(*literal)).collect(),
+            answers: literals.iter().map(|literal| OwnedLiteral::new(*literal)).collect(),
             witness,
         }
     }

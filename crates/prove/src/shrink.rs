@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::{
     objects,
     replay::{Engines, Replayed},
-    witness::Situation,
+    witness::Scenario,
 };
 use kyvtest_go_compat::value::{Document, Value};
 
@@ -31,7 +31,7 @@ pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
     let mut best = found;
     let mut runs = 0;
     loop {
-        let request = &best.situation().request;
+        let request = &best.scenario().request;
         let (new, old) = (json_of(request.object.root()), json_of(request.old_object.root()));
         let which: &[Which] = if new == old {
             &[Which::Both]
@@ -41,7 +41,7 @@ pub fn shrink(engines: &Engines<'_>, found: Replayed) -> Replayed {
         let least = objects::least(&request.resource);
         let mut smaller = None;
         'search: for which in which {
-            let mut tried = best.situation().clone();
+            let mut tried = best.scenario().clone();
             let object = if *which == Which::Old { &old } else { &new };
             for candidate in candidates(object, &least) {
                 if runs >= RUNS {
@@ -70,15 +70,15 @@ fn json_of(value: Value<'_>) -> Json {
     if value.is_null() { Json::Null } else { value.to_serde() }
 }
 
-fn replace(situation: &mut Situation, which: Which, object: &Json) {
+fn replace(scenario: &mut Scenario, which: Which, object: &Json) {
     let document = Document::from(object);
     if which == Which::Both {
-        situation.request.old_object = document.clone();
+        scenario.request.old_object = document.clone();
     }
     if which == Which::Old {
-        situation.request.old_object = document;
+        scenario.request.old_object = document;
     } else {
-        situation.request.object = document;
+        scenario.request.object = document;
     }
 }
 

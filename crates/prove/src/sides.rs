@@ -11,7 +11,7 @@ mod called;
 use std::collections::BTreeMap;
 
 pub(super) use self::build::ignores;
-use self::build::{Bodies, classic, native, validating};
+use self::build::{LoweredRules, classic, native, validating};
 use self::called::Called;
 use super::{
     Layer, Target,
@@ -29,14 +29,14 @@ use kyvtest_kyverno::{
 };
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
-    kube::{Atom, Cell, Discovery, Facts, Pattern, Resource, Text},
+    kube::{Atom, Discovery, Facts, Pattern, RequestClass, Resource, Text},
     policy::{MatchConstraints, MatchResources},
     verdict::{Effect, Status},
 };
 
 /// Expressions that decide, their match conditions aside.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Body {
+pub struct LoweredRule {
     /// Match conditions that are the same on both sides.
     pub conditions: Vec<String>,
     /// Named values.
@@ -51,7 +51,7 @@ pub struct Body {
     pub opaque: Option<&'static str>,
 }
 
-impl Body {
+impl LoweredRule {
     /// Whether no request can violate it: it has no conditions or validations that could fail.
     pub(crate) fn never_objects(&self) -> bool {
         let fixed = self.conditions.is_empty() && self.validations.is_empty() && self.annotations.is_empty();
@@ -67,7 +67,7 @@ pub type SelectedRules = Vec<(usize, Effect)>;
 
 /// What both sides say on a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Both {
+pub struct PerSide {
     /// Kyverno.
     pub kyverno: SelectedRules,
     /// The API server.
@@ -76,7 +76,7 @@ pub struct Both {
 
 /// Match conditions that are asked one by one.
 #[derive(Debug, Clone, Default)]
-struct Asked {
+struct MatchConditions {
     conditions: Vec<Condition>,
     /// Whether an error leaves the request alone.
     ignores_errors: bool,
@@ -89,7 +89,7 @@ struct ClassicRule {
     exclude: Option<MatchResources>,
     exceptions: Vec<MatchResources>,
     actions: Actions,
-    asked: Asked,
+    conditions: MatchConditions,
     body: usize,
 }
 
@@ -98,8 +98,8 @@ struct ClassicRule {
 struct Variant {
     constraints: Option<MatchConstraints>,
     effect: Effect,
-    asked: Asked,
-    exceptions: Vec<Asked>,
+    conditions: MatchConditions,
+    exceptions: Vec<MatchConditions>,
     body: usize,
 }
 
@@ -124,7 +124,7 @@ enum Kyverno {
 struct Native {
     constraints: Option<MatchConstraints>,
     bindings: Vec<(Option<MatchConstraints>, Effect)>,
-    asked: Asked,
+    conditions: MatchConditions,
     /// The conditions outside the decidable fragment.
     unread: Vec<String>,
     body: usize,
@@ -132,9 +132,9 @@ struct Native {
 
 /// Both sides.
 #[derive(Debug)]
-pub struct Sides {
+pub struct LoweredSides {
     /// All expressions.
-    pub bodies: Vec<Body>,
+    pub bodies: Vec<LoweredRule>,
     /// What is not exact about the match part.
     pub inexact: Vec<String>,
     kyverno: Kyverno,
@@ -146,7 +146,7 @@ pub struct Sides {
     admission: bool,
 }
 
-impl Sides {
+impl LoweredSides {
     /// Prepares both sides.
     pub fn new(
         original: &Policy,
@@ -156,7 +156,7 @@ impl Sides {
         layer: Layer,
         discovery: &Discovery,
     ) -> Self {
-        let mut bodies = Bodies::default();
+        let mut bodies = LoweredRules::default();
         let mut inexact = Vec::new();
         let native = native(target, &mut bodies);
         let registration = match original {
@@ -227,11 +227,11 @@ impl Sides {
     /// What both sides say about the requests of a cell.
     pub fn run<'p, 'd>(
         &'p self,
-        cell: &Cell<'d>,
+        cell: &RequestClass<'d>,
         equivalents: &[&'d Resource],
         discovery: &'d Discovery,
         facts: &mut impl Facts<'p>,
-    ) -> Both {
+    ) -> PerSide {
         let mut kyverno = self.kyverno(cell, discovery, facts);
         let mut native = self.native(cell, equivalents, facts);
         for said in [&mut kyverno, &mut native] {
@@ -243,12 +243,17 @@ impl Sides {
             said.dedup_by_key(|(body, _)| *body);
             said.reverse();
         }
-        Both { kyverno, native }
+        PerSide { kyverno, native }
     }
 
     /// Whether the two sides see the objects of a request class in different versions: Kyverno registers its rules sorted,
     /// a native policy takes them as written.
-    pub fn converts_differently(&self, cell: &Cell<'_>, equivalents: &[&Resource], discovery: &Discovery) -> bool {
+    pub fn converts_differently(
+        &self,
+        cell: &RequestClass<'_>,
+        equivalents: &[&Resource],
+        discovery: &Discovery,
+    ) -> bool {
         let Some(webhook) = self.registration.only() else {
             return false;
         };
@@ -265,7 +270,7 @@ impl Sides {
 
     fn kyverno<'p, 'd>(
         &'p self,
-        cell: &Cell<'d>,
+        cell: &RequestClass<'d>,
         discovery: &'d Discovery,
         facts: &mut impl Facts<'p>,
     ) -> SelectedRules {
@@ -311,7 +316,7 @@ impl Sides {
                         continue;
                     }
                     let effect = rule.actions.effect(Status::Fail, cell, facts);
-                    match rule.asked.hold(cell, requested, facts) {
+                    match rule.conditions.hold(cell, requested, facts) {
                         Tri::False => continue,
                         Tri::Error => said.push((BROKEN, effect)),
                         Tri::True => said.push((rule.body, effect)),
@@ -345,7 +350,12 @@ impl Sides {
         said
     }
 
-    fn native<'p>(&'p self, cell: &Cell<'_>, equivalents: &[&Resource], facts: &mut impl Facts<'p>) -> SelectedRules {
+    fn native<'p>(
+        &'p self,
+        cell: &RequestClass<'_>,
+        equivalents: &[&Resource],
+        facts: &mut impl Facts<'p>,
+    ) -> SelectedRules {
         let mut said = SelectedRules::new();
         if !cell.resource.reaches_native_policies() {
             return said;
@@ -360,7 +370,7 @@ impl Sides {
             };
             let matched = match native_matching::matches(constraints, cell, equivalents, facts) {
                 Ok(Match::No(_)) => continue,
-                Ok(Match::Yes(resource)) => Cell { resource, ..*cell },
+                Ok(Match::Yes(resource)) => RequestClass { resource, ..*cell },
                 Err(_) => {
                     said.push((BROKEN, Effect::Deny));
                     continue;
@@ -371,7 +381,7 @@ impl Sides {
                     .as_ref()
                     .map(|block| native_matching::matches(block, cell, equivalents, facts))
                 {
-                    None | Some(Ok(Match::Yes(_))) => match native.asked.hold(&matched, cell.resource, facts) {
+                    None | Some(Ok(Match::Yes(_))) => match native.conditions.hold(&matched, cell.resource, facts) {
                         Tri::False => {}
                         Tri::Error => said.push((BROKEN, *effect)),
                         Tri::True => {
@@ -392,7 +402,7 @@ impl Sides {
 
 impl Variant {
     /// Whether its validations are asked. Exceptions come first; an error in one counts unless one before it lifts the policy.
-    fn said<'p>(&'p self, cell: &Cell<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
+    fn said<'p>(&'p self, cell: &RequestClass<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
         for exception in &self.exceptions {
             match exception.hold(cell, requested, facts) {
                 Tri::True => return Tri::False,
@@ -400,13 +410,13 @@ impl Variant {
                 Tri::Error => return Tri::Error,
             }
         }
-        self.asked.hold(cell, requested, facts)
+        self.conditions.hold(cell, requested, facts)
     }
 }
 
-impl Asked {
+impl MatchConditions {
     /// Whether all conditions hold: a false one decides, also where another cannot be evaluated.
-    fn hold<'p>(&'p self, cell: &Cell<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
+    fn hold<'p>(&'p self, cell: &RequestClass<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
         let mut all = Tri::True;
         for condition in &self.conditions {
             match condition.ask(cell, requested, facts) {
@@ -428,7 +438,7 @@ impl Asked {
 pub fn delivered<'p, 'd>(
     webhook: Option<&'p Webhook>,
     layer: Layer,
-    cell: &Cell<'d>,
+    cell: &RequestClass<'d>,
     discovery: &'d Discovery,
     facts: &mut impl Facts<'p>,
 ) -> Delivery<'d> {

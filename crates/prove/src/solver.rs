@@ -1,13 +1,13 @@
 //! Can answers be given together? One group of questions at a time: a text, a map of texts, the user's groups.
 //!
 //! Groups share no variable, so answers that each group can give can be given together. `No` is a theorem; whatever is cut
-//! off is `GaveUp`, and makes the whole proof unknown.
+//! off is `Incomplete`, and makes the whole proof unknown.
 
 use rustc_hash::FxHashMap;
 
 use super::{
-    language::{Base, Found, shortest},
-    symbolic::Room,
+    language::{Base, SearchResult, shortest},
+    symbolic::Scratch,
 };
 use kyvtest_model::kube::{Atom, Pattern};
 
@@ -22,7 +22,7 @@ pub enum Model<T> {
     /// With this.
     Yes(T),
     /// Not decided.
-    GaveUp,
+    Incomplete,
 }
 
 /// How many negative questions about pairs a search may dodge.
@@ -36,10 +36,10 @@ type Query<'p> = (Base, Vec<Pattern<'p>>, Vec<Pattern<'p>>);
 /// Solves, and remembers what it solved.
 #[derive(Debug, Default)]
 pub struct Solver<'p> {
-    texts: FxHashMap<Query<'p>, Found>,
+    texts: FxHashMap<Query<'p>, SearchResult>,
     possible: FxHashMap<Domain, FxHashMap<Vec<Literal<'p>>, Possible>>,
     /// Where whoever asks keeps what it asked.
-    pub(super) room: Room<'p>,
+    pub(super) room: Scratch<'p>,
 }
 
 /// What a group of questions is about, and where its answers come from.
@@ -61,7 +61,7 @@ pub enum Possible {
     /// They can.
     Yes,
     /// Not decided.
-    GaveUp,
+    Incomplete,
 }
 
 impl<T> From<Model<T>> for Possible {
@@ -69,7 +69,7 @@ impl<T> From<Model<T>> for Possible {
         match model {
             Model::No => Self::No,
             Model::Yes(_) => Self::Yes,
-            Model::GaveUp => Self::GaveUp,
+            Model::Incomplete => Self::Incomplete,
         }
     }
 }
@@ -165,7 +165,7 @@ impl<'p> Solver<'p> {
                 (Atom::Value(_, key, pattern), holds) => questions.values.push((key, pattern, holds)),
                 (Atom::AnyPair(_, key, value), true) => questions.some.push((key, value)),
                 (Atom::AnyPair(_, key, value), false) => questions.none.push((key, value)),
-                _ => return Model::GaveUp,
+                _ => return Model::Incomplete,
             }
         }
         // Values are asked of keys that are there.
@@ -202,7 +202,7 @@ impl<'p> Solver<'p> {
         for i in 0..=slots.len() {
             *tried += 1;
             if *tried > PLACEMENTS {
-                return Model::GaveUp;
+                return Model::Incomplete;
             }
             let mut slots = slots.clone();
             match slots.get_mut(i) {
@@ -219,11 +219,11 @@ impl<'p> Solver<'p> {
             }
             match self.place(base, questions, slots, next + 1, tried) {
                 Model::No => {}
-                Model::GaveUp => gave_up = true,
+                Model::Incomplete => gave_up = true,
                 yes @ Model::Yes(_) => return yes,
             }
         }
-        if gave_up { Model::GaveUp } else { Model::No }
+        if gave_up { Model::Incomplete } else { Model::No }
     }
 
     /// Gives keys and values to slots.
@@ -247,14 +247,14 @@ impl<'p> Solver<'p> {
             negative.extend(none.map(|(_, value)| *value));
             match self.text(base.value, positive, negative) {
                 Model::No => return Model::No,
-                Model::GaveUp => return Model::GaveUp,
+                Model::Incomplete => return Model::Incomplete,
                 Model::Yes(value) => entries.push((key.to_owned(), value)),
             }
         }
         for slot in slots.iter().filter(|slot| slot.key.is_none()) {
             match self.fresh(base, questions, slot, &entries) {
                 Model::No => return Model::No,
-                Model::GaveUp => return Model::GaveUp,
+                Model::Incomplete => return Model::Incomplete,
                 Model::Yes(entry) => entries.push(entry),
             }
         }
@@ -271,7 +271,7 @@ impl<'p> Solver<'p> {
         taken: &[(String, String)],
     ) -> Model<(String, String)> {
         if questions.none.len() > DODGES {
-            return Model::GaveUp;
+            return Model::Incomplete;
         }
         let mut gave_up = false;
         for choice in 0..1_usize << questions.none.len() {
@@ -293,7 +293,7 @@ impl<'p> Solver<'p> {
             let key = match self.text(base.key, slot.keys.clone(), keys.clone()) {
                 Model::No => continue,
                 Model::Yes(key) if is_free(&key) => key,
-                Model::GaveUp => {
+                Model::Incomplete => {
                     gave_up = true;
                     continue;
                 }
@@ -302,10 +302,10 @@ impl<'p> Solver<'p> {
                     avoided.extend(base.reserved.map(Pattern::Exact));
                     avoided.extend(taken.iter().map(|(key, _)| Pattern::Exact(key)));
                     match shortest(base.key, &slot.keys, &avoided) {
-                        Found::Yes(key) => key,
+                        SearchResult::Yes(key) => key,
                         // Without the keys of other slots there might be one.
-                        Found::No if taken.is_empty() => continue,
-                        Found::No | Found::GaveUp => {
+                        SearchResult::No if taken.is_empty() => continue,
+                        SearchResult::No | SearchResult::Incomplete => {
                             gave_up = true;
                             continue;
                         }
@@ -314,11 +314,11 @@ impl<'p> Solver<'p> {
             };
             match self.text(base.value, slot.values.clone(), values) {
                 Model::No => {}
-                Model::GaveUp => gave_up = true,
+                Model::Incomplete => gave_up = true,
                 Model::Yes(value) => return Model::Yes((key, value)),
             }
         }
-        if gave_up { Model::GaveUp } else { Model::No }
+        if gave_up { Model::Incomplete } else { Model::No }
     }
 
     /// The user's groups with these answers.
@@ -330,7 +330,7 @@ impl<'p> Solver<'p> {
                 (Atom::AnyGroup(pattern), false) => none.push(pattern),
                 (Atom::GroupsAre(list), true) => lists.push(list),
                 (Atom::GroupsAre(list), false) => others.push(list),
-                _ => return Model::GaveUp,
+                _ => return Model::Incomplete,
             }
         }
         if let Some(list) = lists.first() {
@@ -348,7 +348,7 @@ impl<'p> Solver<'p> {
         for pattern in &some {
             match self.text(Base::NonEmpty, vec![*pattern], none.clone()) {
                 Model::No => return Model::No,
-                Model::GaveUp => return Model::GaveUp,
+                Model::Incomplete => return Model::Incomplete,
                 Model::Yes(group) => groups.push(group),
             }
         }
@@ -358,7 +358,7 @@ impl<'p> Solver<'p> {
         let padding = if none.iter().any(|pattern| pattern.matches(&usual)) {
             match self.text(Base::NonEmpty, Vec::new(), none) {
                 Model::No => groups.first().cloned(),
-                Model::GaveUp => return Model::GaveUp,
+                Model::Incomplete => return Model::Incomplete,
                 Model::Yes(group) => Some(group),
             }
         } else {
@@ -375,16 +375,16 @@ impl<'p> Solver<'p> {
             let Some(padding) = &padding else { return Model::No };
             groups.push(padding.clone());
         }
-        Model::GaveUp
+        Model::Incomplete
     }
 }
 
-impl From<Found> for Model<String> {
-    fn from(found: Found) -> Self {
+impl From<SearchResult> for Model<String> {
+    fn from(found: SearchResult) -> Self {
         match found {
-            Found::No => Self::No,
-            Found::Yes(text) => Self::Yes(text),
-            Found::GaveUp => Self::GaveUp,
+            SearchResult::No => Self::No,
+            SearchResult::Yes(text) => Self::Yes(text),
+            SearchResult::Incomplete => Self::Incomplete,
         }
     }
 }
@@ -461,7 +461,7 @@ mod tests {
             match solver.map(base, &literals) {
                 Model::Yes(map) => assert!(fits(&map), "{map:?} for {literals:?}"),
                 Model::No => assert!(!maps.iter().any(|map| fits(map)), "{literals:?}"),
-                Model::GaveUp => {}
+                Model::Incomplete => {}
             }
         }
     }

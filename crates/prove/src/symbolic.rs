@@ -21,7 +21,7 @@ use super::{
     language::Base,
     solver::{Domain, Literal, MapBase, Possible, Solver},
 };
-use kyvtest_model::kube::{Atom, Cell, Facts, NAME_LABEL, Operation, Pairs, Pattern, Text};
+use kyvtest_model::kube::{Atom, Facts, NAME_LABEL, Operation, Pairs, Pattern, RequestClass, Text};
 
 /// How much a proof may do.
 #[derive(Debug, Clone, Copy)]
@@ -33,18 +33,18 @@ pub struct Budget<'a> {
 }
 
 impl Budget<'_> {
-    fn spend(&mut self) -> Result<(), GaveUp> {
+    fn spend(&mut self) -> Result<(), Incomplete> {
         if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            return Err(GaveUp::Stopped);
+            return Err(Incomplete::Stopped);
         }
-        self.paths = self.paths.checked_sub(1).ok_or(GaveUp::Budget)?;
+        self.paths = self.paths.checked_sub(1).ok_or(Incomplete::Budget)?;
         Ok(())
     }
 }
 
 /// Why an exploration is not complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GaveUp {
+pub enum Incomplete {
     /// There are more paths than the budget has.
     Budget,
     /// A question could not be decided.
@@ -100,7 +100,7 @@ pub enum Group {
 
 impl Variables {
     /// Of a cell.
-    pub fn new(cell: &Cell<'_>) -> Self {
+    pub fn new(cell: &RequestClass<'_>) -> Self {
         let resource = cell.resource;
         let is_namespace = resource.group.is_empty() && resource.object_kind.kind == "Namespace";
         let is_review = resource.reaches_webhooks() && !resource.reaches_native_policies();
@@ -256,9 +256,9 @@ pub fn of_group<'p>(literals: &[Literal<'p>], wanted: Group) -> Vec<Literal<'p>>
         .collect()
 }
 
-/// Room that is used again from cell to cell; nothing is in it that counts.
+/// Memory that is reused from class to class; its content does not matter.
 #[derive(Debug, Default)]
-pub(super) struct Room<'p> {
+pub(super) struct Scratch<'p> {
     trail: Vec<Step<'p>>,
     answers: FxHashMap<Atom<'p>, bool>,
     literals: Vec<Literal<'p>>,
@@ -283,15 +283,15 @@ pub struct Symbolic<'s, 'p> {
     variables: Variables,
     trail: Vec<Step<'p>>,
     answers: FxHashMap<Atom<'p>, bool>,
-    /// Room for the answers of a group.
+    /// Memory for the answers of a group.
     literals: Vec<Literal<'p>>,
     gave_up: bool,
 }
 
 impl<'s, 'p> Symbolic<'s, 'p> {
     /// Facts about all requests of a cell; nothing is answered yet.
-    pub fn new(solver: &'s mut Solver<'p>, cell: &Cell<'_>) -> Self {
-        let Room {
+    pub fn new(solver: &'s mut Solver<'p>, cell: &RequestClass<'_>) -> Self {
+        let Scratch {
             trail,
             answers,
             literals,
@@ -351,7 +351,7 @@ impl<'s, 'p> Symbolic<'s, 'p> {
             literals.push((atom, answer));
             let possible = self.solver.possible(domain, &literals);
             literals.pop();
-            self.gave_up |= possible == Possible::GaveUp;
+            self.gave_up |= possible == Possible::Incomplete;
             possible != Possible::No
         };
         // Earlier answers can be given together: what cannot be answered with yes can be answered with no.
@@ -418,16 +418,16 @@ impl<'p> Facts<'p> for Symbolic<'_, 'p> {
 pub fn explore<'p, T>(
     solver: &mut Solver<'p>,
     budget: &mut Budget<'_>,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     mut run: impl FnMut(&mut Symbolic<'_, 'p>) -> T,
-) -> Result<Vec<Path<'p, T>>, GaveUp> {
+) -> Result<Vec<Path<'p, T>>, Incomplete> {
     let mut paths = Vec::with_capacity(1);
     let mut facts = Symbolic::new(solver, cell);
     loop {
         budget.spend()?;
         let outcome = run(&mut facts);
         if facts.gave_up {
-            return Err(GaveUp::Solver);
+            return Err(Incomplete::Solver);
         }
         paths.push(Path {
             literals: facts.free_answers(),
@@ -441,7 +441,7 @@ pub fn explore<'p, T>(
                 literals,
                 ..
             } = facts;
-            solver.room = Room {
+            solver.room = Scratch {
                 trail,
                 answers,
                 literals,
@@ -458,7 +458,7 @@ pub fn explore<'p, T>(
 /// The first answer that no request of the cell could give.
 pub fn follow<'p, T>(
     solver: &mut Solver<'p>,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     request: &mut dyn Facts<'p>,
     run: impl FnOnce(&mut Following<'_, '_, 'p>) -> T,
 ) -> Result<T, String> {

@@ -1,7 +1,7 @@
 //! The finite part of all requests: what a cluster serves, what can be done to it, two unknown kinds, and the kind of
 //! Kyverno's own that Kyverno never evaluates, which every cluster with Kyverno serves.
 
-use kyvtest_model::kube::{Cell, Discovery, GroupVersionKind, Operation, Resource};
+use kyvtest_model::kube::{Discovery, GroupVersionKind, Operation, RequestClass, Resource};
 
 /// What a cluster serves, with a custom kind in namespaces and one outside of them.
 pub fn with_unknown(discovery: &Discovery) -> Discovery {
@@ -26,14 +26,14 @@ pub fn with_unknown(discovery: &Discovery) -> Discovery {
 }
 
 /// Every cell, in the order in which witnesses are looked for: the best known kinds and the simplest operations first.
-pub fn cells(discovery: &Discovery) -> Vec<Cell<'_>> {
+pub fn cells(discovery: &Discovery) -> Vec<RequestClass<'_>> {
     let mut cells = Vec::new();
     for resource in discovery.iter() {
         for operation in resource.operations.iter() {
-            cells.push(Cell::new(resource, operation, false));
+            cells.push(RequestClass::new(resource, operation, false));
             let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
             if operation == Operation::Delete && resource.subresource.is_empty() && !is_namespace {
-                cells.push(Cell::new(resource, operation, true));
+                cells.push(RequestClass::new(resource, operation, true));
             }
         }
     }
@@ -53,7 +53,7 @@ const POPULAR: [&str; 8] = [
     "namespaces",
 ];
 
-fn rank(cell: &Cell<'_>) -> (bool, usize, u8, bool) {
+fn rank(cell: &RequestClass<'_>) -> (bool, usize, u8, bool) {
     let known = POPULAR.iter().position(|plural| *plural == cell.resource.plural);
     let operation = match cell.operation {
         Operation::Create => 0,
@@ -66,13 +66,13 @@ fn rank(cell: &Cell<'_>) -> (bool, usize, u8, bool) {
 }
 
 /// A cell for people: `CREATE deployments.apps`, `DELETE (collection) pods`.
-pub fn name(cell: &Cell<'_>) -> String {
+pub fn name(cell: &RequestClass<'_>) -> String {
     let (operation, resource) = words(cell);
     format!("{operation} {resource}")
 }
 
 /// What is done, and to what.
-pub(super) fn words(cell: &Cell<'_>) -> (String, String) {
+pub(super) fn words(cell: &RequestClass<'_>) -> (String, String) {
     let mode = if cell.collection { " (collection)" } else { "" };
     let resource = cell.resource;
     let group = if resource.group.is_empty() {

@@ -10,7 +10,9 @@ use super::{
     symbolic::{Group, Variables, of_group},
 };
 use kyvtest_go_compat::value::Document;
-use kyvtest_model::kube::{Atom, Cell, NAME_LABEL, Namespace, Operation, Pairs, Request, Text, UserInfo, World};
+use kyvtest_model::kube::{
+    Atom, NAME_LABEL, Namespace, Operation, Pairs, Request, RequestClass, Text, UserInfo, World,
+};
 
 /// The data of a path.
 #[derive(Debug, Clone)]
@@ -30,7 +32,7 @@ pub struct Witness {
 
 /// A request with the cluster around it.
 #[derive(Debug, Clone)]
-pub struct Situation {
+pub struct Scenario {
     /// The request.
     pub request: Request,
     /// The cluster.
@@ -41,7 +43,7 @@ pub struct Situation {
 
 impl Witness {
     /// The data of a path; `None` if the solver has none, which would be a bug.
-    pub fn new<'p>(solver: &mut Solver<'p>, cell: &Cell<'_>, literals: &[Literal<'p>]) -> Option<Self> {
+    pub fn new<'p>(solver: &mut Solver<'p>, cell: &RequestClass<'_>, literals: &[Literal<'p>]) -> Option<Self> {
         let variables = Variables::new(cell);
         let mut text = |text: Text, usual: &str| -> Option<String> {
             let own = of_group(literals, Group::Text(text));
@@ -54,7 +56,7 @@ impl Witness {
             }
             match solver.text_of(variables.text(text), &own) {
                 Model::Yes(found) => Some(found),
-                Model::No | Model::GaveUp => None,
+                Model::No | Model::Incomplete => None,
             }
         };
         let name = text(Text::Name, "sample")?;
@@ -68,7 +70,7 @@ impl Witness {
         let mut map = |pairs: Pairs| -> Option<Vec<(String, String)>> {
             match solver.map(variables.map(pairs), &of_group(literals, Group::Pairs(pairs))) {
                 Model::Yes(found) => Some(found),
-                Model::No | Model::GaveUp => None,
+                Model::No | Model::Incomplete => None,
             }
         };
         let new_labels = map(Pairs::NewLabels)?;
@@ -87,7 +89,7 @@ impl Witness {
         let namespace_labels = map(Pairs::NamespaceLabels)?;
         let groups = match solver.groups(&of_group(literals, Group::Groups)) {
             Model::Yes(groups) => groups,
-            Model::No | Model::GaveUp => return None,
+            Model::No | Model::Incomplete => return None,
         };
         let roles = literals.iter().filter(|(_, holds)| *holds);
         let free = |is_role: bool| -> Vec<String> {
@@ -170,7 +172,7 @@ impl Witness {
 
     fn object(
         &self,
-        cell: &Cell<'_>,
+        cell: &RequestClass<'_>,
         body: &Json,
         labels: &[(String, String)],
         annotations: &[(String, String)],
@@ -211,7 +213,7 @@ impl Witness {
     }
 
     /// The request with these objects, whose metadata come from the path.
-    pub fn situation(&self, cell: &Cell<'_>, new: &Json, old: &Json) -> Situation {
+    pub fn scenario(&self, cell: &RequestClass<'_>, new: &Json, old: &Json) -> Scenario {
         let has_new = cell.operation != Operation::Delete;
         let has_old = matches!(cell.operation, Operation::Update | Operation::Delete);
         let namespace = if is_namespace(cell) {
@@ -258,7 +260,7 @@ impl Witness {
             options: Document::null(),
             collection: cell.collection,
         };
-        Situation {
+        Scenario {
             request,
             world,
             namespace_labels: labels,
@@ -266,6 +268,6 @@ impl Witness {
     }
 }
 
-fn is_namespace(cell: &Cell<'_>) -> bool {
+fn is_namespace(cell: &RequestClass<'_>) -> bool {
     cell.resource.group.is_empty() && cell.resource.object_kind.kind == "Namespace"
 }

@@ -217,7 +217,7 @@ pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> Stri
 
 /// A request that both sides decide differently.
 fn request(example: &Counterexample) -> String {
-    let request = &example.situation().request;
+    let request = &example.scenario().request;
     let [first, second] = example.verdicts();
     let mut text = format!(
         "    {} {}: the rule decides {}, the translation {}\n",

@@ -12,7 +12,7 @@ use super::{ExceptionRow, Row};
 use crate::{
     cli::Failure,
     rewrite::{Moved, rewrite},
-    suite::{Disk, Files as _, Memory, Noting, Options, Overlay, load},
+    suite::{Disk, Files as _, Memory, Options, Overlay, RecordingFiles, load},
 };
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources},
@@ -191,9 +191,9 @@ fn companions(test: &str, text: &str, moved: &[Moved]) -> Vec<String> {
     }
     let own: BTreeSet<String> = over.0.keys().cloned().collect();
     let overlay = Overlay { under: &Disk, over };
-    let noting = Noting::new(&overlay);
+    let noting = RecordingFiles::new(&overlay);
     let _ = load(&noting, test, &Options::default());
-    let asked = noting.asked();
+    let asked = noting.dependencies();
     asked
         .paths
         .into_iter()

@@ -81,8 +81,8 @@ fn firsts(regions: &[Region]) -> impl Iterator<Item = &Region> {
 
 /// The request of a region, and what both engines say to it.
 pub(in crate::cli) fn witness(region: &Region) -> String {
-    let situation = region.witness.situation();
-    let request = &situation.request;
+    let scenario = region.witness.scenario();
+    let request = &scenario.request;
     let (kyverno, native) = (region.witness.kyverno(), region.witness.native());
     let mut text = String::new();
     let mode = if request.collection {
@@ -106,7 +106,7 @@ pub(in crate::cli) fn witness(region: &Region) -> String {
     if let Some(reason) = region.witness.raw_reason() {
         let _ = writeln!(text, "    data=raw: {}", reason.replace('\n', " "));
     }
-    let params = situation.world.params.iter().map(|document| ("parameter", document));
+    let params = scenario.world.params.iter().map(|document| ("parameter", document));
     for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)]
         .into_iter()
         .chain(params)
@@ -119,7 +119,7 @@ pub(in crate::cli) fn witness(region: &Region) -> String {
             let _ = writeln!(text, "      {line}");
         }
     }
-    let labels: Vec<String> = situation
+    let labels: Vec<String> = scenario
         .namespace_labels
         .iter()
         .map(|(key, value)| format!("{key}={value}"))

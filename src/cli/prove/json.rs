@@ -7,7 +7,7 @@ use super::{Row, documents, fix_text};
 use crate::run::Data;
 use kyvtest_go_compat::{diagnostic::Sources, value::Value};
 use kyvtest_model::verdict::Verdict;
-use kyvtest_prove::{Label, Proof, Region, witness::Situation};
+use kyvtest_prove::{Label, Proof, Region, witness::Scenario};
 
 /// The policy as `convert` writes it.
 pub(super) fn policy_json(original: &Policy, sources: &Sources) -> Json {
@@ -22,12 +22,12 @@ pub(super) fn policy_json(original: &Policy, sources: &Sources) -> Json {
     })
 }
 
-fn request_json(situation: &Situation) -> Json {
-    let Situation {
+fn request_json(scenario: &Scenario) -> Json {
+    let Scenario {
         request,
         world,
         namespace_labels,
-    } = situation;
+    } = scenario;
     let labels: serde_json::Map<String, Json> = namespace_labels
         .iter()
         .map(|(key, value)| (key.clone(), json!(value)))
@@ -57,14 +57,14 @@ fn verdict_json(verdict: &Verdict) -> Json {
 
 /// A region with its witness.
 pub(in crate::cli) fn region_json(region: &Region) -> Json {
-    let situation = region.witness.situation();
+    let scenario = region.witness.scenario();
     let mut json = json!({
         "class": region.class.as_str(),
         "hazard": region.hazard,
         "text": region.text,
         "cells": region.cells,
         "witness": {
-            "request": request_json(situation),
+            "request": request_json(scenario),
             "kyverno": verdict_json(region.witness.kyverno()),
             "vap": verdict_json(region.witness.native()),
         },

@@ -28,7 +28,7 @@ use kyvtest_prove::{
         explain::{Explanation, explain},
     },
     server::Data,
-    witness::Situation,
+    witness::Scenario,
 };
 
 /// Which deletions the world has.
@@ -194,8 +194,8 @@ pub(in crate::cli) fn answer(compared: &Compared, world: &World, sources: [Optio
 
 /// A counterexample as `kyvtest eval --cases` reads it.
 pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
-    let situation = example.situation();
-    let request = &situation.request;
+    let scenario = example.scenario();
+    let request = &scenario.request;
     let resource = &request.resource;
     let object = |value: Value<'_>| if value.is_null() { Json::Null } else { value.to_serde() };
     let mut sent = json!({
@@ -216,7 +216,7 @@ pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
     }
     let mut objects = Vec::new();
     if resource.namespaced && !request.namespace.is_empty() {
-        let labels: serde_json::Map<String, Json> = situation
+        let labels: serde_json::Map<String, Json> = scenario
             .namespace_labels
             .iter()
             .map(|(key, value)| (key.clone(), json!(value)))
@@ -226,7 +226,7 @@ pub(in crate::cli) fn witness(example: &Counterexample) -> Json {
             "metadata": {"name": request.namespace, "labels": labels},
         }));
     }
-    objects.extend(situation.world.params.iter().map(|document| object(document.root())));
+    objects.extend(scenario.world.params.iter().map(|document| object(document.root())));
     let [a, b] = example.verdicts();
     json!({
         "data": example.data().name(),
@@ -341,14 +341,14 @@ pub(in crate::cli) fn human(name: &str, compared: &Compared, world: &World, sour
             text.push_str(&request(&explanation.sent));
             text.push_str(&shown_explanation::suggested(explanation, sources));
         }
-        None => text.push_str(&request(example.situation())),
+        None => text.push_str(&request(example.scenario())),
     }
     text
 }
 
 /// The request of a witness.
-fn request(situation: &Situation) -> String {
-    let request = &situation.request;
+fn request(scenario: &Scenario) -> String {
+    let request = &scenario.request;
     let mut text = format!(
         "  request: {} {} by user {}\n",
         request.operation.as_str(),

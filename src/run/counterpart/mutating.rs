@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Counterpart, NativeAnswer, Note, SuiteCluster};
+use super::{CaseVerdict, Counterpart, NativeCaseVerdict, Note, SuiteCluster};
 use crate::mutation::{Phases, Prepared, installable, missing_counterpart};
 use kyvtest_apiserver as apiserver;
 use kyvtest_cel::time::Timestamp;
@@ -104,8 +104,8 @@ impl MutatingPair {
         let theirs = phases.native(native);
         let divergence = phases.compare(&kyverno, &theirs, std::slice::from_ref(&self.conversion));
         Counterpart {
-            native: Some(NativeAnswer {
-                answer: Answer {
+            native: Some(NativeCaseVerdict {
+                answer: CaseVerdict {
                     status: theirs.verdict.status,
                     effect: theirs.verdict.effect,
                     message: theirs.verdict.message,

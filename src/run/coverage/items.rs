@@ -2,16 +2,16 @@
 
 use super::{
     Coverage, Item, ItemKind, Outcome, PolicyCoverage, unreferenced,
-    watch::{Watch, constraints_apart},
+    watch::{CoverageRecorder, constraints_apart},
 };
-use crate::{run::places::written, suite::Suite};
+use crate::{run::source_map::written, suite::Suite};
 use kyvtest_cel::{
-    observe::{Fork, Observer, Place, Point, Ways, points},
+    observe::{Fork, Observer, OutcomeCounts, Place, Point, points},
     program::Program,
 };
 use kyvtest_go_compat::diagnostic::Span;
 use kyvtest_kyverno::{
-    classic_policy::CompiledPolicy,
+    classic_policy::CompiledClassicPolicy,
     observe::{PartKind, WatchedRule, filters},
     webhook::Webhook,
 };
@@ -160,9 +160,9 @@ impl<'p> Texts<'p> {
                 let validation = Place::Validation(*i);
                 let own = written.iter().find(|(other, _)| *other == validation);
                 let falsehoods = own.map_or(0, |(place, program)| whole(place, program).falsehoods);
-                ways = Ways {
+                ways = OutcomeCounts {
                     others: falsehoods,
-                    ..Ways::default()
+                    ..OutcomeCounts::default()
                 };
             }
             found.push(Item {
@@ -203,7 +203,7 @@ impl<'p> Texts<'p> {
 }
 
 /// Outcomes of something that is true or false.
-fn truth(ways: Ways, (yes, no): (&'static str, &'static str)) -> Vec<Outcome> {
+fn truth(ways: OutcomeCounts, (yes, no): (&'static str, &'static str)) -> Vec<Outcome> {
     vec![
         wanted(yes, ways.truths),
         wanted(no, ways.falsehoods),
@@ -216,7 +216,7 @@ fn truth(ways: Ways, (yes, no): (&'static str, &'static str)) -> Vec<Outcome> {
 }
 
 /// Outcomes of something that only has a value.
-fn reached(ways: Ways) -> Vec<Outcome> {
+fn reached(ways: OutcomeCounts) -> Vec<Outcome> {
     vec![
         wanted("reached", ways.total() - ways.errors),
         Outcome {
@@ -227,7 +227,7 @@ fn reached(ways: Ways) -> Vec<Outcome> {
     ]
 }
 
-fn branch(fork: Fork, ways: Ways) -> Vec<Outcome> {
+fn branch(fork: Fork, ways: OutcomeCounts) -> Vec<Outcome> {
     match fork {
         Fork::All | Fork::Exists | Fork::ExistsOne => {
             let words = match fork {
@@ -243,7 +243,7 @@ fn branch(fork: Fork, ways: Ways) -> Vec<Outcome> {
         Fork::Optional => {
             // A value that is no optional is there.
             let there = ways.truths + ways.others + ways.empties;
-            truth(Ways { truths: there, ..ways }, ("present", "absent"))
+            truth(OutcomeCounts { truths: there, ..ways }, ("present", "absent"))
         }
         Fork::And | Fork::Or | Fork::Condition | Fork::Filter => truth(ways, ("true", "false")),
     }
@@ -274,7 +274,7 @@ fn locate(subtree: &Subtree, path: &str) -> Option<Span> {
     Some(Span::new(subtree.file(), span.start, span.end))
 }
 
-impl Watch<'_> {
+impl CoverageRecorder<'_> {
     fn rule(&self, policy: &PolicyId, rule: Option<&str>, span: Span, may_skip: bool) -> Option<Item> {
         let answered = self.of_rule(policy, rule.unwrap_or_default());
         if answered.unsupported > 0 {
@@ -325,7 +325,7 @@ impl Watch<'_> {
     }
 
     /// What was seen of a classic policy.
-    pub(super) fn classic(&self, compiled: &CompiledPolicy, webhook: Option<&Webhook>) -> PolicyCoverage {
+    pub(super) fn classic(&self, compiled: &CompiledClassicPolicy, webhook: Option<&Webhook>) -> PolicyCoverage {
         let policy = compiled.policy();
         let id = policy.id();
         let watched = compiled.watched(&self.observer);

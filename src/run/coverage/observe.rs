@@ -5,7 +5,7 @@
 use super::{
     Coverage,
     items::{Programs, all},
-    watch::{Watch, constraints_select},
+    watch::{CoverageRecorder, constraints_select},
 };
 use crate::run::{
     Key,
@@ -20,7 +20,7 @@ use kyvtest_model::{kube::Request, policy::MatchConstraints};
 /// What a suite exercises of its policies.
 pub(in crate::run) fn observe(engines: &Engines<'_>) -> Coverage {
     let (suite, settings) = (engines.suite, engines.settings);
-    let watch = Watch::new(suite);
+    let watch = CoverageRecorder::new(suite);
     let host = Wrapped::observed(&engines.cluster.cluster.mocks, &watch.observer);
     for mut asked in requests(suite, settings, &[]) {
         let operation = asked.run.unwrap_or_else(|| default_operation(suite, asked.resource));
@@ -53,7 +53,7 @@ pub(in crate::run) fn observe(engines: &Engines<'_>) -> Coverage {
 fn kyverno(
     engines: &Engines<'_>,
     policy: &Lowered,
-    watch: &Watch<'_>,
+    watch: &CoverageRecorder<'_>,
     asked: &SuiteRequest<'_>,
     request: &Request,
     host: &dyn Host,
@@ -98,7 +98,13 @@ fn kyverno(
     watch.selected(policy.id(), &selected);
 }
 
-fn natives(engines: &Engines<'_>, watch: &Watch<'_>, asked: &SuiteRequest<'_>, request: &Request, host: &dyn Host) {
+fn natives(
+    engines: &Engines<'_>,
+    watch: &CoverageRecorder<'_>,
+    asked: &SuiteRequest<'_>,
+    request: &Request,
+    host: &dyn Host,
+) {
     for policy in engines.server.policies() {
         let id = native_id(policy.name());
         if !watch.is_asked(&id, asked) {
@@ -122,7 +128,7 @@ fn natives(engines: &Engines<'_>, watch: &Watch<'_>, asked: &SuiteRequest<'_>, r
     }
 }
 
-fn payloads(engines: &Engines<'_>, watch: &Watch<'_>, host: &dyn Host) {
+fn payloads(engines: &Engines<'_>, watch: &CoverageRecorder<'_>, host: &dyn Host) {
     for payload in &engines.suite.json_payloads {
         let key = Key::named(&payload.path.value);
         for policy in engines.controller.policies() {

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use super::super::{Key, places::written, question::Question, requests::SuiteRequest};
+use super::super::{Key, check::Check, requests::SuiteRequest, source_map::written};
 use crate::suite::Suite;
 use kyvtest_cel::observe::Observer;
 use kyvtest_kyverno::{observe::Selected, response::RuleResponse};
@@ -26,22 +26,22 @@ pub(super) struct Answered {
 type Rule = (PolicyId, String);
 
 /// What is seen of a suite.
-pub(in crate::run) struct Watch<'s> {
+pub(in crate::run) struct CoverageRecorder<'s> {
     /// Sees what expressions and conditions come to.
     pub(super) observer: Observer,
     suite: &'s Suite,
-    questions: Vec<Question<'s>>,
+    checks: Vec<Check<'s>>,
     answered: RefCell<BTreeMap<Rule, Answered>>,
     /// By rule and path: how often a filter selected a request and how often it did not.
     filters: RefCell<BTreeMap<(Rule, String), (u64, u64)>>,
 }
 
-impl<'s> Watch<'s> {
+impl<'s> CoverageRecorder<'s> {
     pub(in crate::run) fn new(suite: &'s Suite) -> Self {
         Self {
             observer: Observer::new(),
             suite,
-            questions: Question::all(suite).collect(),
+            checks: Check::all(suite).collect(),
             answered: RefCell::default(),
             filters: RefCell::default(),
         }
@@ -51,20 +51,20 @@ impl<'s> Watch<'s> {
     pub(in crate::run) fn is_asked(&self, policy: &PolicyId, asked: &SuiteRequest<'_>) -> bool {
         let key = Key::of(asked.resource);
         let mut own = self
-            .questions
+            .checks
             .iter()
-            .filter(|question| policy.is_named(&question.policy.value) && question.concerns(&key));
-        own.any(|question| match asked.asker {
-            Some(asker) => asker == question.asker,
-            // A question with an old object of its own is another request.
-            None => question.operation == asked.run && question.wanted(self.suite, &key).old_object.is_none(),
+            .filter(|check| policy.is_named(&check.policy.value) && check.concerns(&key));
+        own.any(|check| match asked.check_id {
+            Some(check_id) => check_id == check.id,
+            // A check with an old object of its own is another request.
+            None => check.operation == asked.run && check.wanted(self.suite, &key).old_object.is_none(),
         })
     }
 
     /// Whether a row or a case asks a policy about a payload.
     pub(super) fn is_asked_about_payload(&self, policy: &PolicyId, key: &Key) -> bool {
-        let mut questions = self.questions.iter();
-        questions.any(|question| policy.is_named(&question.policy.value) && question.concerns(key))
+        let mut checks = self.checks.iter();
+        checks.any(|check| policy.is_named(&check.policy.value) && check.concerns(key))
     }
 
     /// Notes the answers of a policy whose rules are named `rules`.

@@ -3,7 +3,7 @@
 use kyvtest::{
     cel::profile::Profile,
     kube::Discovery,
-    prove::{Options, witness::Situation},
+    prove::{Options, witness::Scenario},
 };
 
 use super::{Case, expect, hazard, layer};
@@ -62,8 +62,8 @@ fn every_guard_has_a_policy_that_it_stops() {
 }
 
 /// Spoils a request: another name, namespace and kind of user.
-fn spoil(situation: &mut Situation) {
-    let request = &mut situation.request;
+fn spoil(scenario: &mut Scenario) {
+    let request = &mut scenario.request;
     for text in [&mut request.name, &mut request.namespace, &mut request.user.username] {
         "spoiled".clone_into(text);
     }

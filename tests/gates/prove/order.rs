@@ -8,7 +8,7 @@ use kyvtest::{
     pair::Pair,
     prove::{
         Label, Layer, Proof, Target, at_layer,
-        sides::Sides,
+        sides::LoweredSides,
         solver::Solver,
         symbolic::{Budget, explore},
         universe::{cells, name, with_unknown},
@@ -68,7 +68,7 @@ fn text(values: &[Value]) -> String {
 /// What a proof says: its label and its witness.
 fn said(proof: &Proof) -> (String, String) {
     let witness = proof.regions.first().map(|region| {
-        let request = &region.witness.situation().request;
+        let request = &region.witness.scenario().request;
         format!(
             "{} {} {} {} {:?} {} {}",
             request.operation.as_str(),
@@ -139,7 +139,7 @@ fn check_mirror(case: &Case, discovery: &Discovery) -> Result<(), String> {
     let (one, two) = (natives(&pair), natives(&again));
     let universe = with_unknown(discovery);
     let layered = at_layer(&models.original, Layer::Policy);
-    let sides = Sides::new(
+    let sides = LoweredSides::new(
         &layered,
         models.exceptions(),
         &one,

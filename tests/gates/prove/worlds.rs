@@ -7,13 +7,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use kyvtest::{
-    kube::{Cell, Discovery, NAME_LABEL, Namespace, Operation, Request, UserInfo, World},
+    kube::{Discovery, NAME_LABEL, Namespace, Operation, Request, RequestClass, UserInfo, World},
     kyverno::config::Config,
     prove::{
         Layer, Target, at_layer,
         replay::Engines,
         universe::{cells, with_unknown},
-        witness::Situation,
+        witness::Scenario,
     },
     value::Document,
     verdict::DivergenceClass,
@@ -275,7 +275,7 @@ impl Choices {
     }
 
     /// The request of a cell with these choices.
-    fn situation(&self, cell: &Cell<'_>, at: [usize; 11]) -> Situation {
+    fn scenario(&self, cell: &RequestClass<'_>, at: [usize; 11]) -> Scenario {
         let resource = cell.resource;
         let is_namespace = resource.group.is_empty() && resource.object_kind.kind == "Namespace";
         let same = resource.subresource == "ephemeralcontainers";
@@ -356,7 +356,7 @@ impl Choices {
             options: Document::null(),
             collection: cell.collection,
         };
-        Situation {
+        Scenario {
             request,
             world,
             namespace_labels: Vec::new(),
@@ -369,7 +369,7 @@ fn map(pairs: &Pairs) -> Map<String, Value> {
 }
 
 /// Choices that a cell of this kind looks at.
-fn used(cell: &Cell<'_>) -> [bool; 11] {
+fn used(cell: &RequestClass<'_>) -> [bool; 11] {
     let new = matches!(cell.operation, Operation::Create | Operation::Update);
     let old = matches!(cell.operation, Operation::Update | Operation::Delete);
     [
@@ -445,13 +445,13 @@ pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, smal
         all.retain(|cell| cell.resource.reaches_native_policies());
     }
     // Kinds that are named are worth more requests than the others.
-    let (named, others): (Vec<&Cell<'_>>, Vec<&Cell<'_>>) = all
+    let (named, others): (Vec<&RequestClass<'_>>, Vec<&RequestClass<'_>>) = all
         .iter()
         .partition(|cell| whole.contains(&cell.resource.kind) || whole.contains(&cell.resource.plural));
     let mut count = 0;
-    let mut try_one = |cell: &Cell<'_>, at: [usize; 11]| -> Result<(), String> {
+    let mut try_one = |cell: &RequestClass<'_>, at: [usize; 11]| -> Result<(), String> {
         count += 1;
-        let found = engines.replay(choices.situation(cell, at));
+        let found = engines.replay(choices.scenario(cell, at));
         // That one side erred, to the same effect, is no matter of the claim.
         let found = found.filter(|found| found.class() != DivergenceClass::Error);
         found.map_or(Ok(()), |found| {
@@ -459,8 +459,8 @@ pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, smal
                 "{} {}: {:?} {:?}",
                 found.class(),
                 kyvtest::prove::universe::name(cell),
-                found.situation().request,
-                found.situation().world
+                found.scenario().request,
+                found.scenario().world
             ))
         })
     };

@@ -7,7 +7,7 @@
 use kyvtest::{
     cel::{
         profile::Profile,
-        query::{Answer, Query, answer},
+        query::{Query, QueryResult, answer},
     },
     regex::Regex,
     value::Document,
@@ -62,11 +62,11 @@ fn bombs() -> Vec<Bomb> {
         .collect()
 }
 
-fn shown(answer: &Answer) -> String {
+fn shown(answer: &QueryResult) -> String {
     match answer {
-        Answer::Value { value, .. } => format!("value {value}"),
-        Answer::Refused(error) => format!("{}: {}", error.phase(), error.first_line()),
-        Answer::Failed { error, .. } => format!("eval: {error}"),
+        QueryResult::Value { value, .. } => format!("value {value}"),
+        QueryResult::Refused(error) => format!("{}: {}", error.phase(), error.first_line()),
+        QueryResult::Failed { error, .. } => format!("eval: {error}"),
     }
 }
 
@@ -89,7 +89,7 @@ fn every_bomb_is_defused() {
             let expected = bomb.answers.iter().any(|expected| shown.contains(expected.as_str()));
             assert!(expected, "{} ({}): {}", bomb.name, profile.name, cut(&shown));
             if shown.contains("cost limit exceeded")
-                && let Answer::Failed { cost: Some(cost), .. } = answer
+                && let QueryResult::Failed { cost: Some(cost), .. } = answer
             {
                 assert!(cost > 1_000_000, "{}: cost {cost}", bomb.name);
             }

@@ -5,8 +5,8 @@ use crate::{
     ast::{Ast, Expr, ExprId},
     observe,
     program::{Attribute, Fold, FoldKind, Node, NodeId, Qualifier, Root},
-    story::{Evaluation, Story, shown},
     syntax,
+    trace::{Evaluation, Trace, shown},
     val::Val,
 };
 
@@ -15,14 +15,14 @@ const PARTS: usize = 40;
 /// How deep parts of parts are followed.
 const DEPTH: usize = 32;
 
-struct Teller<'t> {
+struct TraceBuilder<'t> {
     text: &'t str,
     chars: Vec<(usize, char)>,
     ast: Ast,
     parts: Vec<(String, String)>,
 }
 
-impl Teller<'_> {
+impl TraceBuilder<'_> {
     /// The text of a part, in one line.
     fn text(&self, id: ExprId) -> Option<String> {
         let (start, end) = observe::extent(&self.ast, id, self.text, &self.chars);
@@ -50,7 +50,7 @@ impl Teller<'_> {
 
 impl<'a> Machine<'a> {
     /// Tells what the program came to, and its parts.
-    pub(super) fn tell(&mut self, story: &Story, value: Val<'a>) {
+    pub(super) fn tell(&mut self, trace: &Trace, value: Val<'a>) {
         let program = self.program;
         let mut parts = Vec::new();
         // A second number of chance would be another one, and so would those after it.
@@ -64,16 +64,16 @@ impl<'a> Machine<'a> {
             self.trace = None;
             self.cost = 0;
             self.cancelled = false;
-            let mut teller = Teller {
+            let mut builder = TraceBuilder {
                 text: &program.source,
                 chars: program.source.char_indices().collect(),
                 ast,
                 parts: Vec::new(),
             };
-            self.parts_of(program.root, value, &mut teller, 0);
-            parts = teller.parts;
+            self.parts_of(program.root, value, &mut builder, 0);
+            parts = builder.parts;
         }
-        story.tell(Evaluation {
+        trace.tell(Evaluation {
             text: program.source.split_whitespace().collect::<Vec<_>>().join(" "),
             value: shown(value),
             parts,
@@ -81,8 +81,8 @@ impl<'a> Machine<'a> {
     }
 
     /// A part, and the parts of it. The value, unless there is no more to tell.
-    fn part(&mut self, id: NodeId, teller: &mut Teller<'_>, depth: usize) -> Option<Val<'a>> {
-        if teller.parts.len() >= PARTS || depth > DEPTH || self.cancelled {
+    fn part(&mut self, id: NodeId, builder: &mut TraceBuilder<'_>, depth: usize) -> Option<Val<'a>> {
+        if builder.parts.len() >= PARTS || depth > DEPTH || self.cancelled {
             return None;
         }
         let node = self.program.nodes.get(id.0 as usize)?;
@@ -91,27 +91,27 @@ impl<'a> Machine<'a> {
             return None;
         }
         let origin = self.program.origins.get(id.0 as usize).copied().flatten();
-        let text = origin.and_then(|origin| teller.text(origin));
+        let text = origin.and_then(|origin| builder.text(origin));
         if let (Some(text), false) = (text, matches!(node, Node::Constant(_))) {
-            teller.add((text, shown(value)));
+            builder.add((text, shown(value)));
         }
-        self.parts_of(id, value, teller, depth + 1);
+        self.parts_of(id, value, builder, depth + 1);
         Some(value)
     }
 
-    fn parts_of(&mut self, id: NodeId, value: Val<'a>, teller: &mut Teller<'_>, depth: usize) {
+    fn parts_of(&mut self, id: NodeId, value: Val<'a>, builder: &mut TraceBuilder<'_>, depth: usize) {
         let program = self.program;
         let Some(node) = program.nodes.get(id.0 as usize) else {
             return;
         };
         match node {
             Node::Constant(_) | Node::Unbound(_) => {}
-            Node::Attribute(attribute) => self.attribute_parts(attribute, teller, depth),
+            Node::Attribute(attribute) => self.attribute_parts(attribute, builder, depth),
             Node::And(terms) | Node::Or(terms) => {
                 let decides = Val::Bool(matches!(node, Node::Or(_)));
                 for term in terms {
                     // What comes after the term that decides was not looked at.
-                    match self.part(*term, teller, depth) {
+                    match self.part(*term, builder, depth) {
                         Some(value) if value.equals(&decides) != Some(true) => {}
                         _ => break,
                     }
@@ -122,61 +122,61 @@ impl<'a> Machine<'a> {
             | Node::Binary(_, a, b, _)
             | Node::OptionalOr(a, b)
             | Node::OptionalOrValue(a, b) => {
-                self.part(*a, teller, depth);
-                self.part(*b, teller, depth);
+                self.part(*a, builder, depth);
+                self.part(*b, builder, depth);
             }
             Node::Not(a) | Node::NotStrictlyFalse(a) | Node::Negate(a) | Node::Member(a, _) => {
-                self.part(*a, teller, depth);
+                self.part(*a, builder, depth);
             }
             Node::Call(call) => {
                 for arg in &call.args {
-                    self.part(*arg, teller, depth);
+                    self.part(*arg, builder, depth);
                 }
             }
             Node::UnknownCall { args, .. } => {
                 for arg in args {
-                    self.part(*arg, teller, depth);
+                    self.part(*arg, builder, depth);
                 }
             }
             Node::List { elements, .. } => {
                 for element in elements {
-                    self.part(*element, teller, depth);
+                    self.part(*element, builder, depth);
                 }
             }
             Node::Map { entries } => {
                 for (key, value, _) in entries {
-                    self.part(*key, teller, depth);
-                    self.part(*value, teller, depth);
+                    self.part(*key, builder, depth);
+                    self.part(*value, builder, depth);
                 }
             }
             Node::Struct { fields, .. } => {
                 for (_, value, _) in fields {
-                    self.part(*value, teller, depth);
+                    self.part(*value, builder, depth);
                 }
             }
             Node::Bind { body, .. } => {
-                self.part(*body, teller, depth);
+                self.part(*body, builder, depth);
             }
-            Node::Fold(fold) => self.fold_parts(id, fold, value, teller, depth),
+            Node::Fold(fold) => self.fold_parts(id, fold, value, builder, depth),
         }
     }
 
-    fn attribute_parts(&mut self, attribute: &'a Attribute, teller: &mut Teller<'_>, depth: usize) {
+    fn attribute_parts(&mut self, attribute: &'a Attribute, builder: &mut TraceBuilder<'_>, depth: usize) {
         let mut attribute = attribute;
         // Branches nest as deep as the text does.
         loop {
             for qualifier in &attribute.qualifiers {
                 if let Qualifier::Computed { index, .. } = qualifier {
-                    self.part(*index, teller, depth);
+                    self.part(*index, builder, depth);
                 }
             }
             match &attribute.root {
                 Root::Value(value) => {
-                    self.part(*value, teller, depth);
+                    self.part(*value, builder, depth);
                     return;
                 }
                 Root::Conditional(branches) => {
-                    let condition = self.part(branches.0, teller, depth);
+                    let condition = self.part(branches.0, builder, depth);
                     attribute = match condition {
                         Some(Val::Bool(true)) => &branches.1,
                         Some(Val::Bool(false)) => &branches.2,
@@ -189,8 +189,8 @@ impl<'a> Machine<'a> {
     }
 
     /// The range, and the element that decided.
-    fn fold_parts(&mut self, id: NodeId, fold: &'a Fold, value: Val<'a>, teller: &mut Teller<'_>, depth: usize) {
-        let Some(range) = self.part(fold.range, teller, depth) else {
+    fn fold_parts(&mut self, id: NodeId, fold: &'a Fold, value: Val<'a>, builder: &mut TraceBuilder<'_>, depth: usize) {
+        let Some(range) = self.part(fold.range, builder, depth) else {
             return;
         };
         let (body, decides) = match &fold.kind {
@@ -218,10 +218,10 @@ impl<'a> Machine<'a> {
             }
             let origin = self.program.origins.get(id.0 as usize).copied().flatten();
             let element = self.slot(fold.second.unwrap_or(fold.variable));
-            if let (Some(name), Some(element)) = (origin.and_then(|origin| teller.variable(origin)), element) {
-                teller.add((name, shown(element)));
+            if let (Some(name), Some(element)) = (origin.and_then(|origin| builder.variable(origin)), element) {
+                builder.add((name, shown(element)));
             }
-            self.part(body, teller, depth);
+            self.part(body, builder, depth);
             break;
         }
         self.set_slot(fold.variable, outer.0);

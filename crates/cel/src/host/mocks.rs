@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Answer, Attributes, Decision, Gvr, Host, HttpRequest};
+use super::{Attributes, Decision, Gvr, Host, HostResult, HttpRequest};
 use crate::{authorizer::AuthorizerRules, time::Timestamp};
 use kyvtest_go_compat::value::{Builder, Document, Value};
 
@@ -110,13 +110,13 @@ fn resource_of(api_version: &str, resource: &str) -> Result<Gvr, String> {
 }
 
 impl Host for Mocks {
-    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
         let objects = self.resources.get(&resource_of(api_version, resource)?);
         let object = objects.and_then(|objects| objects.get(&(namespace.to_owned(), name.to_owned())));
         Ok(object.cloned().unwrap_or_else(Document::null))
     }
 
-    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, _: &[(String, String)]) -> Answer {
+    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, _: &[(String, String)]) -> HostResult {
         let gvr = resource_of(api_version, resource)?;
         let objects = self.resources.get(&gvr);
         if objects.is_none() && !self.served.is_some_and(|served| served(&gvr)) {
@@ -136,7 +136,7 @@ impl Host for Mocks {
         Ok(list.finish())
     }
 
-    fn resource_post(&self, _: &str, _: &str, _: &str, _: Value<'_>) -> Answer {
+    fn resource_post(&self, _: &str, _: &str, _: &str, _: Value<'_>) -> HostResult {
         Err("internal error: not implemented".to_owned())
     }
 
@@ -148,7 +148,7 @@ impl Host for Mocks {
         Err("internal error: not implemented".to_owned())
     }
 
-    fn global_context(&self, name: &str, projection: &str) -> Answer {
+    fn global_context(&self, name: &str, projection: &str) -> HostResult {
         let Some(entry) = self.global.get(name) else {
             return Ok(Document::null());
         };
@@ -169,7 +169,7 @@ impl Host for Mocks {
         }
     }
 
-    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+    fn http(&self, request: &HttpRequest<'_>) -> HostResult {
         let named = self.http.get(&format!("{}:{}", request.method, request.url));
         match named.or_else(|| self.http.get(request.url)) {
             Some(response) => Ok(response.clone()),
@@ -177,7 +177,7 @@ impl Host for Mocks {
         }
     }
 
-    fn image_metadata(&self, reference: &str) -> Answer {
+    fn image_metadata(&self, reference: &str) -> HostResult {
         let metadata = self.images.get(reference);
         metadata
             .cloned()

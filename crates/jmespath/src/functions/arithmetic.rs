@@ -4,7 +4,7 @@
 //! otherwise a duration.
 
 use super::{Call, collections::integer, data, failed, refused};
-use crate::{Error, interpreter::Answer, item::Item};
+use crate::{Error, interpreter::ItemResult, item::Item};
 use kyvtest_go_compat::{
     text::{duration, float, quantity::Quantity},
     value::Data,
@@ -38,16 +38,16 @@ fn operands(call: &Call<'_, '_>, function: &str) -> Result<(Operand, Operand), E
     Ok((operand(call.arg(0), function)?, operand(call.arg(1), function)?))
 }
 
-fn mismatch(function: &str) -> Answer<'static> {
+fn mismatch(function: &str) -> ItemResult<'static> {
     failed(function, "Types mismatch")
 }
 
-fn zero_divisor(function: &str) -> Answer<'static> {
+fn zero_divisor(function: &str) -> ItemResult<'static> {
     failed(function, "Zero divisor passed")
 }
 
 /// A duration of seconds as a float, as Go converts it.
-fn seconds(seconds: f64) -> Answer<'static> {
+fn seconds(seconds: f64) -> ItemResult<'static> {
     data(duration::format(float::truncate(seconds * 1e9)))
 }
 
@@ -66,11 +66,11 @@ fn plus(left: &Item<'_>, right: &Item<'_>, function: &str) -> Result<Data, Error
     Ok(answer)
 }
 
-pub(super) fn add<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn add<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     Ok(Item::Data(plus(call.arg(0), call.arg(1), "add")?))
 }
 
-pub(super) fn sum<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn sum<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let Item::Data(Data::List(items)) = call.arg(0) else {
         return mismatch("sum");
     };
@@ -85,7 +85,7 @@ pub(super) fn sum<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     Ok(Item::Data(sum))
 }
 
-pub(super) fn subtract<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn subtract<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match operands(call, "subtract")? {
         (Operand::Quantity(a), Operand::Quantity(b)) => data(a.sub(&b).to_string()),
         (Duration(a), Duration(b)) => data(duration::format(a.wrapping_sub(b))),
@@ -94,7 +94,7 @@ pub(super) fn subtract<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn multiply<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn multiply<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match operands(call, "multiply")? {
         (Operand::Quantity(quantity), Scalar(number)) | (Scalar(number), Operand::Quantity(quantity)) => {
             data(quantity.mul(&as_quantity(number)?).to_string())
@@ -107,7 +107,7 @@ pub(super) fn multiply<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn divide<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn divide<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match operands(call, "divide")? {
         (_, Scalar(0.0)) => zero_divisor("divide"),
         (Operand::Quantity(a), Operand::Quantity(b)) => {
@@ -146,7 +146,7 @@ fn remainder(a: f64, b: f64) -> Result<i64, Error> {
     Ok(whole_a.wrapping_rem(whole_b))
 }
 
-pub(super) fn modulo<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn modulo<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match operands(call, "modulo")? {
         (Operand::Quantity(a), Operand::Quantity(b)) => {
             let float =
@@ -161,7 +161,7 @@ pub(super) fn modulo<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn round<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn round<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let number = call.number(0)?;
     let Ok(digits) = integer(call.number(1)?) else {
         return failed("round", "Non-integer argument(s) passed for round off");

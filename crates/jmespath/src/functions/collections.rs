@@ -5,10 +5,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Call, data, failed, strings::text_of};
-use crate::{interpreter::Answer, item::Item};
+use crate::{interpreter::ItemResult, item::Item};
 use kyvtest_go_compat::{text::float, value::Data};
 
-pub(super) fn label_match<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn label_match<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let (Item::Data(Data::Map(labels)), Item::Data(Data::Map(found))) = (call.arg(0), call.arg(1)) else {
         return failed("label_match", "argument #0 is not of type Object");
     };
@@ -39,7 +39,7 @@ pub(super) fn integer(number: f64) -> Result<i64, String> {
     Ok(integer)
 }
 
-pub(super) fn lookup<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn lookup<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match (call.arg(0), call.arg(1)) {
         (Item::Data(Data::Map(entries)), Item::Data(Data::String(key))) => {
             Ok(Item::Data(entries.get(key).cloned().unwrap_or_default()))
@@ -58,7 +58,7 @@ pub(super) fn lookup<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn items<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn items<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let (Item::Data(Data::String(key_name)), Item::Data(Data::String(value_name))) = (call.arg(1), call.arg(2)) else {
         return failed("items", "argument #2 is not of type String");
     };
@@ -81,7 +81,7 @@ pub(super) fn items<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     Ok(Item::Objects(Arc::new(objects)))
 }
 
-pub(super) fn object_from_lists<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn object_from_lists<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let Item::Data(Data::List(keys)) = call.arg(0) else {
         return failed("object_from_lists", "argument #1 is not of type Array");
     };

@@ -9,18 +9,18 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::{Call, data, failed, refused};
-use crate::interpreter::Answer;
+use crate::interpreter::ItemResult;
 use kyvtest_go_compat::{
     regex::{Regex, generate},
     text::{base64, image_info::ImageInfo, ip, url},
     value::{Data, Document, go_json},
 };
 
-pub(super) fn base64_encode<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn base64_encode<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     call.answer(base64::encode(call.text(0)?.as_bytes()))
 }
 
-pub(super) fn base64_decode<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn base64_decode<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match base64::decode(call.text(0)?.as_bytes(), true) {
         Ok(bytes) => call.answer(lossy(&bytes)),
         Err(at) => refused(format!("illegal base64 data at input byte {at}")),
@@ -37,7 +37,7 @@ fn lossy(bytes: &[u8]) -> String {
     text
 }
 
-pub(super) fn parse_json<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn parse_json<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let text = call.text(0)?;
     call.interpreter.charge(text.len())?;
     match go_json::read(text) {
@@ -46,7 +46,7 @@ pub(super) fn parse_json<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn parse_yaml<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn parse_yaml<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let text = call.text(0)?;
     call.interpreter.charge(text.len())?;
     match Document::from_yaml(text) {
@@ -56,7 +56,7 @@ pub(super) fn parse_yaml<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-fn checksum<'e, D: Digest>(call: &Call<'_, 'e>) -> Answer<'e> {
+fn checksum<'e, D: Digest>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let mut digits = String::new();
     for byte in D::digest(call.text(0)?.as_bytes()) {
         let _ = write!(digits, "{byte:02x}");
@@ -64,26 +64,26 @@ fn checksum<'e, D: Digest>(call: &Call<'_, 'e>) -> Answer<'e> {
     data(digits)
 }
 
-pub(super) fn md5<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn md5<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     checksum::<Md5>(call)
 }
 
-pub(super) fn sha1<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn sha1<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     checksum::<Sha1>(call)
 }
 
-pub(super) fn sha256<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn sha256<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     checksum::<Sha256>(call)
 }
 
-pub(super) fn image_normalize<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn image_normalize<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match ImageInfo::parse(call.text(0)?) {
         Ok(image) => data(image.to_string()),
         Err(error) => failed("image_normalize", error),
     }
 }
 
-pub(super) fn is_external_url<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn is_external_url<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let url = match url::parse(call.text(0)?) {
         Ok(url) => url,
         Err(error) => return refused(error),
@@ -99,7 +99,7 @@ pub(super) fn is_external_url<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn random<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn random<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let pattern = call.text(0)?;
     if pattern.is_empty() {
         return refused("no pattern provided");

@@ -5,22 +5,22 @@
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use super::{Call, conversion, data, panic, refused};
-use crate::{Error, ast::Node, interpreter::Answer, item::Item};
+use crate::{Error, ast::Node, interpreter::ItemResult, item::Item};
 use kyvtest_go_compat::{text::number, value::Data};
 
-pub(super) fn abs<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn abs<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(call.number(0)?.abs())
 }
 
-pub(super) fn ceil<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn ceil<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(call.number(0)?.ceil())
 }
 
-pub(super) fn floor<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn floor<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(call.number(0)?.floor())
 }
 
-pub(super) fn avg<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn avg<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let items = call.list(0)?;
     let mut sum = 0.0;
     for item in items.iter() {
@@ -31,7 +31,7 @@ pub(super) fn avg<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     data(sum / items.len() as f64)
 }
 
-pub(super) fn contains<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn contains<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     if let Item::Data(Data::String(_)) = call.arg(0) {
         let text = call.text(0)?;
         return match call.arg(1) {
@@ -59,15 +59,15 @@ pub(super) fn contains<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     data(false)
 }
 
-pub(super) fn starts_with<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn starts_with<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(call.text(0)?.starts_with(call.text(1)?))
 }
 
-pub(super) fn ends_with<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn ends_with<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(call.text(0)?.ends_with(call.text(1)?))
 }
 
-pub(super) fn join<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn join<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let separator = call.text(0)?;
     let items: Vec<&str> = call.list(1)?.iter().filter_map(Data::as_str).collect();
     let length: usize = items.iter().map(|item| item.len() + separator.len()).sum();
@@ -85,16 +85,16 @@ fn object<'c>(call: &'c Call<'_, '_>, index: usize) -> Result<&'c Arc<BTreeMap<A
     }
 }
 
-pub(super) fn keys<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn keys<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let keys = object(call, 0)?.keys();
     Ok(Item::Data(keys.map(|key| Data::String(key.clone())).collect()))
 }
 
-pub(super) fn values<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn values<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     Ok(Item::Data(object(call, 0)?.values().cloned().collect()))
 }
 
-pub(super) fn merge<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn merge<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let mut merged = BTreeMap::new();
     for index in 0..call.args.len() {
         let entries = object(call, index)?;
@@ -103,12 +103,12 @@ pub(super) fn merge<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     Ok(Item::Data(Data::Map(Arc::new(merged))))
 }
 
-pub(super) fn not_null<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn not_null<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let found = call.args.iter().find(|arg| !arg.is_null());
     Ok(found.cloned().unwrap_or(Item::NULL))
 }
 
-pub(super) fn length<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn length<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let length = match call.arg(0) {
         Item::Data(Data::String(_)) => call.text(0)?.chars().count(),
         Item::Data(Data::List(items)) | Item::Objects(items) => items.len(),
@@ -125,7 +125,7 @@ fn expression<'e>(call: &Call<'_, 'e>, index: usize) -> Result<&'e Node, Error> 
     }
 }
 
-pub(super) fn map<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn map<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let node = expression(call, 0)?;
     let items = call.list(1)?;
     let mut mapped = Vec::with_capacity(items.len());
@@ -148,7 +148,7 @@ fn order(a: &Data, b: &Data) -> Option<Ordering> {
     }
 }
 
-fn extreme<'e>(call: &Call<'_, 'e>, wanted: Ordering) -> Answer<'e> {
+fn extreme<'e>(call: &Call<'_, 'e>, wanted: Ordering) -> ItemResult<'e> {
     let mut best: Option<&Data> = None;
     for item in call.list(0)?.iter() {
         if best.is_none_or(|best| order(item, best) == Some(wanted)) {
@@ -158,11 +158,11 @@ fn extreme<'e>(call: &Call<'_, 'e>, wanted: Ordering) -> Answer<'e> {
     Ok(Item::Data(best.cloned().unwrap_or_default()))
 }
 
-pub(super) fn max<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn max<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     extreme(call, Ordering::Greater)
 }
 
-pub(super) fn min<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn min<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     extreme(call, Ordering::Less)
 }
 
@@ -175,7 +175,7 @@ fn key_of<'e>(call: &Call<'_, 'e>, node: &'e Node, item: &Data) -> Result<Data, 
     }
 }
 
-fn extreme_by<'e>(call: &Call<'_, 'e>, wanted: Ordering) -> Answer<'e> {
+fn extreme_by<'e>(call: &Call<'_, 'e>, wanted: Ordering) -> ItemResult<'e> {
     let items = call.list(0)?;
     let node = expression(call, 1)?;
     let (first, rest) = match items.split_first() {
@@ -204,11 +204,11 @@ fn extreme_by<'e>(call: &Call<'_, 'e>, wanted: Ordering) -> Answer<'e> {
     Ok(Item::Data(best.clone()))
 }
 
-pub(super) fn max_by<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn max_by<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     extreme_by(call, Ordering::Greater)
 }
 
-pub(super) fn min_by<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn min_by<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     extreme_by(call, Ordering::Less)
 }
 
@@ -218,13 +218,13 @@ fn total_order(a: &Data, b: &Data) -> Ordering {
     order(a, b).unwrap_or_else(|| is_nan(b).cmp(&is_nan(a)))
 }
 
-pub(super) fn sort<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn sort<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let mut items = call.list(0)?.to_vec();
     items.sort_by(total_order);
     Ok(Item::Data(items.into_iter().collect()))
 }
 
-pub(super) fn sort_by<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn sort_by<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let items = call.list(0)?;
     let node = expression(call, 1)?;
     let Some(first) = items.first().filter(|_| items.len() > 1) else {
@@ -251,7 +251,7 @@ pub(super) fn sort_by<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     Ok(Item::Data(keyed.into_iter().map(|(_, item)| item).collect()))
 }
 
-pub(super) fn reverse<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn reverse<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     if let Item::Data(Data::String(_)) = call.arg(0) {
         let reversed: String = call.text(0)?.chars().rev().collect();
         return data(reversed);
@@ -259,14 +259,14 @@ pub(super) fn reverse<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     Ok(Item::Data(call.list(0)?.iter().rev().cloned().collect()))
 }
 
-pub(super) fn to_array<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn to_array<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match call.arg(0) {
         Item::Data(Data::List(_)) => Ok(call.arg(0).clone()),
         other => Ok(Item::Data([other.clone().into_data()].into_iter().collect())),
     }
 }
 
-pub(super) fn to_string<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn to_string<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let value = match call.arg(0) {
         Item::Data(Data::String(text)) => return Ok(Item::Data(Data::String(text.clone()))),
         other => other.clone().into_data(),
@@ -278,7 +278,7 @@ pub(super) fn to_string<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn to_number<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn to_number<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match call.arg(0) {
         Item::Data(Data::Double(number)) => data(*number),
         Item::Data(Data::String(_)) => match number::parse_float(call.text(0)?) {
@@ -290,7 +290,7 @@ pub(super) fn to_number<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn type_of<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn type_of<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(match call.arg(0) {
         Item::Data(Data::Double(_)) => "number",
         Item::Data(Data::String(_)) => "string",

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::{Call, data, failed, panic, refused};
-use crate::{Error, interpreter::Answer, item::Item};
+use crate::{Error, interpreter::ItemResult, item::Item};
 use kyvtest_go_compat::{
     regex::Regex,
     text::{
@@ -18,19 +18,19 @@ use kyvtest_go_compat::{
     value::Data,
 };
 
-pub(super) fn compare<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn compare<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let order = call.text(0)?.cmp(call.text(1)?);
     // An integer, which is no number to JMESPath.
     data(i64::from(order as i8))
 }
 
-pub(super) fn equal_fold<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn equal_fold<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(case::equal_fold(call.text(0)?, call.text(1)?))
 }
 
 /// The text with up to `count` occurrences replaced; a negative count is all. An empty text occurs before each character
 /// and at the end.
-fn replaced<'e>(call: &Call<'_, 'e>, count: i64) -> Answer<'e> {
+fn replaced<'e>(call: &Call<'_, 'e>, count: i64) -> ItemResult<'e> {
     let (text, old, new) = (call.text(0)?, call.text(1)?, call.text(2)?);
     let limit = usize::try_from(count).unwrap_or(usize::MAX);
     let occurrences = if old.is_empty() {
@@ -44,34 +44,34 @@ fn replaced<'e>(call: &Call<'_, 'e>, count: i64) -> Answer<'e> {
     data(text.replacen(old, new, occurrences))
 }
 
-pub(super) fn replace<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn replace<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     replaced(call, float::truncate(call.number(3)?))
 }
 
-pub(super) fn replace_all<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn replace_all<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     replaced(call, -1)
 }
 
-pub(super) fn to_upper<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn to_upper<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(case::upper(call.text(0)?))
 }
 
-pub(super) fn to_lower<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn to_lower<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(case::lower(call.text(0)?))
 }
 
-pub(super) fn trim<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn trim<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let (text, cutset) = (call.text(0)?, call.text(1)?);
     call.interpreter.charge_text(text.len().saturating_mul(cutset.len()))?;
     data(text.trim_matches(|c| cutset.contains(c)))
 }
 
-pub(super) fn trim_prefix<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn trim_prefix<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let (text, prefix) = (call.text(0)?, call.text(1)?);
     data(text.strip_prefix(prefix).unwrap_or(text))
 }
 
-pub(super) fn split<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn split<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let (text, separator) = (call.text(0)?, call.text(1)?);
     call.interpreter.charge(text.len())?;
     let pieces = if separator.is_empty() {
@@ -82,14 +82,14 @@ pub(super) fn split<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     Ok(Item::Data(pieces))
 }
 
-pub(super) fn path_canonicalize<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn path_canonicalize<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     match call.text(0)? {
         "" => data(""),
         text => data(path::clean(text)),
     }
 }
 
-pub(super) fn truncate<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn truncate<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let text = call.text(0)?;
     let length = call.number(1)?;
     let length = float::truncate(if length < 0.0 { 0.0 } else { length });
@@ -98,7 +98,7 @@ pub(super) fn truncate<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     data(text.get(..end).unwrap_or(text))
 }
 
-pub(super) fn to_boolean<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn to_boolean<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let text = call.text(0)?;
     match case::lower(text).as_str() {
         "true" => data(true),
@@ -110,7 +110,7 @@ pub(super) fn to_boolean<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-pub(super) fn semver_compare<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn semver_compare<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     // A text that is no version counts as the lowest one.
     let version = semver::parse(call.text(0)?).or_else(|_| semver::parse("0.0.0"));
     let range = Range::parse(call.text(1)?);
@@ -162,7 +162,7 @@ fn compile(call: &Call<'_, '_>, pattern: &str, text: &str) -> Result<Result<Rege
     Ok(Ok(regex))
 }
 
-pub(super) fn regex_match<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn regex_match<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let text = text_or_number(call, 1, "regex_match")?;
     match compile(call, call.text(0)?, &text)? {
         Ok(regex) => data(regex.is_match(&text)),
@@ -170,7 +170,7 @@ pub(super) fn regex_match<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     }
 }
 
-fn regex_replaced<'e>(call: &Call<'_, 'e>, function: &str, literal: bool) -> Answer<'e> {
+fn regex_replaced<'e>(call: &Call<'_, 'e>, function: &str, literal: bool) -> ItemResult<'e> {
     let pattern = call.text(0)?;
     let text = text_or_number(call, 1, function)?;
     let replacement = text_or_number(call, 2, function)?;
@@ -199,15 +199,15 @@ fn regex_replaced<'e>(call: &Call<'_, 'e>, function: &str, literal: bool) -> Ans
     call.answer(&*replaced)
 }
 
-pub(super) fn regex_replace_all<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn regex_replace_all<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     regex_replaced(call, "regex_replace_all", false)
 }
 
-pub(super) fn regex_replace_all_literal<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn regex_replace_all_literal<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     regex_replaced(call, "regex_replace_all_literal", true)
 }
 
-pub(super) fn pattern_match<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn pattern_match<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let pattern = call.text(0)?;
     let text = text_or_number(call, 1, "regex_match")?;
     call.interpreter.charge_text(pattern.len().saturating_mul(text.len()))?;

@@ -3,7 +3,7 @@
 //! Upstream counterpart: Kyverno `pkg/engine/jmespath/time.go`. Deviation: the local zone of `time_now` is UTC.
 
 use super::{Call, data, refused};
-use crate::{Error, interpreter::Answer};
+use crate::{Error, interpreter::ItemResult};
 use kyvtest_go_compat::text::{
     duration, number,
     time::Timestamp,
@@ -25,7 +25,7 @@ fn duration_of(call: &Call<'_, '_>, index: usize) -> Result<i64, Error> {
 }
 
 /// The layout RFC 3339 has no fraction.
-fn show(time: Timestamp) -> Answer<'static> {
+fn show(time: Timestamp) -> ItemResult<'static> {
     data(Timestamp { nanos: 0, ..time }.to_string())
 }
 
@@ -43,11 +43,11 @@ fn clock(call: &Call<'_, '_>) -> Result<Timestamp, Error> {
     }
 }
 
-pub(super) fn now<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn now<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     show(clock(call)?)
 }
 
-pub(super) fn since<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn since<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let layout = match call.text(0)? {
         "" => RFC3339,
         layout => layout,
@@ -60,30 +60,30 @@ pub(super) fn since<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     data(duration::format(between_times(from, to)))
 }
 
-pub(super) fn diff<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn diff<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let from = time(call, 0)?;
     let to = time(call, 1)?;
     data(duration::format(between_times(from, to)))
 }
 
-pub(super) fn before<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn before<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let first = time(call, 0)?;
     data(first.instant() < time(call, 1)?.instant())
 }
 
-pub(super) fn after<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn after<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let first = time(call, 0)?;
     data(first.instant() > time(call, 1)?.instant())
 }
 
-pub(super) fn between<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn between<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let at = time(call, 0)?.instant();
     let start = time(call, 1)?.instant();
     let end = time(call, 2)?.instant();
     data(start < at && at < end)
 }
 
-pub(super) fn add<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn add<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let time = time(call, 0)?;
     let nanos = i128::from(time.seconds) * NANOS + i128::from(time.nanos) + i128::from(duration_of(call, 1)?);
     show(Timestamp {
@@ -93,16 +93,16 @@ pub(super) fn add<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     })
 }
 
-pub(super) fn truncate<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn truncate<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let time = time(call, 0)?;
     show(time.truncate(duration_of(call, 1)?))
 }
 
-pub(super) fn utc<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn utc<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     show(time(call, 0)?.to_utc())
 }
 
-pub(super) fn to_cron<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn to_cron<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let civil = time(call, 0)?.local();
     data(format!(
         "{} {} {} {} {}",
@@ -110,7 +110,7 @@ pub(super) fn to_cron<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
     ))
 }
 
-pub(super) fn parse<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn parse<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let layout = call.text(0)?;
     let text = call.text(1)?;
     if number::parse_int(layout, 10, 64).is_err() {

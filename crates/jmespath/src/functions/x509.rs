@@ -7,7 +7,7 @@ use std::sync::Arc;
 use num_bigint::BigUint;
 
 use super::{Call, refused};
-use crate::{interpreter::Answer, item::Item};
+use crate::{interpreter::ItemResult, item::Item};
 use kyvtest_go_compat::{
     text::{
         base64,
@@ -26,7 +26,7 @@ use kyvtest_go_compat::{
 /// Fields under construction.
 type Fields = Vec<(Arc<str>, Data)>;
 
-pub(super) fn x509_decode<'e>(call: &Call<'_, 'e>) -> Answer<'e> {
+pub(super) fn x509_decode<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     let Some((block, _)) = pem::decode(call.text(0)?.as_bytes()) else {
         return refused("failed to decode PEM block");
     };

@@ -9,8 +9,8 @@ mod operator;
 use operator::Operator;
 
 use kyvtest_cel::{
-    observe::{Observer, Way},
-    story::Evaluation,
+    observe::{BranchOutcome, Observer},
+    trace::Evaluation,
 };
 use kyvtest_go_compat::value::{Data, Value};
 
@@ -46,7 +46,7 @@ pub enum Conditions {
 
 /// Whether a block holds, and the messages of what decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ConditionResult {
     /// Whether it holds.
     pub holds: bool,
     /// The messages, joined.
@@ -105,12 +105,12 @@ impl Condition {
         let holds = self.evaluate(substitute);
         if let Some(observer) = observer {
             let way = match holds {
-                Ok(true) => Way::True,
-                Ok(false) => Way::False,
-                Err(_) => Way::Error,
+                Ok(true) => BranchOutcome::True,
+                Ok(false) => BranchOutcome::False,
+                Err(_) => BranchOutcome::Error,
             };
             observer.note(self, way);
-            if let Some(story) = observer.story() {
+            if let Some(trace) = observer.trace() {
                 let mut part = |data: &Data| {
                     (
                         data.to_json(),
@@ -119,7 +119,7 @@ impl Condition {
                 };
                 let parts = [part(&self.key), part(&self.value)];
                 let text = format!("{} {} {}", parts[0].0, self.operator, parts[1].0);
-                story.tell(Evaluation {
+                trace.tell(Evaluation {
                     text,
                     value: match &holds {
                         Ok(holds) => holds.to_string(),
@@ -150,7 +150,7 @@ impl Conditions {
     ///
     /// # Errors
     /// As [`Condition::evaluate`].
-    pub fn evaluate(&self, substitute: &mut Substitute<'_>) -> Result<Answer, String> {
+    pub fn evaluate(&self, substitute: &mut Substitute<'_>) -> Result<ConditionResult, String> {
         self.evaluate_observed(substitute, None)
     }
 
@@ -162,20 +162,20 @@ impl Conditions {
         &self,
         substitute: &mut Substitute<'_>,
         observer: Option<&Observer>,
-    ) -> Result<Answer, String> {
+    ) -> Result<ConditionResult, String> {
         match self {
             Self::List(conditions) => {
                 let mut messages = Vec::new();
                 for condition in conditions {
                     if !condition.observed(substitute, observer)? {
-                        return Ok(Answer {
+                        return Ok(ConditionResult {
                             holds: false,
                             message: condition.message.clone(),
                         });
                     }
                     messages.push(condition.message.as_str());
                 }
-                Ok(Answer {
+                Ok(ConditionResult {
                     holds: true,
                     message: join(messages, ";"),
                 })
@@ -212,7 +212,7 @@ fn any_all(
     all: &[Condition],
     substitute: &mut Substitute<'_>,
     observer: Option<&Observer>,
-) -> Result<Answer, String> {
+) -> Result<ConditionResult, String> {
     let mut holding = Vec::new();
     let mut failing = Vec::new();
     let mut any_holds = any.is_none();
@@ -234,7 +234,7 @@ fn any_all(
         holding.push(condition.message.as_str());
     }
     let holds = any_holds && all_hold;
-    Ok(Answer {
+    Ok(ConditionResult {
         holds,
         message: join(if holds { holding } else { failing }, "; "),
     })

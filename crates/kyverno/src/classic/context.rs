@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use thiserror::Error;
 
 pub(crate) use answers::Place;
-pub use answers::{Answers, global_value};
+pub use answers::{SuiteSources, global_value};
 pub use entry::{Entry, Source};
 use loader::{Load, Loader};
 use root::Root;

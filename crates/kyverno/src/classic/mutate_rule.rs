@@ -7,7 +7,7 @@ use super::{
     context::{Context, Outside},
     mutation::Mutation,
     mutator::{Mutated, Mutator},
-    rule::{Asked, Prelude, Said, granted, lifted_by, start},
+    rule::{Prelude, RuleContext, RuleResult, granted, lifted_by, start},
     target::{Targets, mutate_targets, success},
     validator::unmet,
     variables::substitute_all,
@@ -72,7 +72,7 @@ impl<'d> RuleMutator<'d> {
     pub(crate) fn run(
         &mut self,
         rule: &MutateRule,
-        asked: Asked<'_>,
+        asked: RuleContext<'_>,
         outside: &'d dyn Outside,
         resource: &Document,
         targets: Option<&dyn Targets>,
@@ -91,7 +91,7 @@ impl<'d> RuleMutator<'d> {
     fn handle(
         &mut self,
         rule: &MutateRule,
-        asked: Asked<'_>,
+        asked: RuleContext<'_>,
         resource: &Document,
         targets: Option<&dyn Targets>,
     ) -> RuleOutcome {
@@ -163,7 +163,7 @@ impl<'d> RuleMutator<'d> {
     }
 }
 
-fn unchanged(rule: &str, said: Said, part: Part, properties: &[(String, String)]) -> RuleOutcome {
+fn unchanged(rule: &str, said: RuleResult, part: Part, properties: &[(String, String)]) -> RuleOutcome {
     let trace = if said.status == Status::Error {
         Trace::error(part)
     } else {

@@ -7,7 +7,7 @@ use super::{
     validation::{Check, Validation},
 };
 use crate::observe::{Part, PartKind};
-use kyvtest_cel::observe::{Observer, Ways};
+use kyvtest_cel::observe::{Observer, OutcomeCounts};
 use kyvtest_go_compat::value::Data;
 
 /// Gathers parts.
@@ -17,7 +17,7 @@ pub(crate) struct Parts<'o> {
 }
 
 impl Parts<'_> {
-    fn add(&mut self, path: String, kind: PartKind, ways: Ways) {
+    fn add(&mut self, path: String, kind: PartKind, ways: OutcomeCounts) {
         self.found.push(Part { path, kind, ways });
     }
 

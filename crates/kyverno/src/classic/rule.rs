@@ -9,11 +9,11 @@ pub(crate) use super::mutate_rule::{MutateRule, RuleMutator};
 
 use super::{
     condition::Conditions,
-    context::{Answers, Context, Entry, Outside},
+    context::{Context, Entry, Outside, SuiteSources},
     observe::Parts,
     pod_security::{Exclusion, PodSecurity},
     validation::{Validation, conditions_of, entries_of},
-    validator::{Answer, Validator, unmet},
+    validator::{Validator, ValidatorResult, unmet},
     variables::substitute_preconditions,
 };
 use crate::{
@@ -114,14 +114,14 @@ impl ClassicRule {
 
 /// What a rule's check says, and by which exceptions it was lifted.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct RuleResult {
     pub status: Status,
     pub message: String,
     pub exceptions: Vec<String>,
 }
 
-impl From<Answer> for Said {
-    fn from((status, message): Answer) -> Self {
+impl From<ValidatorResult> for RuleResult {
+    fn from((status, message): ValidatorResult) -> Self {
         Self {
             status,
             message,
@@ -132,7 +132,7 @@ impl From<Answer> for Said {
 
 /// Which rule of which policy is asked.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RuleContext<'a> {
     /// The policy's key.
     pub policy: &'a str,
     /// The rule's name.
@@ -154,7 +154,7 @@ pub(crate) fn outside<'a>(
     match input.values() {
         Some(values) => values.outside(policy, rule, namespace, host),
         // Lookups are answered from the cluster's own objects.
-        None => Box::new(Answers {
+        None => Box::new(SuiteSources {
             host,
             values: Vec::new(),
             namespace,
@@ -202,7 +202,7 @@ pub(crate) fn start<'d>(input: &'d Input<'_>, policy: &str, outside: &'d dyn Out
 /// A rule at work.
 pub(crate) struct Driver<'d> {
     input: &'d Input<'d>,
-    asked: Asked<'d>,
+    asked: RuleContext<'d>,
     context: Context<'d>,
     /// The object as it shall be, and as it is; null where there is none.
     new: Data,
@@ -212,7 +212,7 @@ pub(crate) struct Driver<'d> {
 
 impl<'d> Driver<'d> {
     /// Sets up the context of a request.
-    pub(crate) fn new(input: &'d Input<'_>, asked: Asked<'d>, outside: &'d dyn Outside) -> Self {
+    pub(crate) fn new(input: &'d Input<'_>, asked: RuleContext<'d>, outside: &'d dyn Outside) -> Self {
         let (context, new, old) = start(input, asked.policy, outside);
         Self {
             input,
@@ -225,11 +225,11 @@ impl<'d> Driver<'d> {
     }
 
     /// Loads the context and asks the preconditions; answers where the rule ends there.
-    pub(crate) fn prepare(&mut self, prelude: &Prelude) -> Option<Said> {
+    pub(crate) fn prepare(&mut self, prelude: &Prelude) -> Option<RuleResult> {
         if let Err(error) = self.context.load_entries(&prelude.entries) {
             return Some((Status::Error, format!("failed to load context: {error}")).into());
         }
-        unmet(prelude.preconditions.as_ref(), &mut self.context).map(Said::from)
+        unmet(prelude.preconditions.as_ref(), &mut self.context).map(RuleResult::from)
     }
 
     /// The exceptions that lift the rule for the request at hand.
@@ -240,15 +240,15 @@ impl<'d> Driver<'d> {
 
     fn exceptions_for<'p>(
         &mut self,
-        cell: &kyvtest_model::kube::Cell<'_>,
+        cell: &kyvtest_model::kube::RequestClass<'_>,
         facts: &mut Concrete<'_>,
-        asked: Asked<'p>,
+        asked: RuleContext<'p>,
     ) -> Vec<&'p CompiledException> {
         granted(&mut self.context, cell, facts, asked)
     }
 
     /// Checks the rule; `None` if there is nothing to say.
-    pub(crate) fn check(&mut self, rule: &ClassicRule) -> Option<Said> {
+    pub(crate) fn check(&mut self, rule: &ClassicRule) -> Option<RuleResult> {
         match &rule.check {
             Kind::Resource(validation) => {
                 let lifted = self.exceptions();
@@ -296,7 +296,7 @@ impl<'d> Driver<'d> {
         (!self.new.is_null() && !self.old.is_null()) || self.operation == Operation::Update
     }
 
-    fn resource(&mut self, rule: &ClassicRule, validation: &Validation) -> Option<Said> {
+    fn resource(&mut self, rule: &ClassicRule, validation: &Validation) -> Option<RuleResult> {
         let mut substituted = None;
         let now = self.validate(rule, validation, &mut substituted);
         // What ends before the check ends before the look at the old object, too.
@@ -311,12 +311,12 @@ impl<'d> Driver<'d> {
                     .then(|| driver.validate(rule, validation, &mut substituted))
                     .flatten()
             });
-            let fails = |answer: &Option<Answer>| matches!(answer, Some((Status::Fail, _)));
+            let fails = |answer: &Option<ValidatorResult>| matches!(answer, Some((Status::Fail, _)));
             if fails(&now) && fails(&before) {
                 return Some(forgiven());
             }
         }
-        now.map(Said::from)
+        now.map(RuleResult::from)
     }
 
     fn validate(
@@ -324,7 +324,7 @@ impl<'d> Driver<'d> {
         rule: &ClassicRule,
         validation: &Validation,
         substituted: &mut Option<Data>,
-    ) -> Option<Answer> {
+    ) -> Option<ValidatorResult> {
         let mut validator = Validator {
             rule: &rule.name,
             message: &rule.message,
@@ -392,10 +392,15 @@ impl<'d> Driver<'d> {
         applies(self.asked.selection, &creation.cell(), &mut facts)
     }
 
-    fn pod_security(&mut self, rule: &ClassicRule, security: &PodSecurity, lifted: &[&CompiledException]) -> Said {
+    fn pod_security(
+        &mut self,
+        rule: &ClassicRule,
+        security: &PodSecurity,
+        lifted: &[&CompiledException],
+    ) -> RuleResult {
         let whole = lifted.iter().find(|exception| exception.pod_security().is_empty());
         if let Some(exception) = whole {
-            return Said {
+            return RuleResult {
                 status: Status::Skip,
                 message: format!("rule is skipped due to policy exception {}", exception.key()),
                 exceptions: vec![exception.key().to_owned()],
@@ -418,7 +423,7 @@ impl<'d> Driver<'d> {
         evaluation.exclude(&exclusions);
         if evaluation.violations.is_empty() {
             let keys: Vec<String> = lifted.iter().map(|exception| exception.key().to_owned()).collect();
-            return Said {
+            return RuleResult {
                 status: Status::Skip,
                 message: format!("rule is skipped due to policy exceptions {}", keys.join(", ")),
                 exceptions: keys,
@@ -446,9 +451,9 @@ impl<'d> Driver<'d> {
 /// The exceptions that lift a rule for the requests of a cell.
 pub(crate) fn granted<'p>(
     context: &mut Context<'_>,
-    cell: &kyvtest_model::kube::Cell<'_>,
+    cell: &kyvtest_model::kube::RequestClass<'_>,
     facts: &mut Concrete<'_>,
-    asked: Asked<'p>,
+    asked: RuleContext<'p>,
 ) -> Vec<&'p CompiledException> {
     let named = asked
         .exceptions
@@ -478,15 +483,15 @@ fn before_check(text: &str) -> bool {
     .any(|start| text.starts_with(start))
 }
 
-fn forgiven() -> Said {
+fn forgiven() -> RuleResult {
     let message = "skipping the rule evaluation as pre-existing violations are allowed";
     (Status::Skip, message.to_owned()).into()
 }
 
 /// The answer of a rule that exceptions lift.
-pub(crate) fn lifted_by(exceptions: &[&CompiledException]) -> Said {
+pub(crate) fn lifted_by(exceptions: &[&CompiledException]) -> RuleResult {
     let keys: Vec<String> = exceptions.iter().map(|exception| exception.key().to_owned()).collect();
-    Said {
+    RuleResult {
         status: Status::Skip,
         // Upstream puts nothing between the two.
         message: format!("rule is skipped due to policy exceptions{}", keys.join(", ")),

@@ -11,7 +11,7 @@ use super::{
     validation::{Check, Loop, Validation},
     variables::{substitute_all, substitute_preconditions, substitute_string},
 };
-use kyvtest_cel::observe::Way;
+use kyvtest_cel::observe::BranchOutcome;
 use kyvtest_go_compat::value::Data;
 use kyvtest_model::{kube::Operation, verdict::Status};
 
@@ -19,7 +19,7 @@ use kyvtest_model::{kube::Operation, verdict::Status};
 const ELEMENTS: usize = 100_000;
 
 /// The answer of a check: status and text.
-pub(crate) type Answer = (Status, String);
+pub(crate) type ValidatorResult = (Status, String);
 
 /// A rule's checks at work.
 pub(super) struct Validator<'v, 'o> {
@@ -41,7 +41,7 @@ impl Validator<'_, '_> {
         validation: &Validation,
         element: Option<&Data>,
         nesting: usize,
-    ) -> Option<Answer> {
+    ) -> Option<ValidatorResult> {
         if let Err(error) = self.context.load_entries(&validation.entries) {
             return Some((Status::Error, format!("failed to load context: {error}")));
         }
@@ -80,7 +80,7 @@ impl Validator<'_, '_> {
         }
     }
 
-    fn substitute(&mut self, pattern: &Data, nesting: usize) -> Result<Data, Answer> {
+    fn substitute(&mut self, pattern: &Data, nesting: usize) -> Result<Data, ValidatorResult> {
         let before = self.substituted.take().filter(|_| nesting == 0);
         let pattern = before.as_ref().unwrap_or(pattern);
         let made = substitute_all(pattern, self.context)
@@ -91,7 +91,7 @@ impl Validator<'_, '_> {
         Ok(made)
     }
 
-    fn deny(&mut self, conditions: Option<&Conditions>) -> Answer {
+    fn deny(&mut self, conditions: Option<&Conditions>) -> ValidatorResult {
         let (denied, message) = match conditions.map(|conditions| evaluate(conditions, self.context)) {
             None => (true, String::new()),
             Some(Ok((holds, message))) => (holds, message),
@@ -117,7 +117,7 @@ impl Validator<'_, '_> {
         }
     }
 
-    fn pattern(&mut self, target: Data, pattern: &Data) -> Answer {
+    fn pattern(&mut self, target: Data, pattern: &Data) -> ValidatorResult {
         let Err(error) = match_pattern(&target, pattern) else {
             return (Status::Pass, format!("validation rule '{}' passed.", self.rule));
         };
@@ -132,7 +132,7 @@ impl Validator<'_, '_> {
         self.say(status, |rule, message| pattern_message(rule, message, &error))
     }
 
-    fn any_pattern(&mut self, target: Data, patterns: &Data, written: &Data) -> Answer {
+    fn any_pattern(&mut self, target: Data, patterns: &Data, written: &Data) -> ValidatorResult {
         // Upstream writes them as JSON and reads them again.
         let patterns = patterns.with_doubles();
         let Some(patterns) = patterns.as_list() else {
@@ -181,16 +181,16 @@ impl Validator<'_, '_> {
     fn note_pattern(&self, written: &Data, number: usize, matched: &Result<(), PatternError>) {
         if let (Some(observer), Some(pattern)) = (self.context.observer(), pattern(written, number)) {
             let way = match matched {
-                Ok(()) => Way::True,
-                Err(error) if error.skip => Way::Other,
-                Err(_) => Way::False,
+                Ok(()) => BranchOutcome::True,
+                Err(error) if error.skip => BranchOutcome::Other,
+                Err(_) => BranchOutcome::False,
             };
             observer.note(pattern, way);
         }
     }
 
     /// Puts the rule's message into a text.
-    fn say(&mut self, status: Status, text: impl FnOnce(&str, Message<'_>) -> String) -> Answer {
+    fn say(&mut self, status: Status, text: impl FnOnce(&str, Message<'_>) -> String) -> ValidatorResult {
         if self.message.is_empty() {
             return (status, text(self.rule, Message::None));
         }
@@ -205,7 +205,7 @@ impl Validator<'_, '_> {
         }
     }
 
-    fn foreach(&mut self, loops: &[Loop], element: Option<&Data>, nesting: usize) -> Option<Answer> {
+    fn foreach(&mut self, loops: &[Loop], element: Option<&Data>, nesting: usize) -> Option<ValidatorResult> {
         let mut applied = false;
         let mut failed = None;
         for entry in loops {
@@ -218,13 +218,13 @@ impl Validator<'_, '_> {
                     if !error.contains("Unknown key") {
                         failed = Some(error);
                     } else if let Some(observer) = self.context.observer() {
-                        observer.note(entry, Way::Empty);
+                        observer.note(entry, BranchOutcome::Empty);
                     }
                     continue;
                 }
             };
             if let (true, Some(observer)) = (elements.is_empty(), self.context.observer()) {
-                observer.note(entry, Way::Empty);
+                observer.note(entry, BranchOutcome::Empty);
             }
             self.context.checkpoint();
             let answer = self.each(entry, &elements, element, nesting);
@@ -242,7 +242,13 @@ impl Validator<'_, '_> {
     }
 
     /// Checks the elements of a list: whether any was, or the first answer that is not a pass.
-    fn each(&mut self, entry: &Loop, elements: &[Data], outer: Option<&Data>, nesting: usize) -> Result<bool, Answer> {
+    fn each(
+        &mut self,
+        entry: &Loop,
+        elements: &[Data],
+        outer: Option<&Data>,
+        nesting: usize,
+    ) -> Result<bool, ValidatorResult> {
         let mut applied = false;
         for (i, element) in elements.iter().enumerate() {
             if element.is_null() {
@@ -273,10 +279,10 @@ impl Validator<'_, '_> {
             let answer = self.validate(&entry.validation, scope, nesting + 1);
             if let Some(observer) = self.context.observer() {
                 let way = match &answer {
-                    Some((Status::Pass, _)) => Way::True,
-                    Some((Status::Fail, _)) => Way::False,
-                    Some((Status::Error, _)) => Way::Error,
-                    _ => Way::Other,
+                    Some((Status::Pass, _)) => BranchOutcome::True,
+                    Some((Status::Fail, _)) => BranchOutcome::False,
+                    Some((Status::Error, _)) => BranchOutcome::Error,
+                    _ => BranchOutcome::Other,
                 };
                 observer.note(entry, way);
             }
@@ -339,7 +345,7 @@ pub(crate) fn evaluate(conditions: &Conditions, context: &mut Context<'_>) -> Re
 }
 
 /// What preconditions say that do not hold, or cannot be evaluated.
-pub(crate) fn unmet(conditions: Option<&Conditions>, context: &mut Context<'_>) -> Option<Answer> {
+pub(crate) fn unmet(conditions: Option<&Conditions>, context: &mut Context<'_>) -> Option<ValidatorResult> {
     match evaluate(conditions?, context) {
         Ok((true, _)) => None,
         Ok((false, message)) => {

@@ -6,7 +6,7 @@ use super::{
     selector::{self, Mismatch, pair_fits},
 };
 use kyvtest_model::{
-    kube::{Atom, Cell, Facts, LabelSelector, Pairs, Pattern, Side, Text},
+    kube::{Atom, Facts, LabelSelector, Pairs, Pattern, RequestClass, Side, Text},
     policy::{self, ResourceDescription, ResourceFilter, Subject, SubjectPattern, UserFilter},
 };
 
@@ -23,7 +23,7 @@ pub(super) enum Block {
 pub(super) fn filter_applies<'p>(
     filter: &'p ResourceFilter,
     block: Block,
-    cell: &Cell<'_>,
+    cell: &RequestClass<'_>,
     facts: &mut impl Facts<'p>,
     sink: &mut impl Sink<'p>,
 ) -> bool {
@@ -53,7 +53,11 @@ pub(super) fn empty_for_exception(filter: &ResourceFilter) -> bool {
 }
 
 /// Whether a filter of a PolicyException matches.
-pub(super) fn filter_exempts<'p>(filter: &'p ResourceFilter, cell: &Cell<'_>, facts: &mut impl Facts<'p>) -> bool {
+pub(super) fn filter_exempts<'p>(
+    filter: &'p ResourceFilter,
+    cell: &RequestClass<'_>,
+    facts: &mut impl Facts<'p>,
+) -> bool {
     let mut check = Check {
         cell,
         facts,
@@ -65,7 +69,7 @@ pub(super) fn filter_exempts<'p>(filter: &'p ResourceFilter, cell: &Cell<'_>, fa
 
 /// A filter being checked.
 struct Check<'c, 'u, F, S> {
-    cell: &'c Cell<'u>,
+    cell: &'c RequestClass<'u>,
     facts: &'c mut F,
     sink: &'c mut S,
     /// Whether everything held up to here; the checks go on after a failure if the sink wants more.

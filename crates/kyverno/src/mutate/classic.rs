@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::{MutateResponse, Targets};
 use crate::{
     autogen::all_rules,
-    classic::rule::{Asked, MutateRule, RuleMutator, outside},
-    classic_policy::CompiledPolicy,
+    classic::rule::{MutateRule, RuleContext, RuleMutator, outside},
+    classic_policy::CompiledClassicPolicy,
     exception::CompiledException,
     input::Input,
     matching::{Selection, applies},
@@ -24,7 +24,7 @@ use kyvtest_model::{
 /// A policy with mutate rules, ready for evaluation.
 #[derive(Debug)]
 pub struct CompiledMutation {
-    policy: CompiledPolicy,
+    policy: CompiledClassicPolicy,
     key: String,
     rules: Vec<Rule>,
 }
@@ -54,7 +54,7 @@ impl CompiledMutation {
             .collect();
         let written = policy.spec.rules.iter().any(|rule| MutateRule::new(rule).is_some());
         (written || !rules.is_empty()).then(|| Self {
-            policy: CompiledPolicy::new(Arc::clone(policy)),
+            policy: CompiledClassicPolicy::new(Arc::clone(policy)),
             key: policy.key(),
             rules,
         })
@@ -110,7 +110,7 @@ impl CompiledMutation {
             if rule.body.has_targets() && targets.is_none() {
                 continue;
             }
-            let asked = Asked {
+            let asked = RuleContext {
                 policy: &self.key,
                 rule: &rule.name,
                 selection,

@@ -12,7 +12,7 @@ use super::{
     observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType},
 };
 use crate::{
-    classic::context::Answers,
+    classic::context::SuiteSources,
     cleanup_policy::CompiledCleanupPolicy,
     deleting_policy::{CompiledDeletingPolicy, Deletion},
     response::RuleResponse,
@@ -134,7 +134,7 @@ pub(super) fn cleanup(case: &Case, host: &dyn Host, observed: &mut Observed) {
     let mut results = Vec::new();
     for policy in case.policies.cleanup() {
         let compiled = CompiledCleanupPolicy::new(policy);
-        let outside = Answers {
+        let outside = SuiteSources {
             host: &host,
             values: Vec::new(),
             namespace: "",

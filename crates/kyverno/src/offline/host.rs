@@ -11,7 +11,7 @@ use std::{
 
 use super::{case::Case, registry::Registry, resource::Resource};
 use kyvtest_cel::{
-    host::{Answer, Attestation, Attributes, Decision, Gvr, Host, HttpRequest, Mocks},
+    host::{Attestation, Attributes, Decision, Gvr, Host, HostResult, HttpRequest, Mocks},
     observe::Observer,
     time::Timestamp,
 };
@@ -105,21 +105,27 @@ impl<'b> CaseHost<'b> {
 }
 
 impl Host for CaseHost<'_> {
-    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Answer {
+    fn resource_get(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> HostResult {
         match &self.cluster {
             Some(cluster) => cluster.borrow().get(api_version, resource, (namespace, name)),
             None => self.mocks.resource_get(api_version, resource, namespace, name),
         }
     }
 
-    fn resource_list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
+    fn resource_list(
+        &self,
+        api_version: &str,
+        resource: &str,
+        namespace: &str,
+        labels: &[(String, String)],
+    ) -> HostResult {
         match &self.cluster {
             Some(cluster) => cluster.borrow().list(api_version, resource, namespace, labels),
             None => self.mocks.resource_list(api_version, resource, namespace, labels),
         }
     }
 
-    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
+    fn resource_post(&self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> HostResult {
         match &self.cluster {
             Some(cluster) => cluster.borrow_mut().create(api_version, resource, namespace, body),
             None => self.mocks.resource_post(api_version, resource, namespace, body),
@@ -143,11 +149,11 @@ impl Host for CaseHost<'_> {
         }
     }
 
-    fn global_context(&self, name: &str, projection: &str) -> Answer {
+    fn global_context(&self, name: &str, projection: &str) -> HostResult {
         self.mocks.global_context(name, projection)
     }
 
-    fn http(&self, request: &HttpRequest<'_>) -> Answer {
+    fn http(&self, request: &HttpRequest<'_>) -> HostResult {
         let answer = self.mocks.http(request);
         // Without a mock upstream makes the call.
         answer.map_err(|_| {
@@ -158,11 +164,11 @@ impl Host for CaseHost<'_> {
         })
     }
 
-    fn image_metadata(&self, reference: &str) -> Answer {
+    fn image_metadata(&self, reference: &str) -> HostResult {
         self.mocks.image_metadata(reference)
     }
 
-    fn fetch_image(&self, reference: &str) -> Answer {
+    fn fetch_image(&self, reference: &str) -> HostResult {
         self.registry
             .fetch(reference, self.mocks.image_metadata(reference).ok())
     }
@@ -176,7 +182,7 @@ impl Host for CaseHost<'_> {
         self.registry.count(reference, attestation, attestors)
     }
 
-    fn image_payload(&self, reference: &str, attestation: Attestation<'_>) -> Answer {
+    fn image_payload(&self, reference: &str, attestation: Attestation<'_>) -> HostResult {
         self.registry.payload(reference, attestation)
     }
 
@@ -260,13 +266,13 @@ impl FakeCluster {
         cluster
     }
 
-    fn get(&self, api_version: &str, resource: &str, (namespace, name): (&str, &str)) -> Answer {
+    fn get(&self, api_version: &str, resource: &str, (namespace, name): (&str, &str)) -> HostResult {
         let objects = self.objects.get(&gvr(api_version, resource)?);
         let object = objects.and_then(|objects| objects.get(&(namespace.to_owned(), name.to_owned())));
         Ok(object.cloned().unwrap_or_else(Document::null))
     }
 
-    fn list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> Answer {
+    fn list(&self, api_version: &str, resource: &str, namespace: &str, labels: &[(String, String)]) -> HostResult {
         let gvr = gvr(api_version, resource)?;
         let Some((_, kind)) = self.lists.iter().find(|(known, _)| *known == gvr) else {
             let known = self.lists.iter();
@@ -302,7 +308,7 @@ impl FakeCluster {
         Ok(list.finish())
     }
 
-    fn create(&mut self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> Answer {
+    fn create(&mut self, api_version: &str, resource: &str, namespace: &str, body: Value<'_>) -> HostResult {
         let gvr = gvr(api_version, resource)?;
         let mut object = Data::from(body);
         crate::generate::object::set_metadata(&mut object, "namespace", namespace);

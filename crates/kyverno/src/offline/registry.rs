@@ -12,7 +12,7 @@ use crate::{
     response::RegistryUse,
     verify_images::{ImageRegistry, RegistryError, Statements, Verification},
 };
-use kyvtest_cel::host::{Answer, Attestation};
+use kyvtest_cel::host::{Attestation, HostResult};
 use kyvtest_go_compat::{
     text::image::Reference,
     value::{Data, Document},
@@ -77,7 +77,7 @@ impl<'m> Registry<'m> {
     }
 
     /// What a registry knows of an image; `metadata` comes from the test's context file.
-    pub(super) fn fetch(&self, image: &str, metadata: Option<Document>) -> Answer {
+    pub(super) fn fetch(&self, image: &str, metadata: Option<Document>) -> HostResult {
         let mock = self.stated(image, Some)?;
         if let Some(metadata) = metadata {
             return Ok(metadata);
@@ -159,7 +159,7 @@ impl<'m> Registry<'m> {
     }
 
     /// The payload of an attestation: the statement of one that was verified, the artifact that refers to the image.
-    pub(super) fn payload(&self, image: &str, attestation: Attestation<'_>) -> Answer {
+    pub(super) fn payload(&self, image: &str, attestation: Attestation<'_>) -> HostResult {
         let found = self.stated(image, |mock| Some((mock, mock.attestations.as_ref()?)));
         let (mock, list) = found.map_err(|error| format!("failed to get imagedata: {error}"))?;
         let stated = list.iter().find(|stated| stated.kind == attestation.kind);

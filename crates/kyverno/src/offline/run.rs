@@ -19,14 +19,14 @@ use super::{
 use crate::{
     autogen::{all_rules, variants},
     classic::rule::outside,
-    classic_policy::CompiledPolicy,
+    classic_policy::CompiledClassicPolicy,
     exception::CompiledException,
     generating_policy::CompiledGeneratingPolicy,
     input::Input,
     lens::Lens,
     mutate::CompiledMutation,
     response::RegistryUse,
-    validating_policy::{Answer, CompiledValidatingPolicy},
+    validating_policy::{CompiledValidatingPolicy, PolicyResult},
     verify_images::CompiledImageRules,
 };
 use kyvtest_cel::host::Host;
@@ -428,7 +428,7 @@ impl<'c> Stages<'c> {
             if images.is_none() && rules.iter().all(|rule| rule.validate.is_none()) {
                 continue;
             }
-            let compiled = CompiledPolicy::new(Arc::clone(policy));
+            let compiled = CompiledClassicPolicy::new(Arc::clone(policy));
             let (request, values) = (self.request(resource), self.values(resource));
             let input = self.classic_input(&request, &values);
             let decided = compiled.decide(&input, &self.exceptions, self.host);
@@ -487,9 +487,9 @@ impl<'c> Stages<'c> {
                 let request = self.request(resource);
                 let input = Input::new(&request, &self.world, &self.discovery, Lens::CLI);
                 let rules = match compiled.decide(&input, self.cel_host) {
-                    Answer::Rule(response) => vec![RuleResult::new(RuleType::Validation, response)],
-                    Answer::NoMatch(_) if is_plain(variant.spec.match_constraints.as_ref()) => continue,
-                    Answer::NoMatch(_) => Vec::new(),
+                    PolicyResult::Rule(response) => vec![RuleResult::new(RuleType::Validation, response)],
+                    PolicyResult::NoMatch(_) if is_plain(variant.spec.match_constraints.as_ref()) => continue,
+                    PolicyResult::NoMatch(_) => Vec::new(),
                 };
                 let namespace = variant.metadata.namespace.as_ref();
                 observed.responses.push(PolicyResponse {

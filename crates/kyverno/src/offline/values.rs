@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::surroundings::Given;
 use crate::classic::{
-    context::{Answers, Outside},
+    context::{Outside, SuiteSources},
     values::Values,
 };
 use kyvtest_cel::host::Host;
@@ -158,7 +158,7 @@ impl Values for GivenValues {
         let foreach = found.map_or_else(Vec::new, |rule| entries(rule.get("foreachValues")));
         let first = |(key, list): (String, Data)| Some((key, list.as_list()?.first()?.clone()));
         values.extend(foreach.into_iter().filter_map(first));
-        Box::new(Answers {
+        Box::new(SuiteSources {
             host,
             values,
             namespace,

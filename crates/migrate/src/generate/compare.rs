@@ -8,10 +8,10 @@ use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::{matching::kind_matches, offline};
 use kyvtest_model::{
-    kube::{Cell, Discovery, Operation},
+    kube::{Discovery, Operation, RequestClass},
     policy::{ClassicPolicy, Rule},
 };
-use kyvtest_prove::{universe, witness::Situation};
+use kyvtest_prove::{universe, witness::Scenario};
 use serde_json::{Value as Json, json};
 
 use crate::{Options, Refusal, RefusalCode, kinds::load, migrate::cut, samples::requests};
@@ -41,7 +41,7 @@ pub(super) fn rule(
     let mut sources: Vec<Json> = objects.iter().map(|object| object["spec"].clone()).collect();
     sources.push(written["spec"].clone());
     let universe = universe::with_unknown(discovery);
-    let cells: Vec<Cell<'_>> = universe::cells(&universe)
+    let cells: Vec<RequestClass<'_>> = universe::cells(&universe)
         .into_iter()
         .filter(|cell| cell.operation == Operation::Create && cell.resource.subresource.is_empty())
         .filter(|cell| {
@@ -56,12 +56,12 @@ pub(super) fn rule(
     for factor in [1, MORE] {
         for cell in &cells {
             let count = TRIES.min(options.proof.tries.max(1)) * factor;
-            for situation in requests(&sources, &[rule], cell, count) {
-                let before = evaluated(&written, &situation, ("cloneSource", json!(copied)), true).unwrap_or_default();
+            for scenario in requests(&sources, &[rule], cell, count) {
+                let before = evaluated(&written, &scenario, ("cloneSource", json!(copied)), true).unwrap_or_default();
                 let mut after: Vec<Json> = Vec::new();
                 for object in objects {
                     let given = ("context", json!({"resources": copied}));
-                    after.extend(evaluated(object, &situation, given, false).map_err(|error| {
+                    after.extend(evaluated(object, &scenario, given, false).map_err(|error| {
                         let reason = format!("the translation cannot be evaluated: {error}");
                         Refusal::new(RefusalCode::Refuted, reason)
                     })?);
@@ -69,7 +69,7 @@ pub(super) fn rule(
                 tried += 1;
                 generated += u64::from(!before.is_empty());
                 if before != after {
-                    let object = situation.request.object.root().to_json();
+                    let object = scenario.request.object.root().to_json();
                     let reason = format!(
                         "the translation generates other objects; it is not written. The trigger: {object}; the rule: {}; \
                          the translation: {}",
@@ -137,20 +137,20 @@ fn sources_of(generate: &Json) -> Vec<Json> {
 /// The text with which Kyverno ends the run.
 fn evaluated(
     policy: &Json,
-    situation: &Situation,
+    scenario: &Scenario,
     (key, given): (&str, Json),
     classic: bool,
 ) -> Result<Vec<Json>, String> {
-    let namespace = situation.world.namespace(&situation.request.namespace);
+    let namespace = scenario.world.namespace(&scenario.request.namespace);
     let labels = namespace.and_then(|namespace| {
         let object = namespace.object.root().to_serde();
         object["metadata"].get("labels").cloned()
     });
     let row = json!({
         "policies": [policy],
-        "resource": situation.request.object.root().to_serde(),
+        "resource": scenario.request.object.root().to_serde(),
         "values": {"namespaceSelector": [{
-            "name": situation.request.namespace,
+            "name": scenario.request.namespace,
             "labels": labels.unwrap_or_else(|| json!({})),
         }]},
         key: given,

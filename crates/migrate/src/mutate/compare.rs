@@ -10,11 +10,11 @@ use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::value::Document;
 use kyvtest_kyverno::{input::Input, lens::Lens, mutate::CompiledMutation, mutating_controller::MutatingController};
 use kyvtest_model::{
-    kube::{Cell, Discovery, Environment, Operation, Request},
+    kube::{Discovery, Environment, Operation, Request, RequestClass},
     policy::{ClassicPolicy, FailurePolicy, MutatingPolicy, Rule},
     verdict::Status,
 };
-use kyvtest_prove::{server::Server, universe, witness::Situation};
+use kyvtest_prove::{server::Server, universe, witness::Scenario};
 use serde_json::Value as Json;
 
 use super::load;
@@ -163,7 +163,7 @@ impl<'m> Match<'m> {
         let rules: Vec<&Rule> = rules.iter().map(|rule| &**rule).collect();
         let discovery = self.discovery;
         // The API server sends its own admission settings to no webhook.
-        let mut cells: Vec<Cell<'_>> = universe::cells(discovery)
+        let mut cells: Vec<RequestClass<'_>> = universe::cells(discovery)
             .into_iter()
             .filter(|cell| {
                 matches!(cell.operation, Operation::Create | Operation::Update)
@@ -179,9 +179,9 @@ impl<'m> Match<'m> {
             cells = cells.into_iter().step_by(step).chain(last).collect();
         }
         for cell in cells {
-            for situation in requests(&sources, &rules, &cell, tries) {
+            for scenario in requests(&sources, &rules, &cell, tries) {
                 // What the rule made of the object, once more.
-                if let Some(after) = self.compare(situation)? {
+                if let Some(after) = self.compare(scenario)? {
                     self.compare(after)?;
                 }
             }
@@ -191,17 +191,17 @@ impl<'m> Match<'m> {
 
     /// Evaluates a request on both sides. Returns the same request with the new object, if the rule changed it. A request
     /// that the API server refuses anyway is left out.
-    fn compare(&mut self, situation: Situation) -> Result<Option<Situation>, Refusal> {
-        let mut sent = situation.request.clone();
+    fn compare(&mut self, scenario: Scenario) -> Result<Option<Scenario>, Refusal> {
+        let mut sent = scenario.request.clone();
         if self.server.admit(&mut sent).is_err() {
             return Ok(None);
         }
-        let mut request = situation.request.clone();
+        let mut request = scenario.request.clone();
         if self.server.prepare(&mut request).is_err() {
             return Ok(None);
         }
         self.requests += 1;
-        let environment = Environment::new(&situation.world, self.discovery, &self.mocks);
+        let environment = Environment::new(&scenario.world, self.discovery, &self.mocks);
         let ours = self.classic(&request, environment);
         let theirs = self.mutating(&request, environment);
         if !ours.is_same(&theirs) {
@@ -211,7 +211,7 @@ impl<'m> Match<'m> {
         Ok(match ours {
             After::Object(object) if object != before => {
                 self.changed += 1;
-                let mut again = situation;
+                let mut again = scenario;
                 again.request.object = Document::from(&object);
                 Some(again)
             }
@@ -249,7 +249,7 @@ impl<'m> Match<'m> {
 }
 
 /// Whether a new policy names the resource of a class.
-fn names(object: &Json, cell: &Cell<'_>) -> bool {
+fn names(object: &Json, cell: &RequestClass<'_>) -> bool {
     let rules = object["spec"]["matchConstraints"]["resourceRules"].as_array();
     rules.into_iter().flatten().any(|rule| {
         let has = |key: &str, text: &str| {

@@ -30,7 +30,7 @@ pub struct Environment<'e> {
     pub world: &'e World,
     /// The kinds that are served.
     pub discovery: &'e Discovery,
-    /// Answers lookups. An observer with a story gets the trace of every evaluation.
+    /// Answers lookups. An observer with a trace gets the trace of every evaluation.
     pub host: &'e dyn Host,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Cell, Operation, Resource, Side};
+use super::{Operation, RequestClass, Resource, Side};
 use kyvtest_go_compat::value::{Document, Value};
 
 /// Who sends a request. A field that is present but empty differs from an absent one: Kyverno takes a user of whom
@@ -126,8 +126,8 @@ impl Request {
     }
 
     /// The finite part of the request.
-    pub fn cell(&self) -> Cell<'_> {
-        Cell {
+    pub fn cell(&self) -> RequestClass<'_> {
+        RequestClass {
             resource: &self.resource,
             operation: self.operation,
             collection: self.collection,

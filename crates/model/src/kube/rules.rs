@@ -1,11 +1,11 @@
 //! Admission rules as webhooks and native policies write them: operations, groups, versions, resources, scope.
 //!
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules`. What a rule says is finite, so
-//! matching it needs a [`Cell`] and no [`Facts`](super::Facts); names are the business of the engines.
+//! matching it needs a [`RequestClass`] and no [`Facts`](super::Facts); names are the business of the engines.
 
 use std::fmt;
 
-use super::Cell;
+use super::RequestClass;
 
 /// Which requests a rule is about, by their namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -41,7 +41,7 @@ impl Scope {
         }
     }
 
-    fn matches(self, cell: &Cell<'_>) -> bool {
+    fn matches(self, cell: &RequestClass<'_>) -> bool {
         match self {
             Self::All => true,
             Self::Cluster => cell.is_core_namespace() || !cell.namespaced,
@@ -71,7 +71,7 @@ impl ResourcePattern {
     }
 
     /// Whether a resource is meant.
-    pub fn matches(&self, cell: &Cell<'_>) -> bool {
+    pub fn matches(&self, cell: &RequestClass<'_>) -> bool {
         (self.resource == "*" || self.resource == cell.resource.plural)
             && (self.subresource == "*" || self.subresource == cell.resource.subresource)
     }
@@ -104,7 +104,7 @@ pub struct RuleWithOperations {
 
 impl RuleWithOperations {
     /// Whether the rule is about requests of a cell.
-    pub fn matches(&self, cell: &Cell<'_>) -> bool {
+    pub fn matches(&self, cell: &RequestClass<'_>) -> bool {
         let one_of = |list: &[String], text: &str| list.iter().any(|item| item == "*" || item == text);
         self.scope.matches(cell)
             && one_of(&self.operations, cell.operation.as_str())

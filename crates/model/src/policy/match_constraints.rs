@@ -10,7 +10,7 @@ use super::{
     located::{Spanned, Text},
     selector::decode_selector,
 };
-use crate::kube::{Cell, LabelSelector, ResourcePattern, RuleWithOperations, Scope};
+use crate::kube::{LabelSelector, RequestClass, ResourcePattern, RuleWithOperations, Scope};
 use kyvtest_go_compat::{
     diagnostic::{Diagnostic, FileId, Span},
     value::Value,
@@ -85,7 +85,7 @@ impl NamedRule {
 
 impl MatchConstraints {
     /// Whether a rule lists what is done in a cell, names aside; without rules everything is listed.
-    pub fn lists(&self, cell: &Cell<'_>) -> bool {
+    pub fn lists(&self, cell: &RequestClass<'_>) -> bool {
         self.resource_rules.is_empty() || self.resource_rules.iter().any(|named| named.rule.matches(cell))
     }
 

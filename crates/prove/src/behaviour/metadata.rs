@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 
-use crate::{sides::Body, witness::Situation};
+use crate::{sides::LoweredRule, witness::Scenario};
 use kyvtest_cel::{
     ast::{Expr, ExprId, Literal},
     profile::Profile,
@@ -33,8 +33,8 @@ const STRUCTURE: [&str; 8] = [
 ];
 
 /// The same request with one more label or annotation on its new object.
-pub(super) fn decorated(situation: &Situation, body: &Body) -> Vec<Situation> {
-    let request = &situation.request;
+pub(super) fn decorated(scenario: &Scenario, body: &LoweredRule) -> Vec<Scenario> {
+    let request = &scenario.request;
     let is_written = matches!(request.operation, Operation::Create | Operation::Update);
     if !is_written || request.object.root().is_null() {
         return Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn decorated(situation: &Situation, body: &Body) -> Vec<Situation> {
                     continue;
                 }
                 object["metadata"][map][key.as_str()] = json!(value);
-                let mut one = situation.clone();
+                let mut one = scenario.clone();
                 one.request.object = Document::from(&object);
                 found.push(one);
             }
@@ -62,7 +62,7 @@ pub(super) fn decorated(situation: &Situation, body: &Body) -> Vec<Situation> {
         for key in &keys {
             object["metadata"][map][key.as_str()] = json!("x");
         }
-        let mut one = situation.clone();
+        let mut one = scenario.clone();
         one.request.object = Document::from(&object);
         found.push(one);
     }
@@ -70,7 +70,7 @@ pub(super) fn decorated(situation: &Situation, body: &Body) -> Vec<Situation> {
 }
 
 /// The names that may be keys, and the texts that may be values, in a fixed order.
-fn words(body: &Body) -> (Vec<String>, Vec<String>) {
+fn words(body: &LoweredRule) -> (Vec<String>, Vec<String>) {
     let mut keys: BTreeSet<String> = BTreeSet::new();
     let mut values: BTreeSet<String> = BTreeSet::new();
     let texts = body.variables.iter().map(|(_, text)| text);

@@ -19,7 +19,7 @@ use super::{
     side::PARAMETER,
     solve::{Model, Taste, Theory, class, integer_values},
 };
-use crate::{language::Found, seeds::merge, witness::Situation};
+use crate::{language::SearchResult, seeds::merge, witness::Scenario};
 
 /// Builds a request.
 pub(super) struct Builder<'b> {
@@ -144,8 +144,8 @@ impl<'b> Builder<'b> {
             let found = sample.or_else(|| {
                 tries.into_iter().find_map(|(not, taste)| {
                     match self.theory.find(self.arena, self.model, &own, &(not.clone(), taste)) {
-                        Found::Yes(text) => Some(text),
-                        Found::No | Found::GaveUp => None,
+                        SearchResult::Yes(text) => Some(text),
+                        SearchResult::No | SearchResult::Incomplete => None,
                     }
                 })
             });
@@ -314,8 +314,8 @@ impl<'b> Builder<'b> {
             .theory
             .find(self.arena, self.model, &[place], &(Vec::new(), Taste::Plain))
         {
-            Found::Yes(text) => text,
-            Found::No | Found::GaveUp => "x".to_owned(),
+            SearchResult::Yes(text) => text,
+            SearchResult::No | SearchResult::Incomplete => "x".to_owned(),
         }
     }
 
@@ -417,7 +417,7 @@ impl<'b> Builder<'b> {
     }
 
     /// The request of the model.
-    pub(super) fn situation(&mut self, request: &Request<'_>) -> Situation {
+    pub(super) fn scenario(&mut self, request: &Request<'_>) -> Scenario {
         let cell = &request.cell;
         let name = request
             .name
@@ -457,9 +457,9 @@ impl<'b> Builder<'b> {
                 labels.push((key, value.as_str().unwrap_or_default().to_owned()));
             }
         }
-        let mut situation = make(request, (new, old), (&name, namespace.as_deref()), user, labels);
-        situation.world.params.extend(self.parameters());
-        situation
+        let mut scenario = make(request, (new, old), (&name, namespace.as_deref()), user, labels);
+        scenario.world.params.extend(self.parameters());
+        scenario
     }
 
     /// The parameters that exist.
@@ -531,7 +531,7 @@ pub(super) fn make(
     (name, namespace): (&str, Option<&str>),
     user: UserInfo,
     mut labels: Vec<(String, String)>,
-) -> Situation {
+) -> Scenario {
     let cell = &request.cell;
     let document = |object: Option<Json>| match object {
         None => Document::null(),
@@ -577,7 +577,7 @@ pub(super) fn make(
         options: Document::null(),
         collection: cell.collection,
     };
-    Situation {
+    Scenario {
         request,
         world,
         namespace_labels: labels,

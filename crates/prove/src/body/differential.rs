@@ -297,8 +297,8 @@ fn compare(check: &str, is_pattern: bool, grammar: &mut Grammar, discovery: &Dis
             groups: Some(vec!["system:authenticated".to_owned()]),
             ..UserInfo::default()
         };
-        let situation = make(&request, (Some(object), None), (&name, Some("apps")), user, Vec::new());
-        let Ok(seen) = decoded(&situation, &both.server) else {
+        let scenario = make(&request, (Some(object), None), (&name, Some("apps")), user, Vec::new());
+        let Ok(seen) = decoded(&scenario, &both.server) else {
             continue;
         };
         let denied = side.decide(&seen, discovery, &both.mocks).effect == Effect::Deny;

@@ -29,7 +29,7 @@ pub use self::{
 };
 use self::{edit::Objects, vary::Variation};
 use super::{Comparison, Counterexample, Found, Match, Options, Side};
-use crate::{universe, witness::Situation};
+use crate::{universe, witness::Scenario};
 
 /// What is known about a difference.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct Explanation {
     /// The smallest request that shows it.
     pub counterexample: Counterexample,
     /// That request as it is sent: the API server completes its objects.
-    pub sent: Situation,
+    pub sent: Scenario,
     /// What decides on each side; `None` if it cannot be told.
     pub decided: [Option<Decision>; 2],
     /// The fields of the request that matter, the most important first.
@@ -76,11 +76,11 @@ pub fn explain(
     let fields = Variation::new(&mut both, &shown).fields();
     let classes = both.differing();
     let paths: Vec<&FieldPath> = fields.iter().map(|field| &field.path).collect();
-    let situation = shown.found.situation();
+    let scenario = shown.found.scenario();
     let effects = shown.found.verdicts().clone().map(|verdict| verdict.effect);
     let decided = [a, b].map(|side| {
         let effect = if std::ptr::eq(side, a) { effects[0] } else { effects[1] };
-        both.blame(side, situation, &paths, effect)
+        both.blame(side, scenario, &paths, effect)
     });
     let decided = both.actions(decided, effects);
     let suggestion = both.suggest(&shown.found, decided[1].as_ref());

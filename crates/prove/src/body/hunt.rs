@@ -14,7 +14,7 @@ use kyvtest_go_compat::{
     },
 };
 use kyvtest_model::{
-    kube::{Cell, UserInfo},
+    kube::{RequestClass, UserInfo},
     policy::Loaded,
 };
 
@@ -25,7 +25,7 @@ use super::{
     request::Request,
     shape::{Inner, Kind, Shape},
 };
-use crate::{seeds::merge, witness::Situation};
+use crate::{seeds::merge, witness::Scenario};
 
 /// What both sides mention.
 #[derive(Debug)]
@@ -130,7 +130,12 @@ impl Hunt {
     }
 
     /// Tries some requests of a class.
-    pub(super) fn search(&mut self, both: &mut Match<'_>, cell: &Cell<'_>, tries: u64) -> Option<Counterexample> {
+    pub(super) fn search(
+        &mut self,
+        both: &mut Match<'_>,
+        cell: &RequestClass<'_>,
+        tries: u64,
+    ) -> Option<Counterexample> {
         let mut arena = Arena::new();
         let request = Request::new(&mut arena, *cell, cell.resource, both.options.data);
         self.raw = both.options.data == Data::Raw;
@@ -138,12 +143,12 @@ impl Hunt {
         let shape = Shape::object(&kind.api_version(), &kind.kind);
         let base = ordinary(cell.resource);
         for _ in 0..tries {
-            let situation = self.situation(&request, &shape, &base);
-            if let Some(found) = both.replay_admitted(&situation) {
+            let scenario = self.scenario(&request, &shape, &base);
+            if let Some(found) = both.replay_admitted(&scenario) {
                 return Some(found);
             }
             if both.options.data == Data::Raw
-                && let Some(found) = both.replay(situation)
+                && let Some(found) = both.replay(scenario)
             {
                 return Some(found);
             }
@@ -152,7 +157,7 @@ impl Hunt {
     }
 
     /// A request of a class.
-    fn situation(&mut self, request: &Request<'_>, shape: &Shape, base: &Json) -> Situation {
+    fn scenario(&mut self, request: &Request<'_>, shape: &Shape, base: &Json) -> Scenario {
         let cell = &request.cell;
         let new = merge(base, &self.value(shape, "", 0));
         let old = match self.next(3) {
@@ -402,14 +407,14 @@ pub(super) fn constants(side: &Side) -> (BTreeSet<String>, BTreeSet<i64>) {
 }
 
 /// Requests of a class, made from the words and constants of policies. The API server may refuse some of them.
-pub fn samples(policies: &[Json], cell: &Cell<'_>, count: u64) -> Vec<Situation> {
+pub fn samples(policies: &[Json], cell: &RequestClass<'_>, count: u64) -> Vec<Scenario> {
     let mut hunt = Hunt::of(policies.iter().cloned());
     let mut arena = Arena::new();
     let request = Request::new(&mut arena, *cell, cell.resource, Data::Normalised);
     let kind = &cell.resource.object_kind;
     let shape = Shape::object(&kind.api_version(), &kind.kind);
     let base = ordinary(cell.resource);
-    (0..count).map(|_| hunt.situation(&request, &shape, &base)).collect()
+    (0..count).map(|_| hunt.scenario(&request, &shape, &base)).collect()
 }
 
 /// The policies of a side as JSON.

@@ -5,7 +5,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use kyvtest_model::kube::{self as kube, Cell, Facts, NAME_LABEL, Operation, Pairs, Pattern, Resource, Text};
+use kyvtest_model::kube::{self as kube, Facts, NAME_LABEL, Operation, Pairs, Pattern, RequestClass, Resource, Text};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -32,7 +32,7 @@ pub(super) enum Viewer {
 /// A request of a class.
 #[derive(Debug, Clone)]
 pub(super) struct Request<'c> {
-    pub(super) cell: Cell<'c>,
+    pub(super) cell: RequestClass<'c>,
     /// The version in which the policies see the objects.
     pub(super) seen: &'c Resource,
     pub(super) object: Option<Place>,
@@ -53,7 +53,7 @@ fn is_core_namespace(resource: &Resource) -> bool {
 }
 
 impl<'c> Request<'c> {
-    pub(super) fn new(arena: &mut Arena, cell: Cell<'c>, seen: &'c Resource, data: Data) -> Self {
+    pub(super) fn new(arena: &mut Arena, cell: RequestClass<'c>, seen: &'c Resource, data: Data) -> Self {
         let kind = &seen.object_kind;
         let api_version = kind.api_version();
         let mut assumptions = Vec::new();
@@ -210,7 +210,7 @@ impl<'c> Request<'c> {
     }
 
     /// The request that would have created the old object, by a user of whom nothing is known.
-    pub(super) fn creation<'d>(&self, arena: &mut Arena, cell: Cell<'d>) -> Request<'d> {
+    pub(super) fn creation<'d>(&self, arena: &mut Arena, cell: RequestClass<'d>) -> Request<'d> {
         let shape = arena.shape(self.user).clone();
         Request {
             cell,

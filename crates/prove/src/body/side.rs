@@ -23,7 +23,7 @@ use kyvtest_kyverno::{
     webhook::{Delivery, Registration, Webhook},
 };
 use kyvtest_model::{
-    kube::{Cell, Discovery, Environment, Operation, Resource, parse_api_version},
+    kube::{Discovery, Environment, Operation, RequestClass, Resource, parse_api_version},
     policy::{
         ClassicPolicy, Loaded, ParamKind, ParamRef, Policy, Text, ValidatingAdmissionPolicy, ValidatingPolicy,
         validate_admission, validate_exception, validate_in_cluster,
@@ -40,7 +40,7 @@ use super::{
     shape::Shape,
     value::{Result, Sym, Truth, Value, unsupported},
 };
-use crate::{Layer, at_layer, pair::NativeVerdict, witness::Situation};
+use crate::{Layer, at_layer, pair::NativeVerdict, witness::Scenario};
 
 /// How much of Kyverno counts, and with which configuration.
 #[derive(Debug, Clone, Default)]
@@ -211,8 +211,8 @@ impl Side {
     }
 
     /// Evaluates a request: the strongest verdict of all policies.
-    pub fn decide(&self, situation: &Situation, discovery: &Discovery, mocks: &Mocks) -> Verdict {
-        let (review, answer) = self.review(situation, discovery, mocks);
+    pub fn decide(&self, scenario: &Scenario, discovery: &Discovery, mocks: &Mocks) -> Verdict {
+        let (review, answer) = self.review(scenario, discovery, mocks);
         let kyverno = review.map(|review| review.verdict());
         let native = answer.map(|answer| NativeVerdict::of(answer).verdict);
         Verdict::strongest(kyverno.into_iter().chain(native).collect())
@@ -221,11 +221,11 @@ impl Side {
     /// Evaluates a request: what Kyverno and the API server say, if they have policies.
     pub(super) fn review(
         &self,
-        situation: &Situation,
+        scenario: &Scenario,
         discovery: &Discovery,
         mocks: &Mocks,
-    ) -> (Option<Review>, Option<vap::Answer>) {
-        let Situation { request, world, .. } = situation;
+    ) -> (Option<Review>, Option<vap::AdmissionResponse>) {
+        let Scenario { request, world, .. } = scenario;
         let own;
         let world = if self.objects.is_empty() {
             world
@@ -244,7 +244,7 @@ impl Side {
     }
 
     /// Whether a request of a class may reach one of the policies.
-    pub(super) fn may_see(&self, cell: &Cell<'_>, discovery: &Discovery) -> bool {
+    pub(super) fn may_see(&self, cell: &RequestClass<'_>, discovery: &Discovery) -> bool {
         if cell.operation == Operation::Connect && cell.resource.subresource.is_empty() {
             return false;
         }

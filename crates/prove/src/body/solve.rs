@@ -21,13 +21,13 @@ use super::{
 
 /// What a search found.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum SolveResult {
     /// The formula never holds.
     No,
     /// It holds on the requests that the atoms describe.
     Yes(Box<Model>),
     /// The search was cut off, and by what.
-    GaveUp(&'static str),
+    Incomplete(&'static str),
 }
 
 /// Atoms with their values, and the elements of lists.
@@ -86,7 +86,7 @@ impl<'s> Solver<'s> {
     }
 
     /// Looks for a model.
-    pub(super) fn solve(&mut self, formula: Formula) -> Answer {
+    pub(super) fn solve(&mut self, formula: Formula) -> SolveResult {
         self.unknown = None;
         let mut goals = vec![formula];
         goals.extend(&self.refused);
@@ -95,8 +95,8 @@ impl<'s> Solver<'s> {
             ..State::default()
         };
         match self.search(state) {
-            Some(model) => Answer::Yes(Box::new(model)),
-            None => self.unknown.map_or(Answer::No, Answer::GaveUp),
+            Some(model) => SolveResult::Yes(Box::new(model)),
+            None => self.unknown.map_or(SolveResult::No, SolveResult::Incomplete),
         }
     }
 

@@ -18,7 +18,7 @@ use kyvtest_go_compat::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::language::{Base, Found};
+use crate::language::{Base, SearchResult};
 
 /// How many states of a product may be visited.
 const LIMIT: usize = 30_000;
@@ -334,12 +334,12 @@ type Query = Vec<(Predicate, bool)>;
 /// Decides sets of predicates; remembers what was decided.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    known: FxHashMap<Query, Found>,
+    known: FxHashMap<Query, SearchResult>,
 }
 
 impl Texts {
     /// A text that has the predicates marked true and lacks the others.
-    pub(super) fn find(&mut self, mut query: Query) -> Found {
+    pub(super) fn find(&mut self, mut query: Query) -> SearchResult {
         query.sort();
         query.dedup();
         if let Some(found) = self.known.get(&query) {
@@ -355,16 +355,16 @@ fn fits(query: &Query, text: &str) -> bool {
     query.iter().all(|(predicate, wanted)| predicate.holds(text) == *wanted)
 }
 
-fn find(query: &Query) -> Found {
+fn find(query: &Query) -> SearchResult {
     let exact = query.iter().find_map(|(predicate, wanted)| match predicate {
         Predicate::Is(text) if *wanted => Some(text),
         _ => None,
     });
     if let Some(text) = exact {
         return if fits(query, text) {
-            Found::Yes(text.to_string())
+            SearchResult::Yes(text.to_string())
         } else {
-            Found::No
+            SearchResult::No
         };
     }
     let mut tries: Vec<String> = ["x", "", "a", "sample", "1"].map(str::to_owned).to_vec();
@@ -372,19 +372,19 @@ fn find(query: &Query) -> Found {
         predicate.constants(&mut tries);
     }
     if let Some(text) = tries.into_iter().find(|text| fits(query, text)) {
-        return Found::Yes(text);
+        return SearchResult::Yes(text);
     }
     let machines: Option<Vec<(Machine, bool)>> = query
         .iter()
         .map(|(predicate, wanted)| Some((Machine::new(predicate)?, *wanted)))
         .collect();
-    machines.map_or(Found::GaveUp, |machines| product(&machines))
+    machines.map_or(SearchResult::Incomplete, |machines| product(&machines))
 }
 
 /// A state of the product, and from where and by which character it was reached.
 type Reached = (Vec<State>, Option<(usize, char)>);
 
-fn product(machines: &[(Machine, bool)]) -> Found {
+fn product(machines: &[(Machine, bool)]) -> SearchResult {
     let alphabet = alphabet(machines);
     let start: Vec<State> = machines.iter().map(|(machine, _)| machine.start()).collect();
     let mut numbers: FxHashMap<Vec<State>, usize> = FxHashMap::default();
@@ -404,7 +404,7 @@ fn product(machines: &[(Machine, bool)]) -> Found {
                 text.push(c);
                 place = from;
             }
-            return Found::Yes(text.iter().rev().collect());
+            return SearchResult::Yes(text.iter().rev().collect());
         }
         for &c in &alphabet {
             let next: Vec<State> = machines
@@ -420,14 +420,14 @@ fn product(machines: &[(Machine, bool)]) -> Found {
                 continue;
             }
             if nodes.len() >= LIMIT {
-                return Found::GaveUp;
+                return SearchResult::Incomplete;
             }
             numbers.insert(next.clone(), nodes.len());
             queue.push_back(nodes.len());
             nodes.push((next, Some((at, c))));
         }
     }
-    Found::No
+    SearchResult::No
 }
 
 #[cfg(test)]
@@ -482,9 +482,9 @@ mod tests {
                     let query = vec![(first.clone(), signs.0), (second.clone(), signs.1)];
                     let brute = texts.iter().find(|text| fits(&query, text));
                     match decided.find(query.clone()) {
-                        Found::Yes(found) => assert!(fits(&query, &found), "{found:?} for {query:?}"),
-                        Found::No => assert_eq!(brute, None, "{query:?}"),
-                        Found::GaveUp => panic!("gave up on {query:?}"),
+                        SearchResult::Yes(found) => assert!(fits(&query, &found), "{found:?} for {query:?}"),
+                        SearchResult::No => assert_eq!(brute, None, "{query:?}"),
+                        SearchResult::Incomplete => panic!("gave up on {query:?}"),
                     }
                 }
             }

@@ -11,7 +11,7 @@ use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Builder;
 use kyvtest_kyverno::{autogen, webhook::Registration};
 use kyvtest_model::{
-    kube::{Cell, Discovery, NAME_LABEL},
+    kube::{Discovery, NAME_LABEL, RequestClass},
     policy::{CelPolicyException, Mode, ValidatingPolicy, ValidationAction, write_selector},
 };
 
@@ -96,7 +96,7 @@ fn is_registered(variant: &ValidatingPolicy, registration: &Registration, discov
     let rules = registration.only().map_or(&[][..], |webhook| webhook.rules());
     discovery.iter().any(|resource| {
         resource.operations.iter().any(|operation| {
-            let cell = Cell::new(resource, operation, false);
+            let cell = RequestClass::new(resource, operation, false);
             constraints.is_some_and(|constraints| constraints.lists(&cell))
                 && rules.iter().any(|rule| rule.matches(&cell))
         })

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{REGIONS, Search, TRIES};
 use crate::{Kind, Proof, replay::Replayed, seeds::seeds, solver::Solver, universe, witness::Witness};
 use kyvtest_kyverno::autogen;
-use kyvtest_model::kube::{Cell, Resource};
+use kyvtest_model::kube::{RequestClass, Resource};
 
 /// How many objects are given for one resource.
 const LIMIT: usize = 240;
@@ -192,7 +192,7 @@ impl<'p> Search<'p, '_> {
         }
     }
 
-    fn try_sample(&mut self, solver: &mut Solver<'p>, cell: &Cell<'_>, sample: &Json) -> Option<Replayed> {
+    fn try_sample(&mut self, solver: &mut Solver<'p>, cell: &RequestClass<'_>, sample: &Json) -> Option<Replayed> {
         let kind = &cell.resource.object_kind;
         let is_same = sample["kind"] == json!(kind.kind) && sample["apiVersion"] == json!(kind.api_version());
         if !is_same || !cell.resource.subresource.is_empty() {
@@ -203,7 +203,7 @@ impl<'p> Search<'p, '_> {
         let witness = witness.with_names(metadata["name"].as_str(), metadata["namespace"].as_str(), None);
         self.requests += 1;
         let body = unnamed(sample.clone());
-        let found = self.engines.replay(witness.situation(cell, &body, &body))?;
+        let found = self.engines.replay(witness.scenario(cell, &body, &body))?;
         (Kind::of(found.class()) != Kind::Applicability).then_some(found)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Asked, Body, ClassicRule, Kyverno, Native, Variant};
+use super::{ClassicRule, Kyverno, LoweredRule, MatchConditions, Native, Variant};
 use crate::{
     Target,
     condition::{Condition, Reader},
@@ -41,14 +41,14 @@ fn effect_of(actions: impl IntoIterator<Item = ValidationAction>) -> Effect {
 
 /// All expressions, each once.
 #[derive(Default)]
-pub(super) struct Bodies(pub(super) Vec<Body>);
+pub(super) struct LoweredRules(pub(super) Vec<LoweredRule>);
 
-impl Bodies {
+impl LoweredRules {
     /// The number of a body. Audit annotations make no other body of it: a guard looks whether there are any on either side.
-    fn number(&mut self, mut body: Body) -> usize {
+    fn number(&mut self, mut body: LoweredRule) -> usize {
         let annotations = std::mem::take(&mut body.annotations);
-        let same = |other: &Body| {
-            let Body {
+        let same = |other: &LoweredRule| {
+            let LoweredRule {
                 conditions,
                 variables,
                 validations,
@@ -73,10 +73,10 @@ impl Bodies {
     pub(super) fn of_conditions(&mut self, texts: &[String]) -> Option<usize> {
         let conditions = unreadable(texts);
         (!conditions.is_empty()).then(|| {
-            self.number(Body {
+            self.number(LoweredRule {
                 conditions,
                 opaque: None,
-                ..Body::default()
+                ..LoweredRule::default()
             })
         })
     }
@@ -99,16 +99,16 @@ pub(super) fn asked(texts: &[String], reader: Reader) -> Vec<Condition> {
     texts.iter().filter_map(|text| Condition::read(text, reader)).collect()
 }
 
-fn classic_body(rule: &Rule, conditions: Vec<String>) -> Body {
+fn classic_body(rule: &Rule, conditions: Vec<String>) -> LoweredRule {
     let Some(cel) = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref()) else {
-        return Body {
+        return LoweredRule {
             conditions,
             opaque: Some("a rule without `validate.cel`"),
-            ..Body::default()
+            ..LoweredRule::default()
         };
     };
     let text = |text: &str| text.trim().to_owned();
-    Body {
+    LoweredRule {
         conditions,
         variables: cel
             .variables
@@ -130,7 +130,7 @@ fn classic_body(rule: &Rule, conditions: Vec<String>) -> Body {
     }
 }
 
-pub(super) fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
+pub(super) fn native(target: &Target, bodies: &mut LoweredRules) -> Vec<Native> {
     let bindings_of = |name: &str| {
         let own = target
             .bindings
@@ -146,7 +146,7 @@ pub(super) fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
         .map(|(policy, texts)| Native {
             constraints: policy.match_constraints.clone(),
             bindings: bindings_of(&policy.metadata.name.value),
-            asked: Asked {
+            conditions: MatchConditions {
                 conditions: asked(&texts, Reader::Native),
                 ignores_errors: policy
                     .failure_policy
@@ -154,7 +154,7 @@ pub(super) fn native(target: &Target, bodies: &mut Bodies) -> Vec<Native> {
                     .is_some_and(|word| word.value == "Ignore"),
             },
             unread: unreadable(&texts),
-            body: bodies.number(Body {
+            body: bodies.number(LoweredRule {
                 conditions: unreadable(&texts),
                 variables: policy
                     .variables
@@ -186,7 +186,7 @@ pub(super) fn classic(
     policy: &ClassicPolicy,
     exceptions: Exceptions<'_>,
     called: &[String],
-    bodies: &mut Bodies,
+    bodies: &mut LoweredRules,
     inexact: &mut Vec<String>,
 ) -> Kyverno {
     let usable = exceptions
@@ -224,7 +224,7 @@ pub(super) fn classic(
             exclude: rule.exclude.clone(),
             exceptions: own.map(|(exception, _)| exception.matches().clone()).collect(),
             actions: Actions::new(policy, rule.validate.as_ref()),
-            asked: Asked {
+            conditions: MatchConditions {
                 conditions: asked(&texts, Reader::Classic),
                 ignores_errors: false,
             },
@@ -284,14 +284,14 @@ fn is_random(block: &MatchResources) -> bool {
 pub(super) fn validating(
     policy: &ValidatingPolicy,
     exceptions: Exceptions<'_>,
-    bodies: &mut Bodies,
+    bodies: &mut LoweredRules,
     inexact: &mut Vec<String>,
 ) -> Kyverno {
     let own = exceptions.cel.iter().filter(|exception| {
         let mut refs = exception.policy_refs.iter();
         refs.any(|named| named.name.value == policy.metadata.name.value && named.kind.value == policy.kind())
     });
-    let mut lifting: Vec<Asked> = Vec::new();
+    let mut lifting: Vec<MatchConditions> = Vec::new();
     for exception in own {
         if !exception.images.is_empty() || !exception.allowed_values.is_empty() || exception.expires_at.is_some() {
             inexact.push("an exception is for some values or for some time only".to_owned());
@@ -304,7 +304,7 @@ pub(super) fn validating(
         if conditions.len() < texts.len() {
             inexact.push("a condition of an exception is too complex to decide".to_owned());
         }
-        lifting.push(Asked {
+        lifting.push(MatchConditions {
             conditions,
             ignores_errors: ignores(policy),
         });
@@ -332,12 +332,12 @@ pub(super) fn validating(
             Variant {
                 constraints: spec.match_constraints.clone(),
                 effect: actions.map_or(Effect::Deny, |list| effect_of(list.iter().map(|action| action.value))),
-                asked: Asked {
+                conditions: MatchConditions {
                     conditions: asked(&texts, Reader::Validating),
                     ignores_errors: ignores(policy),
                 },
                 exceptions: lifting.clone(),
-                body: bodies.number(Body {
+                body: bodies.number(LoweredRule {
                     conditions: unread,
                     variables: spec
                         .variables

@@ -4,13 +4,13 @@
 //! decide alike. Its errors are a rule of their own, because the webhook denies on them whatever the policy's action is.
 
 use super::{
-    Asked, Facts, SelectedRules,
-    build::{Bodies, asked, unreadable},
+    Facts, MatchConditions, SelectedRules,
+    build::{LoweredRules, asked, unreadable},
 };
 use crate::condition::{Reader, Tri};
 use kyvtest_kyverno::webhook::{Guard, RegisteredCondition, Webhook};
 use kyvtest_model::{
-    kube::{Cell, Operation, Resource},
+    kube::{Operation, RequestClass, Resource},
     verdict::Effect,
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Called {
 struct Group {
     /// One of the conditions, for its guard: all of a group have the same.
     sample: RegisteredCondition,
-    readable: Asked,
+    readable: MatchConditions,
     unread: Vec<String>,
     /// The rule for errors in unreadable conditions, if they deny the request.
     refusing: Option<usize>,
@@ -42,7 +42,7 @@ pub(super) enum Outcome {
 }
 
 impl Called {
-    pub(super) fn new(webhook: Option<&Webhook>, bodies: &mut Bodies, inexact: &mut Vec<String>) -> Self {
+    pub(super) fn new(webhook: Option<&Webhook>, bodies: &mut LoweredRules, inexact: &mut Vec<String>) -> Self {
         let Some(webhook) = webhook else {
             return Self::default();
         };
@@ -66,7 +66,7 @@ impl Called {
                 }
                 None => called.groups.push(Group {
                     sample: condition.clone(),
-                    readable: Asked {
+                    readable: MatchConditions {
                         conditions: readable,
                         ignores_errors: false,
                     },
@@ -110,7 +110,12 @@ impl Called {
     }
 
     /// Evaluates the conditions on a request class as it is delivered: a false one decides, also if another one fails.
-    pub(super) fn on<'p>(&'p self, cell: &Cell<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Outcome {
+    pub(super) fn on<'p>(
+        &'p self,
+        cell: &RequestClass<'_>,
+        requested: &Resource,
+        facts: &mut impl Facts<'p>,
+    ) -> Outcome {
         let mut errs = false;
         let mut refusing = SelectedRules::new();
         for group in &self.groups {

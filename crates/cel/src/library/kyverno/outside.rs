@@ -8,7 +8,7 @@ use super::{Receiver, declare_receiver, native};
 use crate::{
     context::Context,
     decl::{Library, Overload, member},
-    host::{Answer, Gvr, HttpRequest},
+    host::{Gvr, HostResult, HttpRequest},
     profile::PolicyScope,
     types::Type,
     val::{NO_SUCH_OVERLOAD, Opaque, Val},
@@ -320,7 +320,7 @@ fn namespace_resources(pascal: bool) -> Resources {
     ]
 }
 
-fn answer<'a>(context: &Context<'a>, answer: Answer, failed: &str) -> Val<'a> {
+fn answer<'a>(context: &Context<'a>, answer: HostResult, failed: &str) -> Val<'a> {
     match answer {
         Ok(document) => Val::from(context.document(document)),
         Err(error) => failure(context, &error, failed),

@@ -9,8 +9,8 @@ use kyvtest_cel::host::{Host, HttpRequest};
 use kyvtest_go_compat::value::Data;
 use kyvtest_jmespath::{self as jmespath, Context};
 
-/// Answers from a host that has been filled with what a suite says.
-pub struct Answers<'h> {
+/// Context entries from a host that has been filled with what a suite says.
+pub struct SuiteSources<'h> {
     /// The mocks, the clock and the random numbers.
     pub host: &'h dyn Host,
     /// The suite's values for the rule: its `values`, and the first of each of its `foreachValues`.
@@ -27,16 +27,16 @@ pub struct Answers<'h> {
     pub images: bool,
 }
 
-impl std::fmt::Debug for Answers<'_> {
+impl std::fmt::Debug for SuiteSources<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answers")
+        f.debug_struct("SuiteSources")
             .field("values", &self.values)
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
     }
 }
 
-impl Answers<'_> {
+impl SuiteSources<'_> {
     fn object(&self, api_version: &str, resource: &str, namespace: &str, name: &str) -> Result<Data, String> {
         let object = self.host.resource_get(api_version, resource, namespace, name)?;
         match Data::from(object.root()) {
@@ -46,7 +46,7 @@ impl Answers<'_> {
     }
 }
 
-impl Outside for Answers<'_> {
+impl Outside for SuiteSources<'_> {
     fn rule_values(&self) -> &[(String, Data)] {
         &self.values
     }

@@ -20,7 +20,7 @@ use super::{
     path::{FieldPath, below},
     vary::words,
 };
-use crate::witness::Situation;
+use crate::witness::Scenario;
 
 /// What decided about a request on one side.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,12 +85,12 @@ impl Match<'_> {
     pub(super) fn blame(
         &self,
         side: &Side,
-        situation: &Situation,
+        scenario: &Scenario,
         fields: &[&FieldPath],
         effect: Effect,
     ) -> Option<Decision> {
         let objects = Objects::of(side)?;
-        let found = self.found(side, &objects, situation, fields, effect)?;
+        let found = self.found(side, &objects, scenario, fields, effect)?;
         let (kind, name, source) = sources(side.loaded()).into_iter().nth(found.object)?;
         let root = whole(&source, &kind, &name)?;
         let node = found.path.nearest(root);
@@ -110,17 +110,17 @@ impl Match<'_> {
         &self,
         side: &Side,
         objects: &Objects,
-        situation: &Situation,
+        scenario: &Scenario,
         fields: &[&FieldPath],
         effect: Effect,
     ) -> Option<Found> {
-        let (review, answer) = side.review(situation, self.discovery, &self.mocks);
+        let (review, answer) = side.review(scenario, self.discovery, &self.mocks);
         if let Some(review) = &review {
             let mut answers = review.answers.iter();
             if let Some(answered) = answers.find(|own| own.response.effect == effect && effect.objects()) {
                 let object = objects.policy(&answered.id)?;
                 let part = answered.response.trace.part;
-                return Some(self.part(objects, situation, object, &answered.response.rule, part));
+                return Some(self.part(objects, scenario, object, &answered.response.rule, part));
             }
             if effect == Effect::Deny
                 && let Some((id, part)) = review
@@ -128,7 +128,7 @@ impl Match<'_> {
                     .iter()
                     .find(|(_, part)| matches!(part, Part::WebhookCondition(_)))
             {
-                return Some(self.part(objects, situation, objects.policy(id)?, "", *part));
+                return Some(self.part(objects, scenario, objects.policy(id)?, "", *part));
             }
         }
         if let Some(answer) = &answer
@@ -138,7 +138,7 @@ impl Match<'_> {
                 .find(|own| own.verdict.effect == effect && effect.objects())
         {
             let object = objects.named("ValidatingAdmissionPolicy", &own.policy)?;
-            return Some(self.part(objects, situation, object, "", own.verdict.trace.part));
+            return Some(self.part(objects, scenario, object, "", own.verdict.trace.part));
         }
         // The side admits: a part that keeps it from evaluating, or the part that is about the fields.
         let answers = review.iter().flat_map(|review| &review.answers);
@@ -168,13 +168,13 @@ impl Match<'_> {
             skipped = silent.or(native).or(Some((0, String::new(), Part::Match)));
         }
         match skipped {
-            Some((object, rule, part)) if !evaluated => Some(self.part(objects, situation, object, &rule, part)),
+            Some((object, rule, part)) if !evaluated => Some(self.part(objects, scenario, object, &rule, part)),
             _ => Some(about(objects, fields)),
         }
     }
 
     /// The path of a part that the engines name.
-    fn part(&self, objects: &Objects, situation: &Situation, object: usize, rule: &str, part: Part) -> Found {
+    fn part(&self, objects: &Objects, scenario: &Scenario, object: usize, rule: &str, part: Part) -> Found {
         let json = objects.json(object);
         let spec = FieldPath::fields(&["spec"]);
         let is_classic = spec.field("rules").get(json).is_some();
@@ -187,7 +187,7 @@ impl Match<'_> {
             }
             Part::WebhookCondition(number) => spec.field("matchConditions").item(number).field("expression"),
             Part::Match | Part::Namespace => {
-                let request = &situation.request;
+                let request = &scenario.request;
                 let (operation, resource) = (request.operation.as_str(), request.resource.name());
                 remark = format!("does not match {operation} of {resource}");
                 if is_classic {
@@ -201,7 +201,7 @@ impl Match<'_> {
                 own.field("celPreconditions").item(number).field("expression")
             }
             Part::Precondition(_) if is_classic => {
-                self.innermost(objects, situation, object, &own.field("preconditions"))
+                self.innermost(objects, scenario, object, &own.field("preconditions"))
             }
             Part::Precondition(number) => spec.field("matchConditions").item(number).field("expression"),
             Part::Validation(number) if !is_classic => spec.field("validations").item(number).field("expression"),
@@ -217,7 +217,7 @@ impl Match<'_> {
                     .iter()
                     .map(|name| validate.field(name))
                     .find(|path| path.get(json).is_some());
-                self.innermost(objects, situation, object, &block.unwrap_or(validate))
+                self.innermost(objects, scenario, object, &block.unwrap_or(validate))
             }
             Part::Exception | Part::ExceptionCondition => {
                 "an exception applies".clone_into(&mut remark);
@@ -233,8 +233,8 @@ impl Match<'_> {
     }
 
     /// The innermost part of a block without which the side decides differently; the block if there is none.
-    fn innermost(&self, objects: &Objects, situation: &Situation, object: usize, block: &FieldPath) -> FieldPath {
-        let Some(before) = objects.decide(self, situation) else {
+    fn innermost(&self, objects: &Objects, scenario: &Scenario, object: usize, block: &FieldPath) -> FieldPath {
+        let Some(before) = objects.decide(self, scenario) else {
             return block.clone();
         };
         let mut best = block.clone();
@@ -244,7 +244,7 @@ impl Match<'_> {
             }
             let mut json = objects.json(object).clone();
             if path.remove(&mut json)
-                && let Some(after) = objects.with(object, json).decide(self, situation)
+                && let Some(after) = objects.with(object, json).decide(self, scenario)
                 && after != before
             {
                 best = path;

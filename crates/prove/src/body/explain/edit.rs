@@ -12,7 +12,7 @@ use super::{
     blame::{is_of, sources, whole},
     path::FieldPath,
 };
-use crate::witness::Situation;
+use crate::witness::Scenario;
 
 /// One change of one object.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,8 +144,8 @@ impl Objects {
     }
 
     /// What the side decides about a request.
-    pub(super) fn decide(&self, both: &Match<'_>, situation: &Situation) -> Option<Effect> {
+    pub(super) fn decide(&self, both: &Match<'_>, scenario: &Scenario) -> Option<Effect> {
         let side = self.side(both)?;
-        Some(side.decide(situation, both.discovery, &both.mocks).effect)
+        Some(side.decide(scenario, both.discovery, &both.mocks).effect)
     }
 }

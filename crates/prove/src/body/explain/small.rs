@@ -8,7 +8,7 @@ use super::{
     super::{Counterexample, Data, Match},
     path::{FieldPath, below},
 };
-use crate::witness::Situation;
+use crate::witness::Scenario;
 
 /// How often both sides may be evaluated.
 const RUNS: usize = 800;
@@ -17,40 +17,40 @@ const RUNS: usize = 800;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     /// Both, if they are the same.
-    Both,
+    PerSide,
     New,
     Old,
 }
 
 impl Which {
     /// The objects of a request that can change independently.
-    pub(super) fn of(situation: &Situation) -> &'static [Self] {
-        let request = &situation.request;
+    pub(super) fn of(scenario: &Scenario) -> &'static [Self] {
+        let request = &scenario.request;
         let (new, old) = (json_of(request.object.root()), json_of(request.old_object.root()));
         match (new.is_null(), old.is_null()) {
             (true, true) => &[],
             (false, true) => &[Self::New],
             (true, false) => &[Self::Old],
-            (false, false) if new == old => &[Self::Both],
+            (false, false) if new == old => &[Self::PerSide],
             (false, false) => &[Self::New, Self::Old],
         }
     }
 
-    pub(super) fn object(self, situation: &Situation) -> Json {
-        let request = &situation.request;
+    pub(super) fn object(self, scenario: &Scenario) -> Json {
+        let request = &scenario.request;
         json_of(match self {
             Self::Old => request.old_object.root(),
-            Self::New | Self::Both => request.object.root(),
+            Self::New | Self::PerSide => request.object.root(),
         })
     }
 
-    pub(super) fn replace(self, situation: &mut Situation, object: &Json) {
+    pub(super) fn replace(self, scenario: &mut Scenario, object: &Json) {
         let document = Document::from(object);
         if self != Self::New {
-            situation.request.old_object = document.clone();
+            scenario.request.old_object = document.clone();
         }
         if self != Self::Old {
-            situation.request.object = document;
+            scenario.request.object = document;
         }
     }
 
@@ -58,7 +58,7 @@ impl Which {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Old => "oldObject",
-            Self::New | Self::Both => "object",
+            Self::New | Self::PerSide => "object",
         }
     }
 }
@@ -70,13 +70,13 @@ fn json_of(value: Value<'_>) -> Json {
 /// A request as it is sent, and what both sides make of it.
 #[derive(Debug, Clone)]
 pub(super) struct Shown {
-    pub(super) sent: Situation,
+    pub(super) sent: Scenario,
     pub(super) found: Counterexample,
 }
 
 impl Match<'_> {
     /// What both sides make of a request, as the world shows it to them.
-    pub(super) fn show(&mut self, sent: &Situation) -> Option<Counterexample> {
+    pub(super) fn show(&mut self, sent: &Scenario) -> Option<Counterexample> {
         if self.options.data == Data::Raw {
             return self.replay(sent.clone());
         }
@@ -86,7 +86,7 @@ impl Match<'_> {
     /// The smallest request that shows a difference of the same class.
     pub(super) fn smallest(&mut self, found: Counterexample) -> Shown {
         let class = found.class();
-        let sent = found.situation().clone();
+        let sent = found.scenario().clone();
         // What the server refuses when it gets it once more stays as it is.
         let mut best = match self.show(&sent) {
             Some(again) if again.class() == class => Shown { sent, found: again },

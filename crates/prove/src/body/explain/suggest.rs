@@ -14,7 +14,7 @@ use super::{
     structure::edits,
     text,
 };
-use crate::{Label, witness::Situation};
+use crate::{Label, witness::Scenario};
 
 /// An edit after which the sides are proven to be the same.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +45,7 @@ impl Match<'_> {
             |edit: &Edit| blamed.is_some_and(|own| own.object == edit.object && edit.path.starts_with(&own.path));
         candidates.sort_by_key(|edit| !is_blamed(edit));
         candidates.truncate(EDITS);
-        let mut known: Vec<Situation> = vec![found.situation().clone()];
+        let mut known: Vec<Scenario> = vec![found.scenario().clone()];
         let mut seen: BTreeSet<String> = BTreeSet::new();
         let mut proofs = 0;
         for edit in candidates {
@@ -59,9 +59,9 @@ impl Match<'_> {
             let Some(side) = changed.side(self) else {
                 continue;
             };
-            let agrees = |situation: &Situation| {
+            let agrees = |scenario: &Scenario| {
                 let sides = [first, &side];
-                let [a, b] = sides.map(|side| side.decide(situation, self.discovery, &self.mocks).effect);
+                let [a, b] = sides.map(|side| side.decide(scenario, self.discovery, &self.mocks).effect);
                 a == b
             };
             // The request that refuted the last edits is the likeliest to refute this one.
@@ -83,7 +83,7 @@ impl Match<'_> {
                     objects: changed.into_json(),
                 });
             }
-            known.extend(compared.counterexample.map(|found| found.situation().clone()));
+            known.extend(compared.counterexample.map(|found| found.scenario().clone()));
         }
         None
     }

@@ -14,7 +14,7 @@ use super::{
     path::{FieldPath, Key, below},
     small::{Shown, Which, is_identity},
 };
-use crate::witness::Situation;
+use crate::witness::Scenario;
 use kyvtest_model::{
     kube::{NAME_LABEL, Namespace},
     verdict::DivergenceClass,
@@ -98,7 +98,7 @@ impl<'m, 's> Variation<'m, 's> {
     }
 
     /// Whether the sides still differ in the same way; `None` if the request cannot be sent.
-    fn still(&mut self, sent: &Situation) -> Option<bool> {
+    fn still(&mut self, sent: &Scenario) -> Option<bool> {
         if self.runs >= RUNS {
             return None;
         }

@@ -11,7 +11,7 @@ use kyvtest_kyverno::{
     matching::{self, Selection},
 };
 use kyvtest_model::{
-    kube::{Atom, Cell, Discovery, Facts, Operation, Pattern, Resource, Text},
+    kube::{Atom, Discovery, Facts, Operation, Pattern, RequestClass, Resource, Text},
     policy::{ApplyRules, ClassicPolicy, PolicyKind, Rule},
     verdict::{Effect, Status},
 };
@@ -220,7 +220,7 @@ impl ClassicRule {
         request: &Request<'_>,
         resource: &'d Resource,
     ) -> Result<(Request<'d>, Formula)> {
-        let creation = request.creation(arena, Cell::new(resource, Operation::Create, false));
+        let creation = request.creation(arena, RequestClass::new(resource, Operation::Create, false));
         let namespace = policy.metadata.namespace.as_ref();
         let found = paths(arena, &creation, |facts| {
             let selection = Selection {

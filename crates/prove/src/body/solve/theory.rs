@@ -13,7 +13,7 @@ use crate::{
         shape::{Inner, Kind, Kinds},
         text::{Predicate, Texts},
     },
-    language::{Base, Found},
+    language::{Base, SearchResult},
 };
 use kyvtest_go_compat::text::quantity::Quantity;
 
@@ -110,9 +110,9 @@ impl Theory {
             }
         }
         match self.find(arena, model, &class, &(Vec::new(), Taste::Any)) {
-            Found::No => Verdict::Impossible,
-            Found::Yes(_) => Verdict::Possible,
-            Found::GaveUp => Verdict::Unknown,
+            SearchResult::No => Verdict::Impossible,
+            SearchResult::Yes(_) => Verdict::Possible,
+            SearchResult::Incomplete => Verdict::Unknown,
         }
     }
 
@@ -123,7 +123,7 @@ impl Theory {
         model: &Model,
         class: &[Place],
         (not, taste): &(Vec<Arc<str>>, Taste),
-    ) -> Found {
+    ) -> SearchResult {
         let mut query: Vec<(Predicate, bool)> = Vec::new();
         let mut choices: Option<Vec<Arc<str>>> = None;
         for place in class {
@@ -161,7 +161,7 @@ impl Theory {
             return choices
                 .iter()
                 .find(fits)
-                .map_or(Found::No, |text| Found::Yes(text.to_string()));
+                .map_or(SearchResult::No, |text| SearchResult::Yes(text.to_string()));
         }
         self.texts.find(query)
     }

@@ -13,7 +13,7 @@ pub enum Side {
 
 /// A resource and what is done to it.
 #[derive(Debug, Clone, Copy)]
-pub struct Cell<'u> {
+pub struct RequestClass<'u> {
     /// The resource, or subresource.
     pub resource: &'u Resource,
     /// The operation.
@@ -28,7 +28,7 @@ pub struct Cell<'u> {
     pub anonymous: bool,
 }
 
-impl<'u> Cell<'u> {
+impl<'u> RequestClass<'u> {
     /// The cell of requests as an API server sends them: with a user, and with the object that belongs to the operation.
     pub fn new(resource: &'u Resource, operation: Operation, collection: bool) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    coverage::Watch,
+    coverage::CoverageRecorder,
     engines::Engines,
     requests::{default_operation, requests},
 };
@@ -23,7 +23,7 @@ use kyvtest_prove::{
 
 pub use kyvtest_prove::{
     Label, Proof,
-    behaviour::{Behaviour, Fate, Shown},
+    behaviour::{Behaviour, RequestOutcome, Shown},
 };
 
 /// How many paths are followed for one policy of a suite.
@@ -31,7 +31,7 @@ const PATHS: u64 = 200_000;
 
 /// A policy by its place, and what was found.
 #[derive(Debug, Clone)]
-pub struct Found<T> {
+pub struct PolicyAnalysis<T> {
     /// Its name.
     pub name: String,
     /// Its kind.
@@ -56,7 +56,7 @@ fn originals(engines: &Engines<'_>) -> Vec<Policy> {
     all
 }
 
-fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Options<'_>) -> T) -> Vec<Found<T>> {
+fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Options<'_>) -> T) -> Vec<PolicyAnalysis<T>> {
     let exceptions = Exceptions {
         classic: &engines.suite.exceptions.exceptions,
         cel: &engines.suite.exceptions.cel_exceptions,
@@ -70,7 +70,7 @@ fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Option
         stop: engines.settings.extras.stop,
         ..Options::default()
     };
-    let found = originals(engines).into_iter().map(|policy| Found {
+    let found = originals(engines).into_iter().map(|policy| PolicyAnalysis {
         found: find(&policy, exceptions, &options),
         name: policy.name().to_owned(),
         kind: policy.id().kind,
@@ -81,7 +81,7 @@ fn each<T>(engines: &Engines<'_>, find: impl Fn(&Policy, Exceptions<'_>, &Option
 }
 
 /// The label of each policy.
-pub(super) fn proofs(engines: &Engines<'_>) -> Vec<Found<Proof>> {
+pub(super) fn proofs(engines: &Engines<'_>) -> Vec<PolicyAnalysis<Proof>> {
     let discovery = &engines.cluster.cluster.discovery;
     each(engines, |original, exceptions, options| {
         match &engines.settings.extras.to {
@@ -139,7 +139,7 @@ fn compared(original: &Policy, to: &Loaded, engines: &Engines<'_>) -> Proof {
             let found = compare_sides(&a, &b, discovery, &options);
             if let (Label::Refuted(_), Some(example)) = (&found.label, &found.counterexample) {
                 let [first, second] = example.verdicts();
-                let request = &example.situation().request;
+                let request = &example.scenario().request;
                 proof.reason = format!(
                     "{}: {} of {} is {} before and {} after; `kyvtest prove A --to B` explains it",
                     example.class(),
@@ -170,8 +170,8 @@ const fn word(effect: Effect) -> &'static str {
 }
 
 /// The behaviours of each policy that rows or cases are about, and which of them they exercise.
-pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<Found<Behaviours>> {
-    let watch = Watch::new(engines.suite);
+pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<PolicyAnalysis<Behaviours>> {
+    let watch = CoverageRecorder::new(engines.suite);
     let mut found = each(engines, |original, exceptions, options| {
         // Behaviours are about requests.
         if let Policy::Validating(policy) = original
@@ -196,7 +196,7 @@ pub(super) fn all_behaviours(engines: &Engines<'_>, host: &dyn Host) -> Vec<Foun
 }
 
 /// The requests that rows and cases name for a policy, with its verdicts.
-fn tried(engines: &Engines<'_>, watch: &Watch<'_>, original: &Policy, host: &dyn Host) -> Vec<Tried> {
+fn tried(engines: &Engines<'_>, watch: &CoverageRecorder<'_>, original: &Policy, host: &dyn Host) -> Vec<Tried> {
     let (suite, settings) = (engines.suite, engines.settings);
     let id = original.id();
     let policy = engines.controller.policy(&id);

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{Run, markdown::escaped};
 use crate::run::{
     SuiteRun,
+    analysis::{Behaviour, Label, Proof, Shown},
     coverage::Score,
-    found::{Behaviour, Label, Proof, Shown},
 };
 use kyvtest_go_compat::diagnostic::Sources;
 use kyvtest_model::verdict::Verdict;
@@ -30,7 +30,7 @@ fn why(proof: &Proof) -> &str {
 
 /// The proofs of a suite as its JSON has them.
 pub(super) fn proofs_json(run: &SuiteRun, sources: &Sources) -> Vec<Value> {
-    let proof = |found: &crate::run::found::Found<Proof>| {
+    let proof = |found: &crate::run::analysis::PolicyAnalysis<Proof>| {
         let proof = &found.found;
         let (kind, code) = details(&proof.label);
         let regions: Vec<Value> = proof
@@ -154,7 +154,7 @@ pub fn behaviours_human(runs: &[Run<'_>]) -> String {
 
 /// A request with what is said to it.
 fn witness(shown: &Shown, text: &mut String) {
-    let request = &shown.situation.request;
+    let request = &shown.scenario.request;
     let said = |verdict: &Verdict| format!("{} ({})", verdict.effect, verdict.status);
     let native = shown
         .native
@@ -184,7 +184,7 @@ fn witness(shown: &Shown, text: &mut String) {
             let _ = writeln!(text, "      {name}: {}", document.root().to_serde());
         }
     }
-    let labels = shown.situation.namespace_labels.iter();
+    let labels = shown.scenario.namespace_labels.iter();
     let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
     if labels.len() > 1 {
         let _ = writeln!(text, "      namespace labels: {}", labels.join(", "));
@@ -226,13 +226,13 @@ pub fn behaviours_json(runs: &[Run<'_>], now: &str) -> Value {
 fn behaviour(behaviour: &Behaviour) -> Value {
     let verdict = |verdict: &Verdict| json!({"status": verdict.status.as_str(), "effect": verdict.effect.as_str(), "message": verdict.message});
     let witness = behaviour.witness.as_ref().map(|shown| {
-        let request = &shown.situation.request;
+        let request = &shown.scenario.request;
         let object = |document: &kyvtest_go_compat::value::Document| {
             let root = document.root();
             if root.is_null() { Value::Null } else { root.to_serde() }
         };
         let labels: serde_json::Map<String, Value> = shown
-            .situation
+            .scenario
             .namespace_labels
             .iter()
             .map(|(key, value)| (key.clone(), json!(value)))

@@ -8,7 +8,7 @@ use kyvtest_go_compat::diagnostic::Span;
 
 /// Where a suite's policies, rules and resources stand.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct SourceMap {
     /// Policies by name.
     policies: Vec<(String, Span)>,
     /// Rules by policy and name.
@@ -17,7 +17,7 @@ pub struct Places {
     resources: FxHashMap<Key, Span>,
 }
 
-impl Places {
+impl SourceMap {
     pub(super) fn of(suite: &Suite) -> Self {
         let mut places = Self::default();
         let loaded = &suite.policies;
@@ -67,7 +67,7 @@ pub(super) fn written(rule: &str) -> &str {
 }
 
 /// A name for a case that stays the same while rows and lines move: sixteen hexadecimal digits. Two rows that ask the same
-/// question and expect the same have the same name.
+/// check and expect the same have the same name.
 pub fn id(run: &SuiteRun, case: &Case) -> String {
     let key = &case.resource;
     let parts = [

@@ -1,8 +1,8 @@
-//! What a suite asks: its rows, and the cases of the sidecar, in one form.
+//! What a suite checks: its rows, and the cases of the sidecar, in one form.
 
 use rustc_hash::FxHashSet;
 
-use super::{Key, Responses, compat, expect::Wanted};
+use super::{Key, Responses, compat, expect::MergedExpectation};
 use crate::suite::{Expected, ResourceSpec, Suite};
 use kyvtest_go_compat::diagnostic::Span;
 use kyvtest_model::{
@@ -10,9 +10,9 @@ use kyvtest_model::{
     policy::{Spanned, Text},
 };
 
-/// Who asks.
+/// Which check of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asker {
+pub enum CheckId {
     /// The row with this number.
     Row(usize),
     /// The sidecar's case with this number.
@@ -21,8 +21,8 @@ pub enum Asker {
 
 /// One row, or one case of the sidecar.
 #[derive(Debug, Clone)]
-pub(super) struct Question<'s> {
-    pub(super) asker: Asker,
+pub(super) struct Check<'s> {
+    pub(super) id: CheckId,
     pub(super) name: Option<&'s Text>,
     pub(super) policy: &'s Text,
     pub(super) rule: Option<&'s Text>,
@@ -35,11 +35,11 @@ pub(super) struct Question<'s> {
     listed: FxHashSet<&'s str>,
 }
 
-impl<'s> Question<'s> {
+impl<'s> Check<'s> {
     /// The rows, and then the cases of the sidecar.
     pub(super) fn all(suite: &'s Suite) -> impl Iterator<Item = Self> {
         let rows = suite.rows().iter().enumerate().map(|(number, row)| Self {
-            asker: Asker::Row(number),
+            id: CheckId::Row(number),
             name: None,
             policy: &row.policy,
             rule: row.rule.as_ref(),
@@ -51,7 +51,7 @@ impl<'s> Question<'s> {
             listed: listed(row.resources.as_deref().unwrap_or_default()),
         });
         let cases = suite.cases.iter().enumerate().map(|(number, case)| Self {
-            asker: Asker::Case(number),
+            id: CheckId::Case(number),
             name: case.name.as_ref(),
             policy: &case.policy,
             rule: case.rule.as_ref(),
@@ -67,9 +67,9 @@ impl<'s> Question<'s> {
 
     /// The number of the row.
     pub(super) fn row(&self) -> Option<usize> {
-        match self.asker {
-            Asker::Row(number) => Some(number),
-            Asker::Case(_) => None,
+        match self.id {
+            CheckId::Row(number) => Some(number),
+            CheckId::Case(_) => None,
         }
     }
 
@@ -92,12 +92,12 @@ impl<'s> Question<'s> {
 
     /// Whether an expectation gives an old object for any of the resources.
     pub(super) fn may_have_old_object(&self, suite: &Suite) -> bool {
-        match self.asker {
-            Asker::Case(number) => suite
+        match self.id {
+            CheckId::Case(number) => suite
                 .cases
                 .get(number)
                 .is_some_and(|case| case.expectation.old_object.is_some()),
-            Asker::Row(number) => suite.test.as_ref().is_some_and(|test| {
+            CheckId::Row(number) => suite.test.as_ref().is_some_and(|test| {
                 let mut entries = suite.expectations.iter();
                 entries.any(|entry| {
                     entry.expectation.old_object.is_some() && entry.selector.rows(test).any(|row| row == number)
@@ -129,15 +129,15 @@ impl<'s> Question<'s> {
     }
 
     /// What is expected of a resource beyond the result; a later word wins over an earlier one.
-    pub(super) fn wanted(&self, suite: &'s Suite, key: &Key) -> Wanted<'s> {
-        let mut wanted = Wanted::default();
-        match self.asker {
-            Asker::Case(number) => {
+    pub(super) fn wanted(&self, suite: &'s Suite, key: &Key) -> MergedExpectation<'s> {
+        let mut wanted = MergedExpectation::default();
+        match self.id {
+            CheckId::Case(number) => {
                 if let Some(case) = suite.cases.get(number) {
                     wanted.add(&case.expectation);
                 }
             }
-            Asker::Row(number) => {
+            CheckId::Row(number) => {
                 let Some(test) = &suite.test else { return wanted };
                 for entry in &suite.expectations {
                     let named = entry.selector.resource.as_ref();
