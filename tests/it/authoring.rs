@@ -116,7 +116,7 @@ fn init_all(policies: &[String], name: &str) -> (usize, usize, usize) {
     for (number, policy) in policies.iter().enumerate() {
         let dir = folder.join(number.to_string()).to_string_lossy().into_owned();
         let (code, _, remarks) = kyvtest(Path::new("."), &["init", policy, "--dir", &dir]);
-        if code == Some(2) && remarks.contains("KT241") {
+        if code == Some(2) && remarks.contains("KT511") {
             without += 1;
             assert!(!Path::new(&dir).exists(), "{policy}");
             continue;
@@ -203,7 +203,7 @@ fn init_shows_what_it_writes_and_never_overwrites() {
     let before = read(folder.join(".kyverno-test/kyverno-test.yaml"));
     let (code, stdout, remarks) = kyvtest(&folder, &["init", "policy.yaml"]);
     assert_eq!((code, stdout.as_str()), (Some(2), ""));
-    assert!(remarks.contains("KT243"), "{remarks}");
+    assert!(remarks.contains("KT513"), "{remarks}");
     assert!(!folder.join(".kyverno-test/resources.yaml").exists());
     assert_eq!(read(folder.join(".kyverno-test/kyverno-test.yaml")), before);
     assert_eq!(kyvtest(&folder, &["init", "nowhere.yaml"]).0, Some(2));
@@ -254,7 +254,7 @@ fn update_leaves_alone_what_nothing_answers() {
     let (code, _, remarks) = kyvtest(&folder, &["run", ".", "--update", "--accept"]);
     assert_eq!(code, Some(1), "{remarks}");
     assert!(
-        remarks.contains("KT244") && remarks.contains("no rule produced a result"),
+        remarks.contains("KT514") && remarks.contains("no rule produced a result"),
         "{remarks}"
     );
     assert!(
@@ -300,7 +300,7 @@ fn divergences_are_accepted_by_name_with_a_reason_and_until_a_day() {
     );
     let (code, stdout, _) = kyvtest(&folder, &["run", ".", "--now", "3000-01-01T00:00:00Z"]);
     assert_eq!(code, Some(1));
-    assert!(stdout.contains("KT240"), "{stdout}");
+    assert!(stdout.contains("KT207"), "{stdout}");
     // A sidecar that is there is added to.
     fs::copy("fixtures/update/sidecar-with-effect.yaml", folder.join("kyvtest.yaml")).expect("a copy");
     assert_eq!(kyvtest(&folder, &until("2999-12-31")).0, Some(0));

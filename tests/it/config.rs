@@ -76,7 +76,7 @@ fn overrides_are_for_single_cases() {
     let (code, stdout, _) = run(&["-P", "slow"]);
     assert_eq!(code, Some(1), "{stdout}");
     assert!(
-        stdout.contains("KT060") && stdout.contains("· error 4 · clock "),
+        stdout.contains("KT320") && stdout.contains("· error 4 · clock "),
         "{stdout}"
     );
     let (code, stdout, _) = run(&["-P", "slow", "--timeout", "10m"]);

@@ -136,7 +136,7 @@ fn a_minimum_and_resources_without_rows_are_thresholds() {
     let code = |args: &[&str]| {
         let all = [&["cover", "fixtures/cover/known"], args].concat();
         let output = kyvtest(&all);
-        let codes = ["KT513", "KT515"].map(|code| String::from_utf8_lossy(&output.stderr).contains(code));
+        let codes = ["KT502", "KT503"].map(|code| String::from_utf8_lossy(&output.stderr).contains(code));
         (output.status.code(), codes)
     };
     assert_eq!(code(&[]), (Some(0), [false, false]));

@@ -294,7 +294,7 @@ fn a_limit_of_time() {
     let (code, report) = run("1us");
     assert_eq!(code, Some(1));
     assert_eq!(report["summary"]["error"], 40);
-    assert_eq!(report["suites"][0]["diagnostics"][0]["code"], "KT060");
+    assert_eq!(report["suites"][0]["diagnostics"][0]["code"], "KT320");
     assert_eq!(run("1us").1, report);
     assert_eq!(run("10m").0, Some(0));
 }

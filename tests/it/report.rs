@@ -486,7 +486,7 @@ fn a_second_run_is_the_same() {
             "{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        assert!(!String::from_utf8_lossy(&output.stderr).contains("KT061"));
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("KT321"));
     }
 }
 

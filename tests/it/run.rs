@@ -97,7 +97,7 @@ fn expectations_that_are_not_met() {
     assert_eq!(
         codes(&report),
         [
-            "KT506", "KT507", "KT505", "KT506", "KT507", "KT508", "KT507", "KT508", "KT503", "KT505"
+            "KT302", "KT303", "KT301", "KT302", "KT303", "KT304", "KT303", "KT304", "KT305", "KT301"
         ]
     );
     insta::assert_snapshot!("unmet", shown(&kyvtest(&["run", "fixtures/run/unmet"])));
@@ -114,7 +114,7 @@ fn kyverno_knows_no_sidecar() {
 fn rows_that_nothing_meets() {
     let (code, report) = json(&["fixtures/run/unmatched"]);
     assert_eq!(code, 1);
-    assert_eq!(codes(&report), ["KT500", "KT501", "KT502", "KT503", "KT504", "KT501"]);
+    assert_eq!(codes(&report), ["KT210", "KT211", "KT212", "KT305", "KT306", "KT211"]);
     assert!(outcomes(&report).iter().all(|word| word == "unmatched"), "{report:#}");
     insta::assert_snapshot!("unmatched", shown(&kyvtest(&["run", "fixtures/run/unmatched"])));
     insta::assert_snapshot!(

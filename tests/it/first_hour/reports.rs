@@ -363,7 +363,7 @@ fn a_kind_that_fits_no_resource_is_a_warning() {
     assert_eq!(code(&output), 0, "{}", stdout(&output));
     let said = stderr(&output);
     assert!(
-        said.contains("warning[KT523]: no resource of this row has the kind `Deployment`"),
+        said.contains("warning[KT213]: no resource of this row has the kind `Deployment`"),
         "{said}"
     );
     assert!(said.contains("the resources have the kind `Pod`"), "{said}");

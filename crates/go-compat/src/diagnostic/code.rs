@@ -13,13 +13,13 @@ pub enum Group {
     Input,
     /// `KT1`: policies and the expressions in them.
     Policy,
-    /// `KT2`: expectations of a suite.
-    Expectation,
-    /// `KT3`: the two engines decide differently.
-    Divergence,
-    /// `KT4`: a policy has no native twin, or not quite the same one.
+    /// `KT2`: suites: rows and expectations that cannot be used.
+    Suite,
+    /// `KT3`: results of cases: unexpected, undecided, or not comparable.
+    Result,
+    /// `KT4`: conversions, repairs and proofs.
     Conversion,
-    /// `KT5`: something was never tried.
+    /// `KT5`: what no test exercises, and tests that are written.
     Coverage,
     /// `KT6`: native policies, and what the API server says of them.
     Native,
@@ -30,8 +30,8 @@ impl Group {
     pub const ALL: [Self; 7] = [
         Self::Input,
         Self::Policy,
-        Self::Expectation,
-        Self::Divergence,
+        Self::Suite,
+        Self::Result,
         Self::Conversion,
         Self::Coverage,
         Self::Native,
@@ -42,8 +42,8 @@ impl Group {
         match self {
             Self::Input => "input",
             Self::Policy => "policy",
-            Self::Expectation => "expectation",
-            Self::Divergence => "divergence",
+            Self::Suite => "suite",
+            Self::Result => "result",
             Self::Conversion => "conversion",
             Self::Coverage => "coverage",
             Self::Native => "native",
@@ -126,65 +126,65 @@ codes! {
     DuplicateResource = "KT042", Input, Warning, "duplicate resource";
     IgnoredValue = "KT043", Input, Warning, "value without effect";
     RefusedObject = "KT044", Input, Warning, "object rejected by the API server";
-    Timeout = "KT060", Input, Error, "case that exceeded its time limit";
-    NotDeterministic = "KT061", Input, Error, "two runs with different results";
     CelSyntax = "KT101", Policy, Error, "CEL syntax error";
     CelType = "KT102", Policy, Error, "CEL type error";
     CelProgram = "KT103", Policy, Error, "CEL expression with a constant part that always fails";
     CelEvaluation = "KT104", Policy, Error, "CEL evaluation error";
     CelCost = "KT105", Policy, Error, "CEL cost limit exceeded";
     PolicyRefused = "KT106", Policy, Error, "policy rejected by Kyverno";
-    RowWord = "KT230", Expectation, Error, "invalid value in a row";
-    UnknownRow = "KT231", Expectation, Error, "expectation without a row";
-    Contradiction = "KT232", Expectation, Error, "contradictory expectations";
-    MissingReason = "KT233", Expectation, Error, "expected divergence without a reason";
-    EmptySuite = "KT234", Expectation, Warning, "suite without expectations";
-    VacuousPass = "KT235", Expectation, Warning, "check that passes although no rule matched";
-    UnknownAttestor = "KT236", Expectation, Error, "image mock for an unknown attestor";
-    ExpiredDivergence = "KT240", Expectation, Error, "expired accepted divergence";
-    NoExample = "KT241", Expectation, Error, "no resource to test the rules with";
-    ExampleMissing = "KT242", Expectation, Warning, "rule without a passing or failing example";
-    WouldOverwrite = "KT243", Expectation, Error, "file that would be overwritten";
-    NotUpdated = "KT244", Expectation, Warning, "expectation left unchanged";
-    NotRepaired = "KT470", Conversion, Error, "policy without a proven native form";
-    Repaired = "KT471", Conversion, Note, "policy with a proven native form";
-    NotASuite = "KT480", Conversion, Warning, "counterexample that no suite can express";
-    NoSuchPolicy = "KT500", Coverage, Error, "row for a missing policy";
-    NoSuchRule = "KT501", Coverage, Error, "row for a missing rule";
-    NoSuchResource = "KT502", Coverage, Error, "row for a missing resource";
-    NoMatch = "KT503", Coverage, Error, "row for a resource that the policy does not match";
-    NothingChecked = "KT504", Coverage, Error, "row that checks nothing";
-    UnexpectedResult = "KT505", Coverage, Error, "unexpected result";
-    UnexpectedEffect = "KT506", Coverage, Error, "unexpected effect";
-    UnexpectedMessage = "KT507", Coverage, Error, "unexpected message";
-    UnexpectedMatch = "KT508", Coverage, Error, "unexpected match";
-    StaleDivergence = "KT509", Coverage, Error, "expected divergence that does not occur";
-    NoTests = "KT510", Coverage, Warning, "no tests selected";
-    UpstreamCrash = "KT511", Coverage, Error, "suite on which `kyverno test` crashes";
-    NotCovered = "KT512", Coverage, Warning, "part of a policy that no test exercises";
-    UnreferencedResource = "KT513", Coverage, Warning, "resource that no row tests";
-    NoSuchNamespace = "KT514", Coverage, Error, "missing namespace";
-    BelowMinimum = "KT515", Coverage, Error, "coverage below the minimum";
-    NothingToFill = "KT516", Coverage, Note, "nothing to fill in";
-    UnsupportedRule = "KT520", Coverage, Warning, "unsupported rule";
-    UnsupportedKind = "KT521", Coverage, Warning, "unsupported kind of policy";
-    Undecided = "KT522", Coverage, Warning, "undecided cases";
-    NoSuchKind = "KT523", Coverage, Warning, "row whose kind no resource has";
-    NothingInFile = "KT550", Coverage, Warning, "empty file";
+    RowWord = "KT201", Suite, Error, "invalid value in a row";
+    UnknownRow = "KT202", Suite, Error, "expectation without a row";
+    Contradiction = "KT203", Suite, Error, "contradictory expectations";
+    MissingReason = "KT204", Suite, Error, "expected divergence without a reason";
+    EmptySuite = "KT205", Suite, Warning, "suite without expectations";
+    VacuousPass = "KT206", Suite, Warning, "check that passes although no rule matched";
+    ExpiredDivergence = "KT207", Suite, Error, "expired accepted divergence";
+    UnknownAttestor = "KT208", Suite, Error, "image mock for an unknown attestor";
+    NoSuchPolicy = "KT210", Suite, Error, "row for a missing policy";
+    NoSuchRule = "KT211", Suite, Error, "row for a missing rule";
+    NoSuchResource = "KT212", Suite, Error, "row for a missing resource";
+    NoSuchKind = "KT213", Suite, Warning, "row whose kind no resource has";
+    NoSuchNamespace = "KT214", Suite, Error, "missing namespace";
+    NothingInFile = "KT215", Suite, Warning, "empty file";
+    NoTests = "KT216", Suite, Warning, "no tests selected";
+    UnexpectedResult = "KT301", Result, Error, "unexpected result";
+    UnexpectedEffect = "KT302", Result, Error, "unexpected effect";
+    UnexpectedMessage = "KT303", Result, Error, "unexpected message";
+    UnexpectedMatch = "KT304", Result, Error, "unexpected match";
+    NoMatch = "KT305", Result, Error, "row for a resource that the policy does not match";
+    NothingChecked = "KT306", Result, Error, "row that checks nothing";
+    StaleDivergence = "KT307", Result, Error, "expected divergence that does not occur";
+    UnsupportedRule = "KT310", Result, Warning, "unsupported rule";
+    UnsupportedKind = "KT311", Result, Warning, "unsupported kind of policy";
+    Undecided = "KT312", Result, Warning, "undecided cases";
+    Timeout = "KT320", Result, Error, "case that exceeded its time limit";
+    NotDeterministic = "KT321", Result, Error, "two runs with different results";
+    UpstreamCrash = "KT322", Result, Error, "suite on which `kyverno test` crashes";
+    NotConverted = "KT401", Conversion, Error, "policy that Kyverno does not convert";
+    ConversionDrops = "KT402", Conversion, Warning, "part of a policy that conversion drops";
+    ConversionWidens = "KT403", Conversion, Warning, "generated policy that covers more";
+    ConversionNarrows = "KT404", Conversion, Warning, "generated policy that covers less";
+    ConversionMaps = "KT405", Conversion, Note, "part of a policy that is converted but evaluated differently";
+    NativeInvalid = "KT406", Conversion, Warning, "generated policy rejected by the API server";
+    ConversionDiffers = "KT407", Conversion, Warning, "generated policy that differs from the original";
+    NothingToConvert = "KT408", Conversion, Error, "no policy to convert";
+    NotRepaired = "KT410", Conversion, Error, "policy without a proven native form";
+    Repaired = "KT411", Conversion, Note, "policy with a proven native form";
+    NotASuite = "KT412", Conversion, Warning, "counterexample that no suite can express";
+    NotCovered = "KT501", Coverage, Warning, "part of a policy that no test exercises";
+    UnreferencedResource = "KT502", Coverage, Warning, "resource that no row tests";
+    BelowMinimum = "KT503", Coverage, Error, "coverage below the minimum";
+    NothingToFill = "KT510", Coverage, Note, "nothing to fill in";
+    NoExample = "KT511", Coverage, Error, "no resource to test the rules with";
+    ExampleMissing = "KT512", Coverage, Warning, "rule without a passing or failing example";
+    WouldOverwrite = "KT513", Coverage, Error, "file that would be overwritten";
+    NotUpdated = "KT514", Coverage, Warning, "expectation left unchanged";
     NativeRefused = "KT600", Native, Error, "native policy or binding rejected by the API server";
     UnboundPolicy = "KT601", Native, Warning, "native policy without a binding";
     DanglingBinding = "KT602", Native, Error, "binding without its policy";
     UnknownParamKind = "KT603", Native, Error, "unknown parameter kind";
     DanglingException = "KT604", Native, Error, "exception without its policy";
     BadRequest = "KT605", Native, Error, "invalid request";
-    NotConverted = "KT620", Native, Error, "policy that Kyverno does not convert";
-    ConversionDrops = "KT621", Native, Warning, "part of a policy that conversion drops";
-    ConversionWidens = "KT622", Native, Warning, "generated policy that covers more";
-    ConversionNarrows = "KT623", Native, Warning, "generated policy that covers less";
-    ConversionMaps = "KT624", Native, Note, "part of a policy that is converted but evaluated differently";
-    NativeInvalid = "KT625", Native, Warning, "generated policy rejected by the API server";
-    ConversionDiffers = "KT626", Native, Warning, "generated policy that differs from the original";
-    NothingToConvert = "KT627", Native, Error, "no policy to convert";
 }
 
 impl fmt::Display for Code {
