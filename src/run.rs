@@ -44,7 +44,7 @@ use std::{
     time::Duration,
 };
 
-use crate::suite::{ExpectedDivergence, Suite, Upstream};
+use crate::suite::{ExpectedDivergence, ExpectedFile, Suite, Upstream};
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Span};
 use kyvtest_kyverno::config::Config;
@@ -151,6 +151,8 @@ pub struct SuiteRun {
     pub cases: Vec<Case>,
     /// Every answer of every policy.
     pub responses: Vec<Response>,
+    /// The objects that rows expect, see [`Responses::expected`].
+    pub expected: Vec<ExpectedFile>,
     /// Where policies and resources stand.
     pub source_map: SourceMap,
     /// The labels of the suite: `key`, and `key=value` where there is one.
@@ -192,6 +194,7 @@ impl SuiteRun {
             diagnostics: vec![diagnostic],
             cases: Vec::new(),
             responses: Vec::new(),
+            expected: Vec::new(),
             source_map: SourceMap::default(),
             tags: Vec::new(),
             notes: Vec::new(),
@@ -407,6 +410,7 @@ fn run_on(suite: &Suite, settings: &Settings, only: Option<BTreeSet<Key>>) -> Su
         diagnostics,
         cases,
         responses: responses.list,
+        expected: responses.expected,
         source_map: SourceMap::of(suite),
         tags: tags(suite),
         notes: responses.notes,

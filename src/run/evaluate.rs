@@ -67,7 +67,7 @@ pub(super) fn evaluate_with(
     payloads::evaluate_beside(&engines, host, &mut responses);
     authorization::evaluate(&engines, host, &mut responses);
     if settings.extras.coverage {
-        responses.coverage = Some(coverage::observe(&engines));
+        responses.coverage = Some(coverage::observe(&engines, &responses.list));
     }
     if settings.extras.behaviours {
         responses.behaviours = analysis::all_behaviours(&engines, host);

@@ -12,7 +12,7 @@ use crate::{mutation, suite::Resource};
 use kyvtest_go_compat::value::{Document, Value};
 
 /// The document that is meant by an object, if there is one: the first of its version, kind, namespace and name.
-pub(super) fn expected_for<'r>(object: &Document, expected: &'r [Resource]) -> Option<&'r Resource> {
+pub(crate) fn expected_for<'r>(object: &Document, expected: &'r [Resource]) -> Option<&'r Resource> {
     let root = object.root();
     let text = |path: &[&str]| root.at(path).and_then(Value::as_str).unwrap_or_default();
     expected.iter().find(|resource| {
