@@ -121,26 +121,24 @@ fn pod_security_labels(node: &Node<'_>) -> Vec<Cause> {
         text == "latest" || minor.is_some_and(is_number)
     };
     let mut errors = Vec::new();
-    for mode in ["enforce", "audit", "warn"] {
-        let checks: [(String, &dyn Fn(&str) -> bool, &str); 2] = [
-            (
-                mode.to_owned(),
-                &is_level,
-                "must be one of privileged, baseline, restricted",
-            ),
-            (format!("{mode}-version"), &is_version, "must be \"latest\" or \"v1.x\""),
-        ];
-        for (suffix, is_valid, text) in checks {
-            let label = format!("pod-security.kubernetes.io/{suffix}");
-            let value = node.at(&["metadata", "labels", &label]).map(Node::as_str);
-            if let Some(value) = value.filter(|value| !is_valid(value)) {
-                errors.push(Cause {
-                    field: format!("metadata.labels[{label}]"),
-                    reason: Reason::Invalid,
-                    detail: format!("\"{value}\": {text}"),
-                });
-            }
+    let mut check = |suffix: &str, is_valid: &dyn Fn(&str) -> bool, text: &str| {
+        let label = format!("pod-security.kubernetes.io/{suffix}");
+        let value = node.at(&["metadata", "labels", &label]).map(Node::as_str);
+        if let Some(value) = value.filter(|value| !is_valid(value)) {
+            errors.push(Cause {
+                field: format!("metadata.labels[{label}]"),
+                reason: Reason::Invalid,
+                detail: format!("\"{value}\": {text}"),
+            });
         }
+    };
+    for mode in ["enforce", "audit", "warn"] {
+        check(mode, &is_level, "must be one of privileged, baseline, restricted");
+        check(
+            &format!("{mode}-version"),
+            &is_version,
+            "must be \"latest\" or \"v1.x\"",
+        );
     }
     errors
 }
