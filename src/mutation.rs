@@ -239,22 +239,21 @@ impl Phases<'_> {
 /// The places at which two objects differ, with both values, as the end of a sentence.
 pub(crate) fn named_places(ours: &Document, theirs: &Document, [left, right]: [&str; 2]) -> String {
     let found = differences(&ours.root().to_serde(), &theirs.root().to_serde());
-    let mut text = String::new();
-    for Difference { path, expected, actual } in found.iter().take(SHOWN) {
-        let show = |value: &Option<serde_json::Value>| match value {
-            Some(value) => value.to_string(),
-            None => "nothing".to_owned(),
-        };
-        text.push_str(&format!(
-            "; `{path}`: {left} {}, {right} {}",
-            show(expected),
-            show(actual)
-        ));
-    }
+    let show = |value: &Option<serde_json::Value>| match value {
+        Some(value) => value.to_string(),
+        None => "nothing".to_owned(),
+    };
+    let mut parts: Vec<String> = found
+        .iter()
+        .take(SHOWN)
+        .map(|Difference { path, expected, actual }| {
+            format!("; `{path}`: {left} {}, {right} {}", show(expected), show(actual))
+        })
+        .collect();
     if found.len() > SHOWN {
-        text.push_str(&format!("; and {} more places", found.len() - SHOWN));
+        parts.push(format!("; and {} more places", found.len() - SHOWN));
     }
-    text
+    parts.concat()
 }
 
 /// What was generated from a MutatingPolicy, if the API server accepts it.

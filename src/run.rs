@@ -39,7 +39,7 @@ use std::{
     time::Duration,
 };
 
-use crate::suite::{ExpectedDivergence, Suite, Upstream};
+use crate::suite::{ExpectedDivergence, ExpectedFile, Suite, Upstream};
 use kyvtest_cel::time::Timestamp;
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Span};
 use kyvtest_kyverno::config::Config;
@@ -140,6 +140,8 @@ pub struct SuiteRun {
     pub cases: Vec<Case>,
     /// Every answer of every policy.
     pub responses: Vec<Response>,
+    /// The objects that rows expect, see [`Responses::expected`].
+    pub expected: Vec<ExpectedFile>,
     /// Where policies and resources stand.
     pub places: Places,
     /// The labels of the suite: `key`, and `key=value` where there is one.
@@ -181,6 +183,7 @@ impl SuiteRun {
             diagnostics: vec![diagnostic],
             cases: Vec::new(),
             responses: Vec::new(),
+            expected: Vec::new(),
             places: Places::default(),
             tags: Vec::new(),
             notes: Vec::new(),
@@ -359,6 +362,7 @@ pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
         diagnostics,
         cases,
         responses: responses.list,
+        expected: responses.expected,
         places: Places::of(suite),
         tags: tags(suite),
         notes: responses.notes,

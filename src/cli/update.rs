@@ -31,6 +31,7 @@ pub(super) struct Update {
     /// Update expectations that are not met to Kyverno's results
     ///
     /// Changes results, effects and messages in kyverno-test.yaml and kyvtest.yaml, and preserves comments and layout.
+    /// Expected objects that differ from what mutation makes are changed in their files.
     /// The changed files are written beside the originals with the suffix `.new`. Rows without a result are never
     /// updated.
     #[arg(long, conflicts_with_all = ["compat", "check_determinism"])]

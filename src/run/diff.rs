@@ -328,54 +328,43 @@ fn verdict(responses: &[Response], key: &Key, run: Option<Operation>, policy: &s
     (Verdict::strongest(verdicts), operation)
 }
 
-/// The objects before and after a policy, if it may change objects and did not lose this one.
+/// The objects before and after a policy that may change objects.
 struct Mutated<'r> {
     before: &'r Document,
-    after: &'r Document,
+    /// `None` if an error lost it.
+    after: Option<&'r Document>,
 }
 
-fn mutated<'r>(
-    responses: &'r [Response],
-    key: &Key,
-    run: Option<Operation>,
-    policy: &str,
-) -> Option<Option<Mutated<'r>>> {
+fn mutated<'r>(responses: &'r [Response], key: &Key, run: Option<Operation>, policy: &str) -> Option<Mutated<'r>> {
     let own = responses.iter().filter(|response| {
         response.asker.is_none() && response.key == *key && response.run == run && qualified(&response.policy) == policy
     });
     let mut objects = own.filter_map(|response| response.objects.as_deref());
     let last = objects.rfind(|objects| objects.patched.is_some())?;
-    let after = last.patched.as_ref().filter(|object| !object.root().is_null());
-    Some(after.map(|after| Mutated {
+    Some(Mutated {
         before: &last.resource,
-        after,
-    }))
+        after: last.patched.as_ref().filter(|object| !object.root().is_null()),
+    })
 }
 
 /// The difference of two policies on a request: policies that change objects are compared by the objects.
-fn compare_sides(ours: &Verdict, theirs: &Verdict, objects: &[Option<Option<Mutated<'_>>>; 2]) -> Option<Divergence> {
-    if objects.iter().all(Option::is_none) {
+fn compare_sides(ours: &Verdict, theirs: &Verdict, objects: &[Option<Mutated<'_>>; 2]) -> Option<Divergence> {
+    let Some(given) = objects.iter().flatten().map(|mutated| mutated.before).next() else {
         return compare::compare(ours, theirs, &[]);
-    }
-    let [left, right] = objects.each_ref().map(|side| side.as_ref().and_then(Option::as_ref));
-    let given = left.or(right).map(|mutated| mutated.before);
-    // A policy without a response leaves the object as it is; one that loses it refuses the request.
-    let object = |side: &Option<Option<Mutated<'_>>>| match side {
-        None => given.cloned(),
-        Some(mutated) => mutated.as_ref().map(|mutated| mutated.after.clone()),
     };
-    let [left, right] = objects.each_ref().map(object);
-    let sides = [(ours, &left), (theirs, &right)].map(|(verdict, object)| compare::Mutation {
+    // A policy without a response leaves the object as it is; one that loses it refuses the request.
+    let after = objects
+        .each_ref()
+        .map(|side| side.as_ref().map_or(Some(given), |mutated| mutated.after));
+    let sides = [(ours, after[0]), (theirs, after[1])].map(|(verdict, object)| compare::Mutation {
         verdict,
-        object: object.as_ref(),
-        changed: object.as_ref() != given,
+        object,
+        changed: object != Some(given),
     });
     let mut divergence = compare::compare_mutations(sides[0], sides[1], &[])?;
-    if let (Some(left), Some(right)) = (&left, &right) {
-        divergence.cause = format!(
-            "the objects differ{}",
-            mutation::named_places(left, right, ["first side", "other side"])
-        );
+    if let [Some(left), Some(right)] = after {
+        let places = mutation::named_places(left, right, ["first side", "other side"]);
+        divergence.cause = format!("the objects differ{places}");
     }
     Some(divergence)
 }

@@ -312,6 +312,9 @@ fn accepted(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, response
     accepted
 }
 
+/// What the API server says of a version that it does not serve.
+const NOT_SERVED: &str = "the server could not find the requested resource";
+
 /// The API server with the native policies of a suite. In the default lens those that a server refuses are refused here, too.
 fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses: &mut Responses) -> Server {
     let loaded = &suite.policies;
@@ -330,13 +333,23 @@ fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses:
     }
     let discovery = &cluster.cluster.discovery;
     let mut diagnostics = apiserver::check(&policies, &bindings, discovery);
-    diagnostics.extend(apiserver::check_mutating(&mutating, &mutating_bindings, discovery));
+    let mut of_mutation = apiserver::check_mutating(&mutating, &mutating_bindings, discovery);
+    for diagnostic in &mut of_mutation {
+        // `kyverno test` reads no other version than `v1alpha1`, so suites have it; it is evaluated as `v1`.
+        if diagnostic.code == Code::NativeRefused && diagnostic.message == NOT_SERVED {
+            diagnostic.severity = Severity::Warning;
+            diagnostic
+                .help
+                .push("the object is evaluated as `admissionregistration.k8s.io/v1`".to_owned());
+        }
+    }
+    diagnostics.extend(of_mutation);
     let mut accepts = |name: &Text, span: Span| {
         let refused = diagnostics.iter().find(|diagnostic| {
             let within = diagnostic
                 .primary
                 .is_some_and(|place| place.file == span.file && span.start <= place.start && place.end <= span.end);
-            diagnostic.code == Code::NativeRefused && within
+            diagnostic.code == Code::NativeRefused && diagnostic.severity == Severity::Error && within
         });
         let Some(first) = refused else { return true };
         responses.refused.push((name.value.clone(), first.message.clone()));

@@ -66,7 +66,7 @@ pub(super) fn evaluate_with(suite: &Suite, settings: &Settings, operations: &[Op
     payloads::evaluate_beside(&engines, host, &mut responses);
     authorization::evaluate(&engines, host, &mut responses);
     if settings.extras.coverage {
-        responses.coverage = Some(coverage::observe(&engines));
+        responses.coverage = Some(coverage::observe(&engines, &responses.list));
     }
     if settings.extras.behaviours {
         responses.behaviours = found::all_behaviours(&engines, host);

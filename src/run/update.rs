@@ -4,12 +4,13 @@
 //! What nothing answers never becomes an expectation, and a difference between the engines only where somebody accepts it by name.
 //! No upstream counterpart.
 
+mod objects;
 mod sidecar;
 
 use std::collections::BTreeMap;
 
 use super::{Case, Outcome, SuiteRun, compat};
-use crate::suite::Suite;
+use crate::suite::{Row, Suite};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources, Span},
     yaml::{self, Edits, emit::quote},
@@ -90,6 +91,7 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
         }
     }
     let mut values: BTreeMap<(u32, u32, u32), Met> = BTreeMap::new();
+    let mut texts = objects::Texts::default();
     let files: Vec<_> = suite.sources.files().collect();
     let number = |span: Span| files.iter().position(|file| *file == span.file).unwrap_or_default() as u32;
     for (place, group) in &groups {
@@ -115,7 +117,9 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
             }
             continue;
         }
-        for (span, old, new, what) in met(group, &mut update.left) {
+        texts.note(suite, run, group, &mut update);
+        let row = group.first().and_then(|case| suite.rows().get(case.row?));
+        for (span, old, new, what) in met(group, row, &mut update.left) {
             let key = (number(span), span.start, span.end);
             values.entry(key).or_default().push((span, old, new, what));
         }
@@ -145,6 +149,7 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
             },
         });
     }
+    texts.finish(&mut update);
     update
 }
 
@@ -174,13 +179,13 @@ fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
 type Met = Vec<(Span, String, String, &'static str)>;
 
 /// The values that would meet the expectations of one row: place, what stands there, what should, and what it is.
-fn met(group: &[&Case], left_alone: &mut Vec<Diagnostic>) -> Met {
+fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> Met {
     let mut met = Met::new();
     let findings = |code: Code| {
         let all = group
             .iter()
             .flat_map(|case| case.findings.iter().map(move |finding| (*case, finding)));
-        all.filter(move |(_, finding)| finding.code == code)
+        all.filter(move |(_, finding)| finding.code == code && !objects::is_about(finding, row))
     };
     let mut statuses: Vec<Status> = group
         .iter()

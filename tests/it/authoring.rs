@@ -210,6 +210,26 @@ fn init_shows_what_it_writes_and_never_overwrites() {
 }
 
 #[test]
+fn update_changes_expected_objects_only_where_they_differ() {
+    let folder = copy("suites/mutation", "update-objects");
+    let path = folder.join("patched.yaml");
+    let good = read(&path);
+    let broken = good
+        .replace("team: unknown", "team: wrong")
+        .replace("owner: platform", "owner: nobody");
+    let (broken, _) = broken.rsplit_once("---\n").expect("several objects");
+    fs::write(&path, broken).expect("a file");
+    assert_eq!(kyvtest(&folder, &["run", "."]).0, Some(1));
+    let (code, stdout, remarks) = kyvtest(&folder, &["run", ".", "--update", "--accept"]);
+    assert_eq!(code, Some(0), "{stdout}{remarks}");
+    let after = read(&path);
+    for text in ["team: unknown", "owner: platform", "class: internal", "- port: 80\n"] {
+        assert!(after.contains(text), "{text}: {after}");
+    }
+    assert!(!after.contains("terminationMessagePath"), "{after}");
+}
+
+#[test]
 fn update_writes_what_kyverno_answers_beside_the_files_or_into_them() {
     let folder = copy("fixtures/update", "update");
     let names = ["kyverno-test.yaml", "kyvtest.yaml"];

@@ -304,6 +304,25 @@ impl Watch<'_> {
         })
     }
 
+    /// A rule, or a policy without rules, that changes objects: it never fails.
+    fn mutation(&self, policy: &PolicyId, rule: Option<&str>, span: Span, may_skip: bool) -> Item {
+        let answered = self.of_mutation(policy, rule.unwrap_or_default());
+        let outcome = |name, count, wanted| Outcome { name, count, wanted };
+        Item {
+            kind: ItemKind::Rule,
+            rule: rule.map(str::to_owned),
+            path: String::new(),
+            text: String::new(),
+            span,
+            outcomes: vec![
+                wanted("pass", answered.pass),
+                outcome("skip", answered.skip, may_skip),
+                outcome("error", answered.error, false),
+                outcome("no match", answered.none, false),
+            ],
+        }
+    }
+
     fn filter(&self, policy: &PolicyId, rule: Option<&str>, path: String, span: Span) -> Item {
         let (yes, no) = self.of_filter(policy, rule.unwrap_or_default(), &path);
         Item {
@@ -338,9 +357,12 @@ impl Watch<'_> {
             let own = rule.name.value.as_str();
             let may_skip = rule.preconditions.as_ref().is_some_and(|part| !part.node().is_null())
                 || !rule.cel_preconditions.is_empty();
-            let Some(item) = self.rule(&id, Some(own), rule.name.span, may_skip) else {
-                continue;
+            let item = if rule.mutate.is_some() {
+                Some(self.mutation(&id, Some(own), rule.name.span, may_skip))
+            } else {
+                self.rule(&id, Some(own), rule.name.span, may_skip)
             };
+            let Some(item) = item else { continue };
             items.push(item);
             let blocks = [("match", Some(&rule.matches)), ("exclude", rule.exclude.as_ref())];
             for (word, block) in blocks {
@@ -367,6 +389,19 @@ impl Watch<'_> {
         items.extend(self.constraints(&id, policy.spec.match_constraints.as_ref()));
         items.extend(Texts::of_validating(policy).items(None, programs, &self.observer));
         coverage(&id, policy.origin, items)
+    }
+
+    /// What was seen of a policy without rules that changes objects. Its expressions are not observed.
+    pub(super) fn mutating(
+        &self,
+        id: &PolicyId,
+        (name, origin): (Span, Origin),
+        constraints: Option<&MatchConstraints>,
+        may_skip: bool,
+    ) -> PolicyCoverage {
+        let mut items = vec![self.mutation(id, None, name, may_skip)];
+        items.extend(self.constraints(id, constraints));
+        coverage(id, origin, items)
     }
 
     /// What was seen of a native policy.

@@ -3,22 +3,29 @@
 //! A plain run pays nothing for this: it is a second pass, over the requests that rows and cases name.
 
 use super::{
-    Coverage,
+    Coverage, PolicyCoverage,
     items::{Programs, all},
     watch::{Watch, constraints_select},
 };
 use crate::run::{
-    Key,
-    engines::{Engines, native_id},
+    Key, Response,
+    engines::{Engines, native_id, native_mutating_id},
     requests::{SuiteRequest, default_operation, requests},
 };
 use kyvtest_apiserver::matching::{Match, matches};
 use kyvtest_cel::host::{Host, Wrapped};
-use kyvtest_kyverno::{constraints, input::Input, lowered::Lowered, observe::Selected};
-use kyvtest_model::{kube::Request, policy::MatchConstraints};
+use kyvtest_kyverno::{
+    constraints, input::Input, lowered::Lowered, observe::Selected, offline::RuleType, response::RuleResponse,
+};
+use kyvtest_model::{
+    kube::Request,
+    policy::{MatchConstraints, PolicyId},
+};
 
 /// What a suite exercises of its policies.
-pub(in crate::run) fn observe(engines: &Engines<'_>) -> Coverage {
+///
+/// `responses` are those of the run, which has evaluated the policies that change objects.
+pub(in crate::run) fn observe(engines: &Engines<'_>, responses: &[Response]) -> Coverage {
     let (suite, settings) = (engines.suite, engines.settings);
     let watch = Watch::new(suite);
     let host = Wrapped::observed(&engines.cluster.cluster.mocks, &watch.observer);
@@ -32,6 +39,7 @@ pub(in crate::run) fn observe(engines: &Engines<'_>) -> Coverage {
             }
         }
         natives(engines, &watch, &asked, &request, &host);
+        mutations(engines, &watch, &asked, &request, responses);
     }
     payloads(engines, &watch, &host);
     let lowered = engines.controller.policies().iter();
@@ -47,7 +55,84 @@ pub(in crate::run) fn observe(engines: &Engines<'_>) -> Coverage {
         let own = compiled.find(|compiled| compiled.name() == policy.metadata.name.value)?;
         Some(watch.native(policy, &native_id(own.name()), own.programs()))
     });
-    all(suite, classic.chain(validating).chain(native).collect())
+    let policies = classic.chain(validating).chain(native).chain(mutating(engines, &watch));
+    all(suite, policies.collect())
+}
+
+/// What was seen of the policies without rules that change objects.
+fn mutating(engines: &Engines<'_>, watch: &Watch<'_>) -> Vec<PolicyCoverage> {
+    let policies = &engines.suite.policies;
+    let own = policies.mutating().map(|policy| {
+        let place = (policy.metadata.name.span, policy.origin);
+        let constraints = policy.spec.match_constraints.as_ref();
+        let may_skip = !policy.spec.match_conditions.is_empty();
+        watch.mutating(&policy.id(), place, constraints, may_skip)
+    });
+    let native = policies.native_mutating().map(|policy| {
+        let place = (policy.metadata.name.span, policy.origin);
+        let id = native_mutating_id(&policy.metadata.name.value);
+        let constraints = policy.match_constraints.as_ref();
+        watch.mutating(&id, place, constraints, !policy.match_conditions.is_empty())
+    });
+    own.chain(native).collect()
+}
+
+/// Counts what the policies that change objects answered to a request in the run.
+fn mutations(
+    engines: &Engines<'_>,
+    watch: &Watch<'_>,
+    asked: &SuiteRequest<'_>,
+    request: &Request,
+    responses: &[Response],
+) {
+    let policies = &engines.suite.policies;
+    let key = Key::of(asked.resource);
+    let answers = |id: &PolicyId| -> Vec<RuleResponse> {
+        let own = responses.iter().filter(|response| {
+            response.policy == *id && response.key == key && response.run == asked.run && response.asker == asked.asker
+        });
+        own.flat_map(|response| {
+            let made = response.objects.as_deref().map_or(&[][..], |objects| &objects.rules);
+            let rules = response.rules.iter().zip(made);
+            rules.filter(|(_, made)| made.rule_type == RuleType::Mutation)
+        })
+        .map(|(rule, _)| rule.clone())
+        .collect()
+    };
+    for policy in policies.classic() {
+        let id = policy.id();
+        let rules = policy.spec.rules.iter().filter(|rule| rule.mutate.is_some());
+        let mut rules = rules.map(|rule| rule.name.value.as_str()).peekable();
+        if rules.peek().is_some() && watch.is_asked(&id, asked) {
+            watch.mutations(&id, rules, &answers(&id));
+        }
+    }
+    let cluster = &engines.cluster.cluster;
+    let input = Input::new(request, &cluster.world, &cluster.discovery, engines.lens());
+    let cell = request.cell();
+    for policy in policies.mutating() {
+        let id = policy.id();
+        if !watch.is_asked(&id, asked) {
+            continue;
+        }
+        watch.mutations(&id, std::iter::once(""), &answers(&id));
+        if let Some(block) = &policy.spec.match_constraints {
+            let found = constraints_select(block, |part| {
+                constraints::applies(part, &cell, &mut input.facts()).unwrap_or(true)
+            });
+            watch.selected(&id, &found);
+        }
+    }
+    for policy in policies.native_mutating() {
+        let id = native_mutating_id(&policy.metadata.name.value);
+        if !watch.is_asked(&id, asked) {
+            continue;
+        }
+        watch.mutations(&id, std::iter::once(""), &answers(&id));
+        if let Some(block) = &policy.match_constraints {
+            watch.selected(&id, &natively_selected(engines, block, request));
+        }
+    }
 }
 
 fn kyverno(
@@ -109,17 +194,21 @@ fn natives(engines: &Engines<'_>, watch: &Watch<'_>, asked: &SuiteRequest<'_>, r
         let Some(constraints) = policy.constraints() else {
             continue;
         };
-        let cluster = &engines.cluster.cluster;
-        let input = Input::new(request, &cluster.world, &cluster.discovery, engines.lens());
-        let cell = request.cell();
-        let equivalents = cluster.discovery.equivalents(&request.resource);
-        let equivalents: Vec<_> = equivalents.map(|found| &**found).collect();
-        let found = constraints_select(constraints, |part| {
-            let matched = matches(part, &cell, &equivalents, &mut input.facts());
-            matches!(matched, Ok(Match::Yes(_)) | Err(_))
-        });
-        watch.selected(&id, &found);
+        watch.selected(&id, &natively_selected(engines, constraints, request));
     }
+}
+
+/// Which parts of the match block of a native policy select a request.
+fn natively_selected(engines: &Engines<'_>, constraints: &MatchConstraints, request: &Request) -> Vec<Selected> {
+    let cluster = &engines.cluster.cluster;
+    let input = Input::new(request, &cluster.world, &cluster.discovery, engines.lens());
+    let cell = request.cell();
+    let equivalents = cluster.discovery.equivalents(&request.resource);
+    let equivalents: Vec<_> = equivalents.map(|found| &**found).collect();
+    constraints_select(constraints, |part| {
+        let matched = matches(part, &cell, &equivalents, &mut input.facts());
+        matches!(matched, Ok(Match::Yes(_)) | Err(_))
+    })
 }
 
 fn payloads(engines: &Engines<'_>, watch: &Watch<'_>, host: &dyn Host) {

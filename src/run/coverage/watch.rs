@@ -32,6 +32,8 @@ pub(in crate::run) struct Watch<'s> {
     suite: &'s Suite,
     questions: Vec<Question<'s>>,
     answered: RefCell<BTreeMap<Rule, Answered>>,
+    /// The same for rules that change objects, which other stages evaluate.
+    mutated: RefCell<BTreeMap<Rule, Answered>>,
     /// By rule and path: how often a filter selected a request and how often it did not.
     filters: RefCell<BTreeMap<(Rule, String), (u64, u64)>>,
 }
@@ -43,6 +45,7 @@ impl<'s> Watch<'s> {
             suite,
             questions: Question::all(suite).collect(),
             answered: RefCell::default(),
+            mutated: RefCell::default(),
             filters: RefCell::default(),
         }
     }
@@ -74,35 +77,17 @@ impl<'s> Watch<'s> {
         rules: impl Iterator<Item = &'r str>,
         answers: &[RuleResponse],
     ) {
-        let Ok(mut answered) = self.answered.try_borrow_mut() else {
-            return;
-        };
-        let mut at = |rule: &str, count: fn(&mut Answered) -> &mut u64| {
-            let key = (policy.clone(), rule.to_owned());
-            *count(answered.entry(key).or_default()) += 1;
-        };
-        for rule in rules {
-            let mut own = answers
-                .iter()
-                .filter(|answer| rule.is_empty() || written(&answer.rule) == rule)
-                .peekable();
-            if own.peek().is_none() {
-                at(rule, |all| &mut all.none);
-            }
-            for answer in own {
-                at(
-                    rule,
-                    match answer.status {
-                        Status::Pass => |all| &mut all.pass,
-                        Status::Fail | Status::Warn => |all| &mut all.fail,
-                        Status::Skip => |all| &mut all.skip,
-                        Status::Error => |all| &mut all.error,
-                        Status::NoMatch => |all| &mut all.none,
-                        Status::Unsupported => |all| &mut all.unsupported,
-                    },
-                );
-            }
-        }
+        note(&self.answered, policy, rules, answers);
+    }
+
+    /// The same for rules that change objects.
+    pub(super) fn mutations<'r>(
+        &self,
+        policy: &PolicyId,
+        rules: impl Iterator<Item = &'r str>,
+        answers: &[RuleResponse],
+    ) {
+        note(&self.mutated, policy, rules, answers);
     }
 
     /// Notes which filters select a request. Of several that stand for the same one, any may.
@@ -125,6 +110,12 @@ impl<'s> Watch<'s> {
     pub(super) fn of_rule(&self, policy: &PolicyId, rule: &str) -> Answered {
         let key = (policy.clone(), rule.to_owned());
         self.answered.borrow().get(&key).copied().unwrap_or_default()
+    }
+
+    /// What a rule that changes objects answered.
+    pub(super) fn of_mutation(&self, policy: &PolicyId, rule: &str) -> Answered {
+        let key = (policy.clone(), rule.to_owned());
+        self.mutated.borrow().get(&key).copied().unwrap_or_default()
     }
 
     /// How often a filter selected a request, and how often it did not.
@@ -193,4 +184,42 @@ pub(super) fn constraints_apart(constraints: &MatchConstraints) -> Vec<(String, 
         apart.push((format!("matchConstraints.excludeResourceRules[{i}]"), alone));
     }
     apart
+}
+
+/// Counts the answers of rules.
+fn note<'r>(
+    answered: &RefCell<BTreeMap<Rule, Answered>>,
+    policy: &PolicyId,
+    rules: impl Iterator<Item = &'r str>,
+    answers: &[RuleResponse],
+) {
+    let Ok(mut answered) = answered.try_borrow_mut() else {
+        return;
+    };
+    let mut at = |rule: &str, count: fn(&mut Answered) -> &mut u64| {
+        let key = (policy.clone(), rule.to_owned());
+        *count(answered.entry(key).or_default()) += 1;
+    };
+    for rule in rules {
+        let mut own = answers
+            .iter()
+            .filter(|answer| rule.is_empty() || written(&answer.rule) == rule)
+            .peekable();
+        if own.peek().is_none() {
+            at(rule, |all| &mut all.none);
+        }
+        for answer in own {
+            at(
+                rule,
+                match answer.status {
+                    Status::Pass => |all| &mut all.pass,
+                    Status::Fail | Status::Warn => |all| &mut all.fail,
+                    Status::Skip => |all| &mut all.skip,
+                    Status::Error => |all| &mut all.error,
+                    Status::NoMatch => |all| &mut all.none,
+                    Status::Unsupported => |all| &mut all.unsupported,
+                },
+            );
+        }
+    }
 }
