@@ -269,7 +269,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         if options.is_stopped() {
             return both.stopped(0);
         }
-        if let Some(found) = hunt.search(&mut both, cell, options.checks) {
+        if let Some(found) = hunt.contradict(&mut both, cell, options.checks) {
             let reason = format!("the engines contradict a proof on {}", universe::name(cell));
             return Comparison {
                 label: Label::Unknown,
