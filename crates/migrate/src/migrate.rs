@@ -107,7 +107,8 @@ pub struct MigratedRule {
     pub variants: Vec<Vec<&'static str>>,
     /// A translation that is not written because it decides a request differently.
     pub rejected: Vec<Json>,
-    /// The request that the translation decides differently.
+    /// The request that the translation decides differently: the reason why it is not written, or what
+    /// [`Existing::Drop`] gives up.
     pub counterexample: Option<Box<Counterexample>>,
     /// What else is to be known.
     pub notes: Vec<String>,
@@ -242,7 +243,9 @@ fn migrate_rule(
             variants,
             comparison,
             notes,
+            dropped,
         }) => {
+            migrated.counterexample = dropped;
             migrated.label = match comparison.label {
                 Label::Proven => RuleLabel::Proven,
                 _ => RuleLabel::Tested(comparison.requests),
@@ -277,6 +280,24 @@ struct Translation {
     variants: Vec<Vec<&'static str>>,
     comparison: Comparison,
     notes: Vec<String>,
+    /// An update of an object that violated the rule before, which is no longer allowed.
+    dropped: Option<Box<Counterexample>>,
+}
+
+impl Translation {
+    /// Shows what becomes of violations that were there before, if the translation refuses them.
+    fn without_existing(mut self, kept: &Side, discovery: &Discovery, options: &Options) -> Self {
+        let Ok(right) = Side::from_objects(&self.objects, discovery) else {
+            return self;
+        };
+        let comparison = compare_sides(kept, &right, discovery, &options.proof);
+        if let (Label::Refuted(_), Some(example)) = (&comparison.label, comparison.counterexample) {
+            self.notes
+                .push("updates of objects that violated the rule before are refused from now on".to_owned());
+            self.dropped = Some(example);
+        }
+        self
+    }
 }
 
 /// Why a rule has no translation.
@@ -313,11 +334,12 @@ fn best(
     }
     let reject = |message: String| failed(Refusal::new(RefusalCode::Setting, message).at(rule.span));
     let side = |object: &Json| Side::from_objects(std::slice::from_ref(object), discovery);
-    let left = match side(&original) {
+    let side = |object: &Json| match side(object) {
         // Kyverno checks more of a policy with one rule, which it could convert. The same rule twice is the same policy.
-        Err(_) if policy.spec.rules.len() > 1 => side(&doubled(&original)).map_err(reject)?,
-        side => side.map_err(reject)?,
+        Err(_) if policy.spec.rules.len() > 1 => side(&doubled(object)),
+        side => side,
     };
+    let left = side(&original).map_err(reject)?;
     let Some(mut only) = left.loaded().classic().next().map(|policy| (**policy).clone()) else {
         return Err(reject("the policy cannot be read".to_owned()));
     };
@@ -326,6 +348,15 @@ fn best(
         cut: &only,
         rule,
         guesses,
+    };
+    let finish = |translation: Translation| {
+        if keeps || !source.forgives() {
+            return translation;
+        }
+        match side(&cut(policy, &[rule])) {
+            Ok(kept) => translation.without_existing(&kept, discovery, options),
+            Err(_) => translation,
+        }
     };
     let mut tried: Vec<Vec<Draft>> = Vec::new();
     let mut tested = None;
@@ -373,12 +404,14 @@ fn best(
         tried.push(drafts);
         let different = matches!(comparison.label, Label::Refuted(_)) || comparison.fault;
         if comparison.label == Label::Proven {
-            return Ok(Translation {
+            let proven = Translation {
                 objects,
                 variants,
                 comparison,
                 notes,
-            });
+                dropped: None,
+            };
+            return Ok(finish(proven));
         }
         if different {
             let reason = "the translation decides a request differently; it is not written";
@@ -396,11 +429,12 @@ fn best(
                 variants,
                 comparison,
                 notes,
+                dropped: None,
             });
         }
     }
     match (tested, refuted) {
-        (Some(tested), _) => Ok(tested),
+        (Some(tested), _) => Ok(finish(tested)),
         (None, Some(refuted)) => Err(refuted),
         (None, None) => Err(reject("there is no translation".to_owned())),
     }

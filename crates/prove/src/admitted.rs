@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value as Json;
+
 use super::{
     server::{Refused, Server},
     witness::Situation,
@@ -23,7 +25,7 @@ pub(super) fn admitted(situation: &Situation, server: &Server) -> Result<Situati
 }
 
 /// Returns the request with its objects as a server decodes them. Objects of subresources are not validated, except that a Pod
-/// that gets ephemeral containers stays as it is otherwise, and was valid when it was created.
+/// that gets ephemeral containers stays as it is otherwise, was valid when it was created, and gets valid containers.
 ///
 /// # Errors
 /// The refusal of the API server.
@@ -66,10 +68,13 @@ fn with_ephemeral_containers(situation: &Situation, server: &Server) -> Result<O
     created.request.resource = Arc::new(Resource::main(&resource.object_kind, "pods", true));
     created.request.object = Document::from(&first);
     created.request.old_object = Document::null();
+    let wanted = situation.request.object.root().to_serde();
+    let mut checked = created.clone();
+    checked.request.object = Document::from(&with_more_containers(&first, &wanted["spec"]["ephemeralContainers"]));
     server.admit(&mut created.request)?;
+    server.admit(&mut checked.request)?;
     let mut changed = situation.clone();
     let mut new = situation.request.old_object.root().to_serde();
-    let wanted = situation.request.object.root().to_serde();
     if let Some(spec) = new["spec"].as_object_mut() {
         spec.shift_remove("ephemeralContainers");
         if let Some(list) = wanted["spec"].get("ephemeralContainers") {
@@ -78,4 +83,19 @@ fn with_ephemeral_containers(situation: &Situation, server: &Server) -> Result<O
     }
     changed.request.object = Document::from(&new);
     Ok(Some(changed))
+}
+
+/// A Pod in which ephemeral containers are ordinary ones: what validation asks of these, it asks of those as well.
+fn with_more_containers(pod: &Json, more: &Json) -> Json {
+    let mut pod = pod.clone();
+    if let (Some(list), Some(more)) = (pod["spec"]["containers"].as_array_mut(), more.as_array()) {
+        for container in more {
+            let mut container = container.clone();
+            if let Some(fields) = container.as_object_mut() {
+                fields.shift_remove("targetContainerName");
+            }
+            list.push(container);
+        }
+    }
+    pod
 }

@@ -218,7 +218,7 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
         };
     }
     for cell in &decided {
-        if let Some(found) = hunt.search(&mut both, cell, options.checks) {
+        if let Some(found) = hunt.contradict(&mut both, cell, options.checks) {
             let reason = format!("the engines contradict a proof on {}", universe::name(cell));
             return Comparison {
                 label: Label::Unknown,

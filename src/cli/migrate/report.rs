@@ -190,7 +190,7 @@ pub(super) fn human(outcome: &Outcome, sources: &Sources, explain: bool) -> Stri
             for note in &rule.notes {
                 let _ = writeln!(text, "    note: {note}");
             }
-            if let Some(example) = rule.counterexample.as_deref().filter(|_| explain) {
+            if let Some(example) = rule.counterexample.as_deref().filter(|_| explain || !refused) {
                 text.push_str(&request(example));
             }
         }

@@ -66,7 +66,8 @@ fn own_pairs_are_decided() {
     );
 }
 
-/// Pairs that differ in ways that are easily missed: large numbers, quantifiers over a list within one over the same list.
+/// Pairs that differ in ways that are easily missed: large numbers, quantifiers over a list within one over the same list, lists of
+/// lists, lookups of other objects; and the equal pairs beside them.
 #[test]
 fn pairs_that_differ_are_refuted() {
     let path = crate::support::fixture("prove/body/differs.jsonl");

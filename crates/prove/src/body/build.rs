@@ -184,11 +184,14 @@ impl<'b> Builder<'b> {
             &["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
         } else if path.ends_with(".hostPath.path") {
             &["/data", "/"]
+        } else if path.ends_with(".seccompProfile.type") || path.ends_with(".appArmorProfile.type") {
+            &["Unconfined", "RuntimeDefault"]
         } else {
             return None;
         };
+        let is_type = path.rsplit('.').next() == Some("type");
         let fits = |text: &&&str| {
-            let apart = not.iter().all(|other| &**other != **text);
+            let apart = is_type || not.iter().all(|other| &**other != **text);
             apart
                 && self.model.order.iter().all(|atom| match self.arena.atom(*atom) {
                     Atom::Text(own, predicate) if *own == place => predicate.holds(text) == self.model.values[atom],

@@ -11,6 +11,8 @@ mod compare;
 mod equal;
 mod fold;
 
+pub(super) use self::fold::renamed;
+
 use std::{rc::Rc, sync::Arc};
 
 use kyvtest_cel::program::{Constant, Node, NodeId, Operator, Program};
@@ -326,22 +328,7 @@ impl Reader<'_, '_> {
 
     /// The value of an expression that is not modelled: anything, but the same for the same arguments.
     pub(super) fn unknown(&mut self, name: &str, args: &[Sym], shape: Shape) -> Result<Value> {
-        let mut places = Vec::new();
-        let mut text = name.to_owned();
-        for arg in args {
-            text.push(' ');
-            text.push_str(&describe(arg, &mut places)?);
-        }
-        let Some(found) = self.arena.term(&text, &places, shape) else {
-            return unsupported(format!("`{name}` of elements of two lists"));
-        };
-        let failure = Shape::of(Kind::Bool, super::shape::Inner::Unknown);
-        let Some(failure) = self.arena.term(&format!("error of {text}"), &places, failure) else {
-            return unsupported(format!("`{name}` of elements of two lists"));
-        };
-        let error = self.arena.is_true(failure);
-        let fine = self.arena.not(error);
-        Ok(self.arena.value([(fine, Sym::At(found)), (error, Sym::Error)]))
+        unknown(self.arena, name, args, shape)
     }
 
     fn binary(&mut self, operator: Operator, a: &Sym, b: &Sym) -> Result<Value> {
@@ -366,6 +353,71 @@ impl Reader<'_, '_> {
         }
     }
 }
+
+fn unknown(arena: &mut Arena, name: &str, args: &[Sym], shape: Shape) -> Result<Value> {
+    let mut places = Vec::new();
+    let mut text = name.to_owned();
+    for arg in args {
+        text.push(' ');
+        text.push_str(&describe(arg, &mut places)?);
+    }
+    let Some(found) = arena.term(&text, &places, shape) else {
+        return unsupported(format!("`{name}` of elements of two lists"));
+    };
+    let failure = Shape::of(Kind::Bool, super::shape::Inner::Unknown);
+    let Some(failure) = arena.term(&format!("error of {text}"), &places, failure) else {
+        return unsupported(format!("`{name}` of elements of two lists"));
+    };
+    let error = arena.is_true(failure);
+    let fine = arena.not(error);
+    Ok(arena.value([(fine, Sym::At(found)), (error, Sym::Error)]))
+}
+
+/// What a lookup outside of the request finds: anything, but the same for the same lookup, however it is written. `args` begin
+/// with the receiver of CEL's function.
+pub(super) fn lookup(arena: &mut Arena, name: &str, args: &[Sym]) -> Result<Value> {
+    use super::shape::Inner;
+    let object = |version: &str, plural: &str| kind_of(version, plural).0;
+    let shape = match (name, args) {
+        // An object that is not there is null.
+        ("Get", [Sym::Constant(own), Sym::Text(version), Sym::Text(plural), _, _]) if &**own == "resource" => {
+            let mut shape = object(version, plural);
+            shape.kinds = shape.kinds.with(Kind::Null);
+            shape
+        }
+        ("List", [Sym::Constant(own), Sym::Text(version), Sym::Text(plural), _]) if &**own == "resource" => {
+            let items = Shape::of(Kind::List, Inner::List(Box::new(object(version, plural))));
+            Shape::of(Kind::Map, Inner::Record(Arc::from([("items", items, false)])))
+        }
+        _ => Shape::any(),
+    };
+    unknown(arena, name, args, shape)
+}
+
+/// What is known of the objects of a resource that is looked up, and their kind if it is built in.
+pub(super) fn kind_of(version: &str, plural: &str) -> (Shape, &'static str) {
+    let mut kinds = KINDS.iter();
+    match kinds.find(|(own, resource, _)| *own == version && *resource == plural) {
+        Some((_, _, kind)) => (Shape::object(version, kind), kind),
+        None => (Shape::of(Kind::Map, super::shape::Inner::Custom), "Sample"),
+    }
+}
+
+/// Built-in kinds that policies look up: version, resource, kind.
+const KINDS: [(&str, &str, &str); 12] = [
+    ("v1", "configmaps", "ConfigMap"),
+    ("v1", "secrets", "Secret"),
+    ("v1", "namespaces", "Namespace"),
+    ("v1", "pods", "Pod"),
+    ("v1", "services", "Service"),
+    ("v1", "serviceaccounts", "ServiceAccount"),
+    ("v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    ("apps/v1", "deployments", "Deployment"),
+    ("apps/v1", "statefulsets", "StatefulSet"),
+    ("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy"),
+    ("networking.k8s.io/v1", "ingresses", "Ingress"),
+    ("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+];
 
 /// A value as an argument of an unknown function: its text, and the places that it reads.
 fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
@@ -417,11 +469,12 @@ fn describe(sym: &Sym, places: &mut Vec<Place>) -> Result<String> {
                         None => return unsupported("an unknown function of a list with conditions"),
                     },
                     Part::Each {
+                        outer,
                         list,
                         bound,
                         keep: Formula::TRUE,
                         value,
-                    } if value.single() == Some(&Sym::At(*bound)) => {
+                    } if outer.is_empty() && value.single() == Some(&Sym::At(*bound)) => {
                         places.push(*list);
                         text.push_str("*$");
                     }

@@ -2,9 +2,10 @@
 //!
 //! Upstream counterpart: `pkg/engine/handlers/validation/validate_resource.go`, by way of `kyvtest_kyverno::classic`.
 //!
-//! Known limits: variables in patterns, context entries, and queries beyond paths with alternatives.
+//! Known limits: variables in patterns and inside of texts, and queries beyond those of [`query`].
 
 mod condition;
+mod context;
 mod pattern;
 mod query;
 mod scalar;
@@ -19,13 +20,14 @@ use kyvtest_model::{
 
 use self::{
     condition::Conditions,
-    query::{Context, query},
+    context::Entries,
+    query::{Context, Written, query},
 };
 use super::{
     formula::{Arena, Formula},
     request::Request,
     side::RuleOutcome,
-    value::{Part, Result, Sym, Value, unsupported},
+    value::{Result, Sym, Value, unsupported},
 };
 
 /// What a check comes to.
@@ -94,6 +96,7 @@ fn check(arena: &mut Arena, rule: &Rule, request: &Request<'_>) -> Result<Checke
         request,
         element: None,
         bound: Vec::new(),
+        entries: Entries::default().with(&json(rule.context.as_ref()), None)?,
     };
     if let Some(security) = &validate.pod_security {
         if !json(rule.preconditions.as_ref()).is_null() {
@@ -146,6 +149,10 @@ impl Block {
         }
     }
 
+    fn has_pattern(&self) -> bool {
+        !self.pattern.is_null() || !self.any_pattern.is_null()
+    }
+
     /// What the check comes to where the preconditions hold, and when they cannot be evaluated.
     fn check(&self, arena: &mut Arena, context: &Context<'_, '_>) -> Result<(Checked, Formula)> {
         let (met, broken) = if self.preconditions.is_null() {
@@ -177,7 +184,7 @@ impl Block {
                 either: Formula::FALSE,
             });
         }
-        if !self.pattern.is_null() || !self.any_pattern.is_null() {
+        if self.has_pattern() {
             let Some(target) = context.target() else {
                 return Ok(Checked::NOTHING);
             };
@@ -228,12 +235,12 @@ impl Block {
     fn loops(arena: &mut Arena, context: &Context<'_, '_>, loops: &[Json]) -> Result<Checked> {
         let (mut fails, mut errors, mut eithers) = (Vec::new(), Vec::new(), Vec::new());
         for entry in loops {
-            if !entry["context"].is_null() || !entry["elementScope"].is_null() {
-                return unsupported("a loop with a context or a scope");
+            if !entry["elementScope"].is_null() {
+                return unsupported("a loop with a scope");
             }
             let block = Block::of_element(entry);
             let list = entry["list"].as_str().unwrap_or_default();
-            let found = query(arena, context, list)?;
+            let found = query(arena, context, list, Written::Alone)?;
             if found.failed != Formula::FALSE {
                 return unsupported("a list that may be an error");
             }
@@ -252,21 +259,26 @@ impl Block {
                     _ => return unsupported("a loop over a single value"),
                 };
                 for part in &parts {
-                    let (value, keep) = match part {
-                        Part::One(keep, value) | Part::Each { keep, value, .. } => (value.clone(), *keep),
+                    // A pattern is about an element only if that is a map.
+                    let is_map = |(_, sym): &(Formula, Sym)| match sym {
+                        Sym::At(place) => {
+                            let kinds = arena.shape(*place).kinds;
+                            kinds.is_single() && kinds.has(super::shape::Kind::Map)
+                        }
+                        _ => false,
                     };
-                    let inner = context.with_element(value, part);
+                    if block.has_pattern() && !part.value().0.iter().all(is_map) {
+                        return unsupported("a pattern for elements that may be no maps");
+                    }
+                    let mut inner = context.with_element(part.value().clone(), part);
+                    inner.entries = inner.entries.with(&entry["context"], inner.element.as_ref())?;
                     let (checked, _) = block.check(arena, &inner)?;
                     for (one, all) in [
                         (checked.fail, &mut fails),
                         (checked.error, &mut errors),
                         (checked.either, &mut eithers),
                     ] {
-                        let one = arena.and([keep, one]);
-                        let some = match part {
-                            Part::One(..) => one,
-                            Part::Each { list, bound, .. } => arena.at_least(*list, *bound, one, 1),
-                        };
+                        let some = arena.count(&[(part, one)], 1);
                         all.push(arena.and([guard, some]));
                     }
                 }

@@ -3,6 +3,7 @@
 //! Everything is stored once and named by a number, so that equal formulas are equal numbers. Formulas are kept in negation
 //! normal form. No upstream counterpart.
 
+mod reduce;
 mod substitute;
 
 use std::{rc::Rc, sync::Arc};
@@ -123,6 +124,25 @@ pub(super) enum Node {
     Or(Rc<[Formula]>),
 }
 
+/// Which values two maps share.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shared {
+    Only(&'static [&'static str]),
+    AllBut(&'static str),
+}
+
+impl Shared {
+    fn has(self, key: &str) -> bool {
+        match self {
+            Self::Only(keys) => keys.contains(&key),
+            Self::AllBut(other) => key != other,
+        }
+    }
+}
+
+/// Keys with their places; a key without one cannot be there.
+type Fields = Vec<(Arc<str>, Option<Place>)>;
+
 /// All places, atoms and formulas of a proof.
 #[derive(Debug)]
 pub(super) struct Arena {
@@ -133,8 +153,11 @@ pub(super) struct Arena {
     nodes: Vec<Node>,
     node_ids: FxHashMap<Node, Formula>,
     negations: FxHashMap<Formula, Formula>,
+    reductions: FxHashMap<Formula, Formula>,
+    /// Maps some of whose values are those of other maps.
+    shared: Vec<(Place, Place, Shared)>,
     /// The fields of places that were asked for.
-    fields: FxHashMap<Place, Vec<(Arc<str>, Option<Place>)>>,
+    fields: FxHashMap<Place, Fields>,
     /// Formulas about other places, by the places that are exchanged.
     moved: FxHashMap<(Place, Place), FxHashMap<Formula, Formula>>,
     /// The constant keys that are read of maps, by the maps' places without positions.
@@ -151,6 +174,8 @@ impl Arena {
             nodes: Vec::new(),
             node_ids: FxHashMap::default(),
             negations: FxHashMap::default(),
+            reductions: FxHashMap::default(),
+            shared: Vec::new(),
             fields: FxHashMap::default(),
             moved: FxHashMap::default(),
             keys: FxHashMap::default(),
@@ -207,13 +232,22 @@ impl Arena {
         (0..u32::try_from(self.places.len()).unwrap_or(u32::MAX)).map(Place)
     }
 
+    /// Gives a map some of the values of another one.
+    pub(super) fn share(&mut self, map: Place, other: Place, keys: Shared) {
+        self.shared.push((map, other, keys));
+    }
+
     /// The place of a field; `None` if the map cannot have it.
     pub(super) fn field(&mut self, parent: Place, key: &str) -> Option<Place> {
         let known = self.fields.get(&parent).into_iter().flatten();
         if let Some((_, found)) = known.into_iter().find(|(own, _)| &**own == key) {
             return *found;
         }
-        let found = self.new_field(parent, key);
+        let shares = |(map, _, keys): &&(Place, Place, Shared)| *map == parent && keys.has(key);
+        let found = match self.shared.iter().find(shares) {
+            Some((_, other, _)) => self.field(*other, key),
+            None => self.new_field(parent, key),
+        };
         self.fields.entry(parent).or_default().push((Arc::from(key), found));
         found
     }
@@ -237,6 +271,7 @@ impl Arena {
     /// Whether a place is in an object that was stored before the request.
     fn is_stored(&self, place: Place) -> bool {
         match (self.parent(place), self.step(place)) {
+            (_, Step::Term(_)) => true,
             (Some(parent), _) => self.is_stored(parent),
             (None, Step::Root(name)) => &**name != "object",
             (None, _) => false,
@@ -508,6 +543,11 @@ impl Arena {
     }
 
     pub(super) fn text(&mut self, place: Place, predicate: Predicate) -> Formula {
+        // Equal questions are one atom.
+        let predicate = match predicate {
+            Predicate::Glob(text) if !text.contains(['*', '?']) => Predicate::Is(text),
+            predicate => predicate,
+        };
         match (&self.shape(place).inner, &predicate) {
             (Inner::Choice(choices), _) => {
                 let hits = choices.iter().filter(|choice| predicate.holds(choice)).count();
@@ -540,6 +580,7 @@ impl Arena {
         if count == 0 {
             return Formula::TRUE;
         }
+        let body = self.reduced(body);
         if body == Formula::FALSE || body == Formula::TRUE && count == 1 && self.shape(list).nonzero {
             return Formula::of(body == Formula::TRUE);
         }

@@ -2,10 +2,13 @@
 //!
 //! It shares nothing with the proofs but the engines, so what it finds against a proof is an error in the proof.
 
+mod outside;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json, json};
 
+use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::{
     regex::{Regex, generate},
     text::quantity::Quantity,
@@ -15,6 +18,7 @@ use kyvtest_model::{
     policy::Loaded,
 };
 
+use self::outside::Lookups;
 use super::{
     Counterexample, Data, Match, Side,
     build::{make, ordinary},
@@ -34,6 +38,7 @@ pub(super) struct Hunt {
     /// The texts that are quantities.
     amounts: Vec<String>,
     numbers: Vec<i64>,
+    lookups: Lookups,
     seed: u64,
 }
 
@@ -45,9 +50,13 @@ impl Hunt {
         let mut words = BTreeSet::new();
         let mut texts = BTreeSet::new();
         let mut numbers: BTreeSet<i64> = BTreeSet::from([0, 1]);
+        let mut lookups = Lookups::default();
         for document in sources(a.loaded()).into_iter().chain(sources(b.loaded())) {
+            lookups.read(&document);
             collect(&document, &mut words, &mut texts, &mut numbers);
         }
+        // Kyverno replaces variables in texts of objects as well; a proof assumes that there are none.
+        texts.retain(|text| !text.contains("{{"));
         let keys = texts.iter().filter(|text| is_key(text)).cloned().collect();
         let mut all: BTreeSet<String> = BTreeSet::new();
         for text in &texts {
@@ -66,6 +75,7 @@ impl Hunt {
                 .iter()
                 .flat_map(|number| [number.saturating_sub(1), *number, number.saturating_add(1)])
                 .collect(),
+            lookups,
             seed: 0x9e37_79b9_7f4a_7c15,
         }
     }
@@ -95,6 +105,23 @@ impl Hunt {
     fn number(&mut self) -> i64 {
         let at = self.next(self.numbers.len());
         self.numbers.get(at).copied().unwrap_or_default()
+    }
+
+    /// Tries some requests of a class in clusters that have what both sides look up. What it finds contradicts a proof; it is
+    /// no counterexample, because a request alone does not show the cluster.
+    pub(super) fn contradict(&mut self, both: &mut Match<'_>, cell: &Cell<'_>, tries: u64) -> Option<Counterexample> {
+        if self.lookups.is_empty() {
+            return self.search(both, cell, tries);
+        }
+        for _ in 0..tries {
+            both.mocks = self.outside("sample", Some("apps"));
+            let found = self.search(both, cell, 1);
+            if found.is_some() {
+                return found;
+            }
+        }
+        both.mocks = Mocks::new();
+        None
     }
 
     /// Tries some requests of a class.

@@ -9,7 +9,7 @@ use kyvtest_model::kube::{self as kube, Cell, Facts, NAME_LABEL, Operation, Pair
 use rustc_hash::FxHashMap;
 
 use super::{
-    formula::{Arena, Atom, Formula, Place},
+    formula::{Arena, Atom, Formula, Place, Shared},
     shape::{Inner, Kind, Shape},
     text::Predicate,
     value::{Sym, Value},
@@ -41,6 +41,8 @@ pub(super) struct Request<'c> {
     pub(super) user: Place,
     dry_run: Place,
     options: Place,
+    /// Whether the request is one of the past, which created the old object.
+    pub(super) past: bool,
     /// The name of the object, if it has one.
     pub(super) name: Option<Place>,
     pub(super) namespace: Option<Place>,
@@ -95,6 +97,7 @@ impl<'c> Request<'c> {
             user,
             dry_run: arena.root("request.dryRun", Shape::of(Kind::Bool, Inner::Unknown)),
             options: arena.root("request.options", Shape::any()),
+            past: false,
             name: None,
             namespace: None,
             assumptions,
@@ -160,17 +163,17 @@ impl<'c> Request<'c> {
                 self.assumptions.extend([present, there, same]);
             }
         }
-        // An update of ephemeral containers changes no metadata.
+        // An update of ephemeral containers changes nothing else (`dropNonEphemeralContainerUpdates`).
         if self.cell.resource.subresource == "ephemeralcontainers"
             && let (Some(new), Some(old)) = (self.object, self.old_object)
         {
-            for key in ["labels", "annotations"] {
-                let mut at = |root| {
-                    let metadata = arena.field(root, "metadata")?;
-                    arena.field(metadata, key)
-                };
-                if let (Some(a), Some(b)) = (at(new), at(old)) {
-                    let (first, second) = (arena.present(a), arena.present(b));
+            for (name, keys) in [
+                ("metadata", Shared::Only(&["labels", "annotations"])),
+                ("spec", Shared::AllBut("ephemeralContainers")),
+            ] {
+                if let (Some(new), Some(old)) = (arena.field(new, name), arena.field(old, name)) {
+                    arena.share(old, new, keys);
+                    let (first, second) = (arena.present(new), arena.present(old));
                     let not = arena.not(second);
                     let both = arena.choose(first, second, not);
                     self.assumptions.push(both);
@@ -217,6 +220,7 @@ impl<'c> Request<'c> {
             user: arena.root("another user", shape),
             dry_run: self.dry_run,
             options: self.options,
+            past: true,
             name: self.name,
             namespace: self.namespace,
             assumptions: Vec::new(),

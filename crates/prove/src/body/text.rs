@@ -14,7 +14,7 @@ use kyvtest_go_compat::{
         Regex,
         nfa::{Anchor, Nfa, State as Steps},
     },
-    text::{quantity::Quantity, wildcard},
+    text::{case, quantity::Quantity, wildcard},
 };
 use rustc_hash::FxHashMap;
 
@@ -49,6 +49,10 @@ pub(super) enum Predicate {
     Lower(Box<Predicate>),
     /// The text in upper-case ASCII letters has the predicate.
     Upper(Box<Predicate>),
+    /// The text in lower case, as Go has it, has the predicate.
+    GoLower(Box<Predicate>),
+    /// The text in upper case, as Go has it, has the predicate.
+    GoUpper(Box<Predicate>),
     /// The text between two constants has the predicate.
     Between(Arc<str>, Box<Predicate>, Arc<str>),
 }
@@ -72,6 +76,8 @@ impl Predicate {
             Self::Quantity => Quantity::parse(text).is_ok(),
             Self::Lower(inner) => inner.holds(&text.to_ascii_lowercase()),
             Self::Upper(inner) => inner.holds(&text.to_ascii_uppercase()),
+            Self::GoLower(inner) => inner.holds(&case::lower(text)),
+            Self::GoUpper(inner) => inner.holds(&case::upper(text)),
             Self::Between(before, inner, after) => inner.holds(&format!("{before}{text}{after}")),
         }
     }
@@ -87,7 +93,11 @@ impl Predicate {
                 into.push(text.to_string());
             }
             Self::Glob(glob) => into.push(glob.replace('*', "").replace('?', "x")),
-            Self::Lower(inner) | Self::Upper(inner) | Self::Between(_, inner, _) => inner.constants(into),
+            Self::Lower(inner)
+            | Self::Upper(inner)
+            | Self::GoLower(inner)
+            | Self::GoUpper(inner)
+            | Self::Between(_, inner, _) => inner.constants(into),
             Self::Quantity => into.extend(["1", "0"].map(str::to_owned)),
             Self::Matches(_) | Self::Length(_) | Self::In(_) => {}
         }
@@ -99,6 +109,7 @@ impl Predicate {
             Self::In(_) | Self::PatternOf(_) | Self::Quantity => true,
             Self::Length(length) => *length <= COUNTED,
             Self::Lower(inner) | Self::Upper(inner) | Self::Between(_, inner, _) => inner.is_regular(),
+            Self::GoLower(inner) | Self::GoUpper(inner) => inner.is_ascii() && inner.is_regular(),
             Self::Is(_)
             | Self::StartsWith(_)
             | Self::EndsWith(_)
@@ -109,6 +120,42 @@ impl Predicate {
     }
 }
 
+impl Predicate {
+    /// Whether all characters beyond ASCII are the same to the predicate.
+    fn is_ascii(&self) -> bool {
+        match self {
+            Self::Is(text)
+            | Self::StartsWith(text)
+            | Self::EndsWith(text)
+            | Self::Contains(text)
+            | Self::Glob(text)
+            | Self::PatternOf(text) => text.is_ascii(),
+            Self::Length(_) | Self::In(_) | Self::Quantity => true,
+            Self::Between(before, inner, after) => before.is_ascii() && after.is_ascii() && inner.is_ascii(),
+            Self::Lower(inner) | Self::Upper(inner) => inner.is_ascii(),
+            Self::Matches(_) | Self::GoLower(_) | Self::GoUpper(_) => false,
+        }
+    }
+}
+
+/// The lower case of a character, where it is an ASCII letter; all other characters count as themselves.
+fn go_lower(c: char) -> char {
+    match c {
+        '\u{130}' => 'i',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    }
+}
+
+/// The upper case of a character, where it is an ASCII letter; all other characters count as themselves.
+fn go_upper(c: char) -> char {
+    match c {
+        '\u{131}' => 'I',
+        '\u{17f}' => 'S',
+        c => c.to_ascii_uppercase(),
+    }
+}
+
 /// The automaton of a predicate.
 #[derive(Debug)]
 enum Machine {
@@ -116,6 +163,8 @@ enum Machine {
     Base(Base),
     Lower(Box<Machine>),
     Upper(Box<Machine>),
+    GoLower(Box<Machine>),
+    GoUpper(Box<Machine>),
     Between(Vec<char>, Box<Machine>, Vec<char>),
 }
 
@@ -157,6 +206,9 @@ impl Machine {
             Predicate::Quantity => compile(QUANTITY),
             Predicate::Lower(inner) => Some(Machine::Lower(Box::new(Machine::new(inner)?))),
             Predicate::Upper(inner) => Some(Machine::Upper(Box::new(Machine::new(inner)?))),
+            Predicate::GoLower(inner) if inner.is_ascii() => Some(Machine::GoLower(Box::new(Machine::new(inner)?))),
+            Predicate::GoUpper(inner) if inner.is_ascii() => Some(Machine::GoUpper(Box::new(Machine::new(inner)?))),
+            Predicate::GoLower(_) | Predicate::GoUpper(_) => None,
             Predicate::Between(before, inner, after) => Some(Machine::Between(
                 before.chars().collect(),
                 Box::new(Machine::new(inner)?),
@@ -173,7 +225,7 @@ impl Machine {
                 state
             }
             Self::Base(_) => vec![0],
-            Self::Lower(inner) | Self::Upper(inner) => inner.start(),
+            Self::Lower(inner) | Self::Upper(inner) | Self::GoLower(inner) | Self::GoUpper(inner) => inner.start(),
             Self::Between(before, inner, _) => before.iter().fold(inner.start(), |state, c| inner.step(&state, *c)),
         }
     }
@@ -199,6 +251,8 @@ impl Machine {
             },
             Self::Lower(inner) => inner.step(state, c.to_ascii_lowercase()),
             Self::Upper(inner) => inner.step(state, c.to_ascii_uppercase()),
+            Self::GoLower(inner) => inner.step(state, go_lower(c)),
+            Self::GoUpper(inner) => inner.step(state, go_upper(c)),
             Self::Between(_, inner, _) => inner.step(state, c),
         }
     }
@@ -213,7 +267,9 @@ impl Machine {
             Self::Base(base) => state
                 .first()
                 .is_some_and(|own| base.accepts_state(u8::try_from(*own).unwrap_or_default())),
-            Self::Lower(inner) | Self::Upper(inner) => inner.accepts(state),
+            Self::Lower(inner) | Self::Upper(inner) | Self::GoLower(inner) | Self::GoUpper(inner) => {
+                inner.accepts(state)
+            }
             Self::Between(_, inner, after) => {
                 let last = after.iter().fold(state.clone(), |state, c| inner.step(&state, *c));
                 inner.accepts(&last)
@@ -238,7 +294,10 @@ impl Machine {
                     into.extend([u32::from(low), u32::from(high) + 1]);
                 }
             }
-            Self::Lower(inner) | Self::Upper(inner) => {
+            Self::Lower(inner) | Self::Upper(inner) | Self::GoLower(inner) | Self::GoUpper(inner) => {
+                for c in ['\u{130}', '\u{131}', '\u{17f}', '\u{212a}'] {
+                    into.extend([u32::from(c), u32::from(c) + 1]);
+                }
                 let mut own = BTreeSet::new();
                 inner.breaks(&mut own);
                 for (low, high) in [('A', 'Z'), ('a', 'z')] {

@@ -75,19 +75,57 @@ pub(super) struct Words(pub(super) Vec<Edit>);
 /// One change of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Edit {
+    /// ASCII letters in lower case.
     Lower,
+    /// ASCII letters in upper case.
     Upper,
+    /// All letters in lower case, as Go has them.
+    GoLower,
+    /// All letters in upper case, as Go has them.
+    GoUpper,
     Between(Arc<str>, Arc<str>),
+    /// One step of making a regular expression of a text with wildcards.
+    Wildcards(Wildcards),
+}
+
+/// How a text with wildcards becomes a regular expression, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wildcards {
+    /// What regular expressions read otherwise is escaped, the wildcards aside.
+    Escaped,
+    /// `*` has become `.*`.
+    Any,
+    /// `?` has become `.`.
+    One,
 }
 
 impl Words {
     /// The predicate that the original text has if the result has the given one.
-    pub(super) fn before(&self, predicate: Predicate) -> Predicate {
-        self.0.iter().rev().fold(predicate, |inner, edit| match edit {
-            Edit::Lower => Predicate::Lower(Box::new(inner)),
-            Edit::Upper => Predicate::Upper(Box::new(inner)),
-            Edit::Between(before, after) => Predicate::Between(Arc::clone(before), Box::new(inner), Arc::clone(after)),
+    pub(super) fn before(&self, predicate: Predicate) -> Result<Predicate> {
+        self.0.iter().rev().try_fold(predicate, |inner, edit| {
+            Ok(match edit {
+                Edit::Lower => Predicate::Lower(Box::new(inner)),
+                Edit::Upper => Predicate::Upper(Box::new(inner)),
+                Edit::GoLower => Predicate::GoLower(Box::new(inner)),
+                Edit::GoUpper => Predicate::GoUpper(Box::new(inner)),
+                Edit::Between(before, after) => {
+                    Predicate::Between(Arc::clone(before), Box::new(inner), Arc::clone(after))
+                }
+                Edit::Wildcards(_) => return unsupported("a regular expression made from a text"),
+            })
         })
+    }
+
+    /// The text whose wildcards became a regular expression that is anchored at both ends.
+    pub(super) fn wildcards(&self) -> Option<Self> {
+        use Wildcards::{Any, Escaped, One};
+        let made = [Escaped, Any, One].map(Edit::Wildcards);
+        let between = |before: &str, after: &str| Edit::Between(Arc::from(before), Arc::from(after));
+        let rest = self
+            .0
+            .strip_suffix([between("(?s)^", ""), between("", "$")].as_slice())?;
+        let rest = rest.strip_suffix(made.as_slice())?;
+        Some(Self(rest.to_vec()))
     }
 
     pub(super) fn then(&self, edit: Edit) -> Self {
@@ -104,11 +142,90 @@ pub(super) enum Part {
     One(Formula, Value),
     /// For each element of a list of a document for which the formula holds, one element made from it.
     Each {
+        /// Lists with their elements whose elements' lists these are, outermost first; mostly none.
+        outer: Rc<[(Place, Place)]>,
         list: Place,
         bound: Place,
         keep: Formula,
         value: Value,
     },
+}
+
+impl Part {
+    /// The elements of a list.
+    pub(super) fn each(list: Place, bound: Place) -> Self {
+        Self::Each {
+            outer: Rc::from([]),
+            list,
+            bound,
+            keep: Formula::TRUE,
+            value: Value::of(Sym::At(bound)),
+        }
+    }
+
+    pub(super) fn value(&self) -> &Value {
+        match self {
+            Self::One(_, value) | Self::Each { value, .. } => value,
+        }
+    }
+
+    pub(super) fn keep(&self) -> Formula {
+        match self {
+            Self::One(keep, _) | Self::Each { keep, .. } => *keep,
+        }
+    }
+
+    /// The elements of lists that the part is about, outermost first.
+    pub(super) fn bounds(&self) -> Vec<Place> {
+        match self {
+            Self::One(..) => Vec::new(),
+            Self::Each { outer, bound, .. } => {
+                let outer = outer.iter().map(|(_, bound)| *bound);
+                outer.chain([*bound]).collect()
+            }
+        }
+    }
+
+    /// The part with other elements in place of its own.
+    pub(super) fn with(&self, keep: Formula, value: Value) -> Self {
+        match self {
+            Self::One(..) => Self::One(keep, value),
+            Self::Each { outer, list, bound, .. } => Self::Each {
+                outer: Rc::clone(outer),
+                list: *list,
+                bound: *bound,
+                keep,
+                value,
+            },
+        }
+    }
+
+    /// What another part adds for each element of this one, if the formula holds.
+    fn around(&self, keep: Formula, inner: &Self) -> Self {
+        match (self, inner) {
+            (_, Self::One(_, value)) => self.with(keep, value.clone()),
+            (Self::One(..), _) => inner.with(keep, inner.value().clone()),
+            (
+                Self::Each { outer, list, bound, .. },
+                Self::Each {
+                    outer: between,
+                    list: inner_list,
+                    bound: inner_bound,
+                    value,
+                    ..
+                },
+            ) => {
+                let outer = outer.iter().copied().chain([(*list, *bound)]);
+                Self::Each {
+                    outer: outer.chain(between.iter().copied()).collect(),
+                    list: *inner_list,
+                    bound: *inner_bound,
+                    keep,
+                    value: value.clone(),
+                }
+            }
+        }
+    }
 }
 
 /// A value: its cases exclude each other and leave nothing out.
@@ -273,11 +390,18 @@ impl Arena {
                 let (yes, no) = (self.and([here, with]), self.and([not, without]));
                 self.or([yes, no])
             }
-            Part::Each { list, bound, keep, .. } => {
+            Part::Each {
+                outer,
+                list,
+                bound,
+                keep,
+                ..
+            } => {
                 let body = self.and([*keep, *body]);
+                let chain: Vec<(Place, Place)> = outer.iter().copied().chain([(*list, *bound)]).collect();
                 let mut ways = Vec::new();
                 for own in 0..=count {
-                    let here = self.at_least(*list, *bound, body, own);
+                    let here = self.count_within(&chain, body, own);
                     let others = self.count(rest, count - own);
                     ways.push(self.and([here, others]));
                 }
@@ -285,4 +409,86 @@ impl Arena {
             }
         }
     }
+
+    /// At least `count` elements of lists within lists have a property. So it is if and only if, for some partition of the
+    /// number, as many outer elements have at least so many inner ones as there are parts of at least that size.
+    fn count_within(&mut self, chain: &[(Place, Place)], body: Formula, count: u32) -> Formula {
+        let Some(((list, bound), inner)) = chain.split_first() else {
+            return Formula::FALSE;
+        };
+        if inner.is_empty() || count == 0 {
+            return self.at_least(*list, *bound, body, count);
+        }
+        let mut ways = Vec::new();
+        for partition in partitions(count, count) {
+            let mut all = Vec::new();
+            for size in 1..=partition.first().copied().unwrap_or_default() {
+                let within = self.count_within(inner, body, size);
+                let parts = partition.iter().filter(|part| **part >= size).count();
+                let parts = u32::try_from(parts).unwrap_or(u32::MAX);
+                all.push(self.at_least(*list, *bound, within, parts));
+            }
+            ways.push(self.and(all));
+        }
+        self.or(ways)
+    }
+
+    /// A list in which the elements that are lists give way to their elements. `fresh` names the element of a list.
+    pub(super) fn flatten(
+        &mut self,
+        parts: &[Part],
+        mut fresh: impl FnMut(&mut Self, Place) -> Result<Place>,
+    ) -> Result<Vec<Part>> {
+        let mut flat = Vec::new();
+        for part in parts {
+            let mut rest = Vec::new();
+            let mut kept = Vec::new();
+            for (guard, sym) in &part.value().0 {
+                let keep = self.and([part.keep(), *guard]);
+                let inner = match sym {
+                    Sym::List(inner) => inner.to_vec(),
+                    Sym::At(place) if self.shape(*place).kinds.has(super::shape::Kind::List) => {
+                        let is_list = self.is_kind(*place, super::shape::Kind::List);
+                        let other = self.not(is_list);
+                        let other = self.and([*guard, other]);
+                        if other != Formula::FALSE {
+                            rest.push((other, sym.clone()));
+                            kept.push(other);
+                        }
+                        let bound = fresh(self, *place)?;
+                        vec![Part::each(*place, bound).with(is_list, Value::of(Sym::At(bound)))]
+                    }
+                    sym => {
+                        rest.push((*guard, sym.clone()));
+                        kept.push(*guard);
+                        continue;
+                    }
+                };
+                for one in &inner {
+                    let keep = self.and([keep, one.keep()]);
+                    flat.push(part.around(keep, one));
+                }
+            }
+            if !rest.is_empty() {
+                let kept = self.or(kept);
+                let keep = self.and([part.keep(), kept]);
+                flat.push(part.with(keep, Value(rest)));
+            }
+        }
+        Ok(flat)
+    }
+}
+
+/// All ways to write a number as a sum of numbers up to a limit, the largest first.
+fn partitions(number: u32, limit: u32) -> Vec<Vec<u32>> {
+    if number == 0 {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for first in (1..=number.min(limit)).rev() {
+        for rest in partitions(number - first, first) {
+            all.push([first].into_iter().chain(rest).collect());
+        }
+    }
+    all
 }

@@ -10,10 +10,10 @@ use kyvtest_go_compat::text::quantity::Quantity;
 
 use super::{Reader, compare::boolean};
 use crate::body::{
-    formula::Formula,
+    formula::{Formula, Place},
     shape::{Inner, Kind, Shape},
     text::Predicate,
-    value::{Edit, Part, Result, Sized, Sym, Truth, Value, Words, unsupported},
+    value::{Edit, Part, Result, Sized, Sym, Truth, Value, Wildcards, Words, unsupported},
 };
 
 impl<'a> Reader<'a, '_> {
@@ -53,10 +53,13 @@ impl<'a> Reader<'a, '_> {
             };
             if *kind != RegexFunction::Matches {
                 let name = format!("{kind:?} {:?}", regex.as_str());
-                return self.unknown(&name, args.get(..1).unwrap_or_default(), Shape::any());
+                return self.unknown(&name, args, Shape::any());
             }
             let predicate = Predicate::Matches(Arc::from(regex.as_str()));
             return self.tested(text, predicate, "matches");
+        }
+        if let Some(value) = self.regex_of_wildcards(call.function.name, args)? {
+            return Ok(value);
         }
         match (call.function.name, args) {
             // Another value each time.
@@ -72,6 +75,18 @@ impl<'a> Reader<'a, '_> {
             }
             ("startsWith" | "endsWith" | "contains", [a, b]) => self.text_relation(call.function.name, a, b),
             ("size", [sym]) => self.size(sym),
+            ("flatten", [sym]) => self.flattened(sym),
+            ("type", [sym]) => self.type_of(sym),
+            ("Get" | "get" | "List" | "list" | "GetMetadata" | "getMetadata", [Sym::Constant(own), ..])
+                if matches!(&**own, "resource" | "http" | "globalContext" | "image") =>
+            {
+                let name = match call.function.name {
+                    "Get" | "get" => "Get",
+                    "List" | "list" => "List",
+                    _ => "GetMetadata",
+                };
+                super::lookup(self.arena, name, args)
+            }
             ("lowerAscii", [sym]) => self.edited(sym, Edit::Lower),
             ("upperAscii", [sym]) => self.edited(sym, Edit::Upper),
             ("dyn", [sym]) => Ok(Value::of(sym.clone())),
@@ -124,6 +139,92 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
+    /// The type of a value of a document, or of a constant.
+    fn type_of(&mut self, sym: &Sym) -> Result<Value> {
+        let named = |name: &str| Sym::Constant(Arc::from(format!("{TYPE}{name}")));
+        let name = match sym {
+            Sym::Null => "null_type",
+            Sym::Bool(_) => "bool",
+            Sym::Int(_) | Sym::Size(_) | Sym::Length(_) => "int",
+            Sym::Text(_) | Sym::Words(..) => "string",
+            Sym::List(_) => "list",
+            Sym::Map(_) => "map",
+            Sym::At(place) => {
+                let names = ["null_type", "bool", "int", "double", "string", "list", "map"];
+                let mut cases = Vec::new();
+                for (kind, name) in Kind::ALL.into_iter().zip(names) {
+                    cases.push((self.arena.is_kind(*place, kind), named(name)));
+                }
+                return Ok(self.arena.value(cases));
+            }
+            sym => return self.unknown("type", std::slice::from_ref(sym), Shape::any()),
+        };
+        Ok(Value::of(named(name)))
+    }
+
+    /// `flatten` of a list; what is no list is an error.
+    fn flattened(&mut self, sym: &Sym) -> Result<Value> {
+        let Some((is_list, parts)) = self.parts(sym)? else {
+            return Ok(Value::error());
+        };
+        let used = self.bound.clone();
+        let flat = self.arena.flatten(&parts, |arena, list| {
+            let mut names = (0..16).filter_map(|number| arena.bound(list, number));
+            match names.find(|bound| !used.contains(bound)) {
+                Some(bound) => Ok(bound),
+                None => unsupported("comprehensions are nested too deeply"),
+            }
+        })?;
+        let other = self.arena.not(is_list);
+        Ok(self
+            .arena
+            .value([(is_list, Sym::List(Rc::from(flat))), (other, Sym::Error)]))
+    }
+
+    /// The steps by which a text with wildcards becomes a regular expression, and a constant that it is applied to.
+    fn regex_of_wildcards(&mut self, name: &str, args: &[Sym]) -> Result<Option<Value>> {
+        let step = |place: &Place, words: &Words, step| {
+            let words = words.then(Edit::Wildcards(step));
+            Some(Value::of(Sym::Words(*place, words)))
+        };
+        let is = |sym: &Sym, text: &str| matches!(sym, Sym::Text(own) if &**own == text);
+        let ends = |words: &Words, step| words.0.last() == Some(&Edit::Wildcards(step));
+        Ok(match (name, args) {
+            ("regex.replace", [text, pattern, with]) if is(pattern, SPECIAL) && is(with, r"\\\0") => {
+                let (place, words) = match text {
+                    Sym::At(place) => (*place, Words::default()),
+                    Sym::Words(place, words) => (*place, words.clone()),
+                    _ => return Ok(None),
+                };
+                let is_text = self.arena.is_kind(place, Kind::Text);
+                let other = self.arena.not(is_text);
+                let words = words.then(Edit::Wildcards(Wildcards::Escaped));
+                Some(
+                    self.arena
+                        .value([(is_text, Sym::Words(place, words)), (other, Sym::Error)]),
+                )
+            }
+            ("replace", [Sym::Words(place, words), old, new])
+                if ends(words, Wildcards::Escaped) && is(old, "*") && is(new, ".*") =>
+            {
+                step(place, words, Wildcards::Any)
+            }
+            ("replace", [Sym::Words(place, words), old, new])
+                if ends(words, Wildcards::Any) && is(old, "?") && is(new, ".") =>
+            {
+                step(place, words, Wildcards::One)
+            }
+            ("matches", [Sym::Text(text), Sym::Words(place, words)]) => match words.wildcards() {
+                Some(words) => {
+                    let predicate = words.before(Predicate::PatternOf(Arc::clone(text)))?;
+                    Some(Value::of(Sym::Bool(self.arena.text(*place, predicate))))
+                }
+                None => None,
+            },
+            _ => None,
+        })
+    }
+
     /// Whether a text has a predicate; what is no text is an error.
     fn tested(&mut self, sym: &Sym, predicate: Predicate, name: &str) -> Result<Value> {
         let (place, words) = match sym {
@@ -141,7 +242,7 @@ impl<'a> Reader<'a, '_> {
             let (yes, no) = (self.arena.and([is_text, yes]), self.arena.and([is_text, not]));
             return Ok(Truth { yes, no }.value(self.arena));
         }
-        let holds = self.arena.text(place, words.before(predicate));
+        let holds = self.arena.text(place, words.before(predicate)?);
         let not = self.arena.not(holds);
         let (yes, no) = (self.arena.and([is_text, holds]), self.arena.and([is_text, not]));
         Ok(Truth { yes, no }.value(self.arena))
@@ -171,7 +272,7 @@ impl<'a> Reader<'a, '_> {
             Sym::Text(text) => Ok(Value::text(&match edit {
                 Edit::Lower => text.to_ascii_lowercase(),
                 Edit::Upper => text.to_ascii_uppercase(),
-                Edit::Between(..) => return unsupported("a text"),
+                _ => return unsupported("a text"),
             })),
             Sym::At(place) => {
                 let is_text = self.arena.is_kind(*place, Kind::Text);
@@ -207,12 +308,7 @@ impl<'a> Reader<'a, '_> {
                 if sized != Formula::FALSE {
                     match self.arena.bound(place, 0) {
                         Some(bound) => {
-                            let part = Part::Each {
-                                list: place,
-                                bound,
-                                keep: Formula::TRUE,
-                                value: Value::of(Sym::At(bound)),
-                            };
+                            let part = Part::each(place, bound);
                             cases.push((sized, Sym::Size(Rc::from([part]))));
                         }
                         None => {
@@ -294,19 +390,14 @@ impl<'a> Reader<'a, '_> {
     ) -> Result<Formula> {
         let mut hits = Vec::new();
         for part in parts {
-            let value = match part {
-                Part::One(_, value) | Part::Each { value, .. } => value.clone(),
-            };
-            if let Part::Each { bound, .. } = part {
-                if self.bound.contains(bound) {
-                    return unsupported("a set of a list within a comprehension over it");
-                }
-                self.bound.push(*bound);
+            let bounds = part.bounds();
+            if bounds.iter().any(|bound| self.bound.contains(bound)) {
+                return unsupported("a set of a list within a comprehension over it");
             }
-            let hit = property(self, &value);
-            if let Part::Each { .. } = part {
-                self.bound.pop();
-            }
+            let before = self.bound.len();
+            self.bound.extend(bounds);
+            let hit = property(self, part.value());
+            self.bound.truncate(before);
             hits.push((part, hit?));
         }
         Ok(self.arena.count(&hits, 1))
@@ -321,6 +412,12 @@ impl<'a> Reader<'a, '_> {
         Ok(self.arena.or(hits))
     }
 }
+
+/// The beginning of the names of types.
+pub(super) const TYPE: &str = "type ";
+
+/// The characters of texts with wildcards that regular expressions read otherwise.
+const SPECIAL: &str = r"[\\.+^$()|{}\[\]]";
 
 /// Whether a text is written as a plain integer.
 fn is_integer(text: &str) -> bool {

@@ -224,19 +224,14 @@ impl Reader<'_, '_> {
     pub(super) fn any_equal(&mut self, needle: &Sym, parts: &[Part]) -> Result<Formula> {
         let mut hits = Vec::new();
         for part in parts {
-            let value = match part {
-                Part::One(_, value) | Part::Each { value, .. } => value.clone(),
-            };
-            if let Part::Each { bound, .. } = part {
-                if self.bound.contains(bound) {
-                    return unsupported("a search in a list within a comprehension over it");
-                }
-                self.bound.push(*bound);
+            let bounds = part.bounds();
+            if bounds.iter().any(|bound| self.bound.contains(bound)) {
+                return unsupported("a search in a list within a comprehension over it");
             }
-            let equal = self.equal_values(&Value::of(needle.clone()), &value);
-            if let Part::Each { .. } = part {
-                self.bound.pop();
-            }
+            let before = self.bound.len();
+            self.bound.extend(bounds);
+            let equal = self.equal_values(&Value::of(needle.clone()), part.value());
+            self.bound.truncate(before);
             hits.push((part, equal?));
         }
         Ok(self.arena.count(&hits, 1))
@@ -354,20 +349,8 @@ impl Reader<'_, '_> {
             };
             fine.push(*guard);
             for part in parts {
-                all.push(match part {
-                    Part::One(keep, value) => Part::One(self.arena.and([*guard, keep]), value),
-                    Part::Each {
-                        list,
-                        bound,
-                        keep,
-                        value,
-                    } => Part::Each {
-                        list,
-                        bound,
-                        keep: self.arena.and([*guard, keep]),
-                        value,
-                    },
-                });
+                let keep = self.arena.and([*guard, part.keep()]);
+                all.push(part.with(keep, part.value().clone()));
             }
         }
         Ok(Some((self.arena.or(fine), all)))

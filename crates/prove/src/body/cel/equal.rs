@@ -4,7 +4,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{Reader, compare::boolean};
+use super::{Reader, call::TYPE, compare::boolean};
 use crate::body::{
     formula::{Atom, Formula, Place},
     shape::Kind,
@@ -23,7 +23,7 @@ impl Reader<'_, '_> {
             (Sym::At(a), Sym::At(b)) => self.equal_places(*a, *b),
             (Sym::At(place), other) | (other, Sym::At(place)) => self.equal_at(*place, other),
             (Sym::Words(place, words), Sym::Text(text)) | (Sym::Text(text), Sym::Words(place, words)) => {
-                let predicate = words.before(Predicate::Is(Arc::clone(text)));
+                let predicate = words.before(Predicate::Is(Arc::clone(text)))?;
                 Ok(self.arena.text(*place, predicate))
             }
             (Sym::Words(a, first), Sym::Words(b, second)) if a == b && first == second => Ok(Formula::TRUE),
@@ -69,6 +69,9 @@ impl Reader<'_, '_> {
                 let (less, more) = (self.quantity_order(a, b, false), self.quantity_order(b, a, false));
                 Ok(self.arena.and([less, more]))
             }
+            (Sym::Constant(a), Sym::Constant(b)) if [a, b].iter().all(|name| name.starts_with(TYPE)) => {
+                Ok(Formula::of(a == b))
+            }
             _ if numeric(a).is_some() && numeric(b).is_some() => Ok(Formula::of(numeric(a) == numeric(b))),
             _ if is_plain(a) && is_plain(b) => Ok(Formula::of(a == b)),
             _ if rank(a) != rank(b) && is_known_type(a) && is_known_type(b) => Ok(Formula::FALSE),
@@ -101,12 +104,13 @@ impl Reader<'_, '_> {
         let whole = |parts: &Rc<[Part]>| match &**parts {
             [
                 Part::Each {
+                    outer,
                     list,
                     bound,
                     keep: Formula::TRUE,
                     value,
                 },
-            ] if value.single() == Some(&Sym::At(*bound)) => Some(*list),
+            ] if outer.is_empty() && value.single() == Some(&Sym::At(*bound)) => Some(*list),
             _ => None,
         };
         match (plain(a), plain(b), whole(a), whole(b)) {

@@ -10,7 +10,7 @@ use kyvtest_cel::program::{Fold, FoldKind, NodeId};
 use super::Reader;
 use crate::body::{
     formula::{Arena, Formula, Place},
-    shape::{Inner, Kind},
+    shape::{Inner, Kind, Shape},
     value::{Part, Result, Sym, Truth, Value, unsupported},
 };
 
@@ -42,6 +42,8 @@ impl<'a> Reader<'a, '_> {
                     }
                     let value = if let Some(parts) = reader.structure_keys(place) {
                         reader.over(fold, &parts)?
+                    } else if is_a_map && is_list != Formula::FALSE {
+                        reader.anything(place)?
                     } else if is_a_map {
                         reader.over_map(fold, place)?
                     } else {
@@ -70,6 +72,14 @@ impl<'a> Reader<'a, '_> {
         })
     }
 
+    /// What a comprehension over a map comes to that might as well be a list: a value of its own of which nothing is known.
+    fn anything(&mut self, map: Place) -> Result<Value> {
+        let name = format!("comprehension {}", self.arena.places().count());
+        let mut args = vec![Sym::At(map)];
+        args.extend(self.bound.iter().map(|bound| Sym::At(*bound)));
+        self.unknown(&name, &args, Shape::any())
+    }
+
     /// The keys of a structure, each if it is there.
     fn structure_keys(&mut self, place: Place) -> Option<Vec<Part>> {
         let Inner::Struct(own) = self.arena.shape(place).inner else {
@@ -88,15 +98,10 @@ impl<'a> Reader<'a, '_> {
     /// The elements of a list of a document, under a name that no quantifier around uses.
     pub(super) fn elements(&mut self, list: Place) -> Result<Vec<Part>> {
         let bound = self.fresh(list)?;
-        Ok(vec![Part::Each {
-            list,
-            bound,
-            keep: Formula::TRUE,
-            value: Value::of(Sym::At(bound)),
-        }])
+        Ok(vec![Part::each(list, bound)])
     }
 
-    fn fresh(&mut self, list: Place) -> Result<Place> {
+    pub(super) fn fresh(&mut self, list: Place) -> Result<Place> {
         for number in 0..16 {
             match self.arena.bound(list, number) {
                 Some(bound) if !self.bound.contains(&bound) => return Ok(bound),
@@ -116,12 +121,7 @@ impl<'a> Reader<'a, '_> {
         if let Some(second) = fold.second {
             self.slots[second.0 as usize] = Some(Value::of(Sym::At(value)));
         }
-        let part = Part::Each {
-            list: map,
-            bound,
-            keep: Formula::TRUE,
-            value: Value::of(Sym::At(key)),
-        };
+        let part = Part::each(map, bound).with(Formula::TRUE, Value::of(Sym::At(key)));
         self.run(fold, &[part])
     }
 
@@ -131,23 +131,7 @@ impl<'a> Reader<'a, '_> {
         }
         let mut own = Vec::new();
         for part in parts {
-            own.push(match part {
-                Part::Each {
-                    list,
-                    bound,
-                    keep,
-                    value,
-                } if self.bound.contains(bound) => {
-                    let fresh = self.fresh(*list)?;
-                    Part::Each {
-                        list: *list,
-                        bound: fresh,
-                        keep: self.arena.substitute(*keep, *bound, fresh),
-                        value: substitute(self.arena, value, *bound, fresh),
-                    }
-                }
-                part => part.clone(),
-            });
+            own.push(renamed(self.arena, part, &self.bound)?);
         }
         self.run(fold, &own)
     }
@@ -202,20 +186,13 @@ impl<'a> Reader<'a, '_> {
 
     /// Reads an expression with the fold's variable set to the element of a part.
     fn with_element<T>(&mut self, fold: &Fold, part: &Part, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let value = match part {
-            Part::One(_, value) => value.clone(),
-            Part::Each { bound, value, .. } => {
-                self.bound.push(*bound);
-                value.clone()
-            }
-        };
+        let before = self.bound.len();
+        self.bound.extend(part.bounds());
         let slot = fold.variable.0 as usize;
-        let outer = self.slots[slot].replace(value);
+        let outer = self.slots[slot].replace(part.value().clone());
         let result = read(self);
         self.slots[slot] = outer;
-        if let Part::Each { .. } = part {
-            self.bound.pop();
-        }
+        self.bound.truncate(before);
         result
     }
 
@@ -249,15 +226,8 @@ impl<'a> Reader<'a, '_> {
             }
             let failed = self.arena.or(failed);
             errors.push((part, failed));
-            made.push(match part {
-                Part::One(keep, _) => Part::One(self.arena.and([*keep, condition.yes]), Value(kept)),
-                Part::Each { list, bound, keep, .. } => Part::Each {
-                    list: *list,
-                    bound: *bound,
-                    keep: self.arena.and([*keep, condition.yes]),
-                    value: Value(kept),
-                },
-            });
+            let keep = self.arena.and([part.keep(), condition.yes]);
+            made.push(part.with(keep, Value(kept)));
         }
         let error = self.arena.count(&errors, 1);
         let fine = self.arena.not(error);
@@ -273,6 +243,64 @@ impl<'a> Reader<'a, '_> {
         };
         Ok(self.arena.at_least(list, bound, Formula::TRUE, count))
     }
+}
+
+/// A part about elements under names that are not in use.
+pub(in crate::body) fn renamed(arena: &mut Arena, part: &Part, used: &[Place]) -> Result<Part> {
+    let mut part = part.clone();
+    let mut taken = used.to_vec();
+    let Part::Each { outer, .. } = &part else {
+        return Ok(part);
+    };
+    for at in 0..=outer.len() {
+        let own = part.bounds()[at];
+        if !taken.contains(&own) {
+            taken.push(own);
+            continue;
+        }
+        let Part::Each {
+            outer,
+            list,
+            bound,
+            keep,
+            value,
+        } = part
+        else {
+            return Ok(part);
+        };
+        let of = outer.get(at).map_or(list, |(list, _)| *list);
+        let others: Vec<Place> = outer.iter().map(|(_, bound)| *bound).chain([bound]).collect();
+        let free = |place: &Place| !taken.contains(place) && !others.contains(place);
+        let Some(fresh) = (0..32).filter_map(|number| arena.bound(of, number)).find(free) else {
+            return unsupported("comprehensions are nested too deeply");
+        };
+        let mut chain = Vec::new();
+        for (number, (list, bound)) in outer.iter().copied().chain([(list, bound)]).enumerate() {
+            let list = if number > at {
+                arena.move_place(list, own, fresh)
+            } else {
+                list
+            };
+            let bound = match number.cmp(&at) {
+                std::cmp::Ordering::Less => bound,
+                std::cmp::Ordering::Equal => fresh,
+                std::cmp::Ordering::Greater => arena.move_place(bound, own, fresh),
+            };
+            chain.push((list, bound));
+        }
+        let Some((list, bound)) = chain.pop() else {
+            return unsupported("a list");
+        };
+        part = Part::Each {
+            outer: Rc::from(chain),
+            list,
+            bound,
+            keep: arena.substitute(keep, own, fresh),
+            value: substitute(arena, &value, own, fresh),
+        };
+        taken.push(fresh);
+    }
+    Ok(part)
 }
 
 /// A value about another element.
@@ -312,13 +340,18 @@ fn substitute_parts(arena: &mut Arena, parts: &[Part], from: Place, to: Place) -
     for part in parts {
         made.push(match part {
             Part::One(keep, value) => Part::One(arena.substitute(*keep, from, to), substitute(arena, value, from, to)),
-            Part::Each { bound, .. } if *bound == from => part.clone(),
+            Part::Each { .. } if part.bounds().contains(&from) => part.clone(),
             Part::Each {
+                outer,
                 list,
                 bound,
                 keep,
                 value,
             } => Part::Each {
+                outer: outer
+                    .iter()
+                    .map(|(list, bound)| (arena.move_place(*list, from, to), arena.move_place(*bound, from, to)))
+                    .collect(),
                 list: arena.move_place(*list, from, to),
                 bound: arena.move_place(*bound, from, to),
                 keep: arena.substitute(*keep, from, to),

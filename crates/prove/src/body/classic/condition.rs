@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::query::{Context, query};
+use super::{context::value_of, query::Context};
 use crate::body::{
-    cel::json_value,
     formula::{Arena, Atom, Formula, Place},
     shape::Kind,
     text::Predicate,
@@ -69,34 +68,9 @@ impl<'j> Conditions<'j> {
 
 /// A key or value: a variable, or a constant.
 fn operand(arena: &mut Arena, context: &Context<'_, '_>, json: &Json) -> Result<(Value, Formula)> {
-    let Some(text) = json.as_str() else {
-        if json.to_string().contains("{{") || json.to_string().contains("$(") {
-            return unsupported("variables inside of a list");
-        }
-        return Ok((json_value(json)?, Formula::FALSE));
-    };
-    if !text.contains("{{") && !text.contains("$(") {
-        return Ok((Value::text(text), Formula::FALSE));
-    }
-    let inside = text
-        .strip_prefix("{{")
-        .and_then(|text| text.strip_suffix("}}"))
-        .filter(|inside| !inside.contains("{{") && !inside.trim_start().starts_with(['-', '@']));
-    let Some(inside) = inside else {
-        return unsupported("a text with variables");
-    };
-    let found = query(arena, context, inside)?;
     // A missing key is an error of the condition.
-    let mut kept = Vec::new();
-    let mut missing = vec![found.failed];
-    for (guard, sym) in found.value.0 {
-        if sym == Sym::Error {
-            missing.push(guard);
-        } else {
-            kept.push((guard, sym));
-        }
-    }
-    Ok((Value(kept), arena.or(missing)))
+    let found = value_of(arena, context, json)?;
+    Ok((found.value, found.failed))
 }
 
 fn evaluate(arena: &mut Arena, context: &Context<'_, '_>, condition: &Json) -> Result<Truth> {
@@ -143,9 +117,33 @@ fn holds(arena: &mut Arena, operator: &str, key: &Sym, value: &Sym) -> Result<Fo
             let not = arena.not(equal);
             Ok(arena.and([compared, not]))
         }
-        "anyin" | "allin" | "anynotin" | "allnotin" => membership(arena, operator, key, value),
-        "greaterthan" | "greaterthanorequals" | "lessthan" | "lessthanorequals" => order(arena, operator, key, value),
+        "in" | "notin" | "anyin" | "allin" | "anynotin" | "allnotin" => membership(arena, operator, key, value),
+        "greaterthan" | "greaterthanorequals" | "lessthan" | "lessthanorequals" => {
+            order_of(arena, operator, key, value)
+        }
         _ => unsupported(format!("the operator `{operator}`")),
+    }
+}
+
+/// A whole number that is written as a text: numbers are compared with it as with the number. `0` alone is a duration.
+fn number(value: &Sym) -> Option<Sym> {
+    let Sym::Text(text) = value else { return None };
+    let digits = (1..16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse::<i64>()
+        .ok()
+        .filter(|_| digits && &**text != "0")
+        .map(Sym::Int)
+}
+
+/// Whether a key is certainly a number.
+fn is_number(arena: &Arena, key: &Sym) -> bool {
+    match key {
+        Sym::Int(_) | Sym::Size(_) | Sym::Length(_) => true,
+        Sym::At(place) => {
+            let kinds = arena.shape(*place).kinds;
+            kinds.is_single() && kinds.has(Kind::Int)
+        }
+        _ => false,
     }
 }
 
@@ -157,7 +155,12 @@ fn is_plain(text: &str) -> bool {
 /// Whether key and value are equal, and whether the key is of a type that is compared.
 fn equality(arena: &mut Arena, key: &Sym, value: &Sym) -> Result<(Formula, Formula)> {
     let always = |formula: Formula| Ok((formula, Formula::TRUE));
+    let read = number(value);
+    let value = read.as_ref().filter(|_| is_number(arena, key)).unwrap_or(value);
     match (key, value) {
+        (Sym::List(_) | Sym::Map(_), Sym::Text(_) | Sym::Int(_) | Sym::Bool(_) | Sym::Null) => always(Formula::FALSE),
+        (Sym::Size(_) | Sym::Length(_) | Sym::Int(_), Sym::Bool(_) | Sym::Null) => always(Formula::FALSE),
+        (Sym::Text(_), Sym::Null) => always(Formula::FALSE),
         (Sym::Null, _) => Ok((Formula::FALSE, Formula::FALSE)),
         (Sym::Bool(key), Sym::Bool(value)) => {
             let not = arena.not(*value);
@@ -166,6 +169,9 @@ fn equality(arena: &mut Arena, key: &Sym, value: &Sym) -> Result<(Formula, Formu
         (Sym::Bool(_), Sym::Text(_) | Sym::Int(_) | Sym::Double(_) | Sym::Null) => always(Formula::FALSE),
         (Sym::Text(key), Sym::Text(value)) if is_plain(key) && is_plain(value) => {
             always(Formula::of(wildcard::matches(value, key)))
+        }
+        (Sym::Words(place, words), Sym::Text(text)) if is_plain(text) && !wildcard::has_wildcard(text) => {
+            always(arena.text(*place, words.before(Predicate::Is(Arc::clone(text)))?))
         }
         (Sym::Text(_), Sym::Bool(_)) => always(Formula::FALSE),
         (Sym::Int(key), Sym::Int(value)) => always(Formula::of(key == value)),
@@ -231,7 +237,7 @@ fn equal_of_kind(arena: &mut Arena, place: Place, kind: Kind, value: &Sym) -> Re
     })
 }
 
-fn counted(arena: &mut Arena, sym: &Sym, least: i64) -> Result<Formula> {
+pub(super) fn counted(arena: &mut Arena, sym: &Sym, least: i64) -> Result<Formula> {
     let Ok(least) = u32::try_from(least.max(0)) else {
         return unsupported("a large number");
     };
@@ -246,7 +252,7 @@ fn counted(arena: &mut Arena, sym: &Sym, least: i64) -> Result<Formula> {
 }
 
 /// The order of numbers; what has none does not hold.
-fn order(arena: &mut Arena, operator: &str, key: &Sym, value: &Sym) -> Result<Formula> {
+pub(super) fn order_of(arena: &mut Arena, operator: &str, key: &Sym, value: &Sym) -> Result<Formula> {
     // Those must be spelled as they are.
     let (greater, or_equal) = match operator {
         "GreaterThan" => (true, false),
@@ -259,8 +265,16 @@ fn order(arena: &mut Arena, operator: &str, key: &Sym, value: &Sym) -> Result<Fo
         let kinds = arena.shape(*place).kinds;
         kinds.is_single() && kinds.has(Kind::Int)
     };
+    let read = number(value);
+    let value = read.as_ref().filter(|_| is_number(arena, key)).unwrap_or(value);
     match (key, value) {
         (Sym::Null, _) => Ok(Formula::FALSE),
+        (Sym::Int(a), Sym::Int(b)) => Ok(Formula::of(match (greater, or_equal) {
+            (true, false) => a > b,
+            (true, true) => a >= b,
+            (false, false) => a < b,
+            (false, true) => a <= b,
+        })),
         (Sym::At(place), Sym::Int(number)) if is_int(arena, place) => Ok(match (greater, or_equal) {
             (true, false) => {
                 let most = arena.at_most(*place, *number);
@@ -302,29 +316,82 @@ fn order(arena: &mut Arena, operator: &str, key: &Sym, value: &Sym) -> Result<Fo
 /// Members of lists: wildcards are read on both sides.
 fn membership(arena: &mut Arena, operator: &str, key: &Sym, value: &Sym) -> Result<Formula> {
     let operator = operator.to_lowercase();
-    if matches!(key, Sym::Null | Sym::Map(_)) {
+    if matches!(key, Sym::Null | Sym::Map(_)) || matches!(value, Sym::Null | Sym::Map(_)) {
         return Ok(Formula::FALSE);
     }
-    let Some(values) = parts(arena, value) else {
-        return unsupported("a membership of something other than a list");
-    };
+    // What is null is in nothing, and nothing is in it.
+    let mut lists = Vec::new();
+    for sym in [key, value] {
+        if let Sym::At(place) = sym {
+            lists.extend(if_list(arena, *place));
+        }
+    }
+    lists.push(membership_in(arena, &operator, key, value)?);
+    Ok(arena.and(lists))
+}
+
+/// That a value is a list, if it is either one or null.
+fn if_list(arena: &mut Arena, place: Place) -> Option<Formula> {
+    let kinds = arena.shape(place).kinds;
+    let rest = kinds.without(Kind::Null).without(Kind::List);
+    (kinds.has(Kind::List) && rest.0 == 0).then(|| arena.is_kind(place, Kind::List))
+}
+
+fn membership_in(arena: &mut Arena, operator: &str, key: &Sym, value: &Sym) -> Result<Formula> {
     let negated = operator.ends_with("notin");
-    if let Some(keys) = parts(arena, key) {
+    let keys = parts(arena, key);
+    let deprecated = matches!(operator, "in" | "notin");
+    if let Sym::Text(text) = value {
+        if let Some((low, high)) = range(text) {
+            if deprecated {
+                return unsupported("a range in a deprecated operator");
+            }
+            return in_range(arena, operator, (key, keys.as_deref()), (low, high));
+        }
+        // What is JSON is a list.
+        if deprecated
+            || serde_json::from_str::<Json>(text).is_ok()
+            || text.contains('-') && text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+')
+        {
+            return unsupported("a membership of something other than a list");
+        }
+    }
+    let values = match value {
+        Sym::Text(_) => vec![Part::One(Formula::TRUE, Value::of(value.clone()))],
+        Sym::Int(_) if keys.is_some() && matches!(operator, "anyin" | "anynotin") => {
+            vec![Part::One(Formula::TRUE, Value::of(value.clone()))]
+        }
+        Sym::Int(_) | Sym::Bool(_) => return Ok(Formula::FALSE),
+        value => match parts(arena, value) {
+            Some(values) => values,
+            None => return unsupported("a membership of something other than a list"),
+        },
+    };
+    if let (Sym::Text(text), None) = (value, &keys) {
+        // A single key is compared with the pattern, and not the other way round.
+        let holds = match key {
+            Sym::Text(key) => Formula::of(wildcard::matches(text, key)),
+            Sym::At(place) if is_text(arena, *place) => arena.text(*place, Predicate::Glob(Arc::clone(text))),
+            _ => return unsupported("a membership of a value of unknown type"),
+        };
+        return Ok(if negated { arena.not(holds) } else { holds });
+    }
+    if deprecated && keys.is_some() {
+        return unsupported("a list as the key of a deprecated operator");
+    }
+    if let Some(keys) = keys {
         let mut found = Vec::new();
         for part in &keys {
-            let value = match part {
-                Part::One(_, value) | Part::Each { value, .. } => value,
-            };
-            found.push((part, among(arena, value, &values)?));
+            found.push((part, among(arena, part.value(), &values)?));
         }
         // Any found, or any not found.
-        let wanted = matches!(operator.as_str(), "anyin" | "allnotin");
+        let wanted = matches!(operator, "anyin" | "allnotin");
         let some: Vec<(&Part, Formula)> = found
             .into_iter()
             .map(|(part, found)| (part, if wanted { found } else { arena.not(found) }))
             .collect();
         let some = arena.count(&some, 1);
-        return Ok(match operator.as_str() {
+        return Ok(match operator {
             "anyin" | "anynotin" => some,
             _ => arena.not(some),
         });
@@ -340,33 +407,92 @@ fn membership(arena: &mut Arena, operator: &str, key: &Sym, value: &Sym) -> Resu
     Ok(if negated { arena.not(found) } else { found })
 }
 
+fn is_text(arena: &Arena, place: Place) -> bool {
+    let kinds = arena.shape(place).kinds;
+    kinds.is_single() && kinds.has(Kind::Text)
+}
+
+/// A range of whole numbers, as `5000-6000`.
+fn range(text: &str) -> Option<(i64, i64)> {
+    let (low, high) = text.split_once('-')?;
+    let number = |text: &str| {
+        let digits = (1..16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|_| digits)
+    };
+    Some((number(low)?, number(high)?))
+}
+
+/// Whether numbers are within a range.
+fn in_range(
+    arena: &mut Arena,
+    operator: &str,
+    (key, keys): (&Sym, Option<&[Part]>),
+    (low, high): (i64, i64),
+) -> Result<Formula> {
+    let inside = |arena: &mut Arena, sym: &Sym| -> Result<Formula> {
+        let Sym::At(place) = sym else {
+            return unsupported("a range for something other than a number");
+        };
+        let kinds = arena.shape(*place).kinds;
+        if !kinds.is_single() || !kinds.has(Kind::Int) {
+            return unsupported("a range for something other than a number");
+        }
+        let (most, less) = (
+            arena.at_most(*place, high),
+            arena.at_most(*place, low.saturating_sub(1)),
+        );
+        let least = arena.not(less);
+        Ok(arena.and([least, most]))
+    };
+    let Some(keys) = keys else {
+        let inside = inside(arena, key)?;
+        return Ok(if operator.ends_with("notin") {
+            arena.not(inside)
+        } else {
+            inside
+        });
+    };
+    let wanted = matches!(operator, "anyin" | "allnotin");
+    let mut some = Vec::new();
+    for part in keys {
+        let mut ways = Vec::new();
+        for (guard, sym) in &part.value().0 {
+            let inside = inside(arena, sym)?;
+            let way = if wanted { inside } else { arena.not(inside) };
+            ways.push(arena.and([*guard, way]));
+        }
+        some.push((part, arena.or(ways)));
+    }
+    let some = arena.count(&some, 1);
+    Ok(match operator {
+        "anyin" | "anynotin" => some,
+        _ => arena.not(some),
+    })
+}
+
 fn parts(arena: &mut Arena, sym: &Sym) -> Option<Vec<Part>> {
     match sym {
         Sym::List(parts) => Some(parts.to_vec()),
         Sym::At(place) => {
-            let kinds = arena.shape(*place).kinds;
+            let kinds = arena.shape(*place).kinds.without(Kind::Null);
             if !kinds.is_single() || !kinds.has(Kind::List) {
                 return None;
             }
-            let bound = arena.bound(*place, 7)?;
-            Some(vec![Part::Each {
-                list: *place,
-                bound,
-                keep: Formula::TRUE,
-                value: Value::of(Sym::At(bound)),
-            }])
+            let bound = arena.bound(*place, OWN)?;
+            Some(vec![Part::each(*place, bound)])
         }
         _ => None,
     }
 }
 
+/// The number of the element that a membership is about: queries use smaller ones.
+const OWN: u32 = 20;
+
 /// Whether a key equals one of the values, either read as a pattern.
 fn among(arena: &mut Arena, key: &Value, values: &[Part]) -> Result<Formula> {
     let mut hits = Vec::new();
     for part in values {
-        let value = match part {
-            Part::One(_, value) | Part::Each { value, .. } => value,
-        };
+        let value = part.value();
         let mut equal = Vec::new();
         for (first, key) in &key.0 {
             for (second, value) in &value.0 {
@@ -390,6 +516,11 @@ fn either_way(arena: &mut Arena, a: &Sym, b: &Sym) -> Result<Formula> {
             }
             let fits = arena.text(*place, Predicate::Glob(Arc::clone(text)));
             let covers = arena.text(*place, Predicate::PatternOf(Arc::clone(text)));
+            Ok(arena.or([fits, covers]))
+        }
+        (Sym::Words(place, words), Sym::Text(text)) | (Sym::Text(text), Sym::Words(place, words)) => {
+            let fits = arena.text(*place, words.before(Predicate::Glob(Arc::clone(text)))?);
+            let covers = arena.text(*place, words.before(Predicate::PatternOf(Arc::clone(text)))?);
             Ok(arena.or([fits, covers]))
         }
         (Sym::At(place), Sym::Int(number)) | (Sym::Int(number), Sym::At(place)) => {

@@ -313,12 +313,7 @@ impl Walk {
                 let Some(bound) = arena.bound(list, 0) else {
                     return unsupported("a pattern for a structure");
                 };
-                let part = Part::Each {
-                    list,
-                    bound,
-                    keep: Formula::TRUE,
-                    value: Value::of(Sym::At(bound)),
-                };
+                let part = Part::each(list, bound);
                 let found = self.element(arena, &Value::of(Sym::At(bound)), first)?;
                 let bad = found.bad(arena);
                 let skips = arena.or([found.skip, found.skip_direct]);

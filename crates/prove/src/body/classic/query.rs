@@ -1,10 +1,21 @@
-//! Variables of classic rules: paths into the request with alternatives, and a few functions.
+//! Variables of classic rules: JMESPath over the request, the element of a loop and the context.
 //!
-//! Upstream counterpart: Kyverno's fork of go-jmespath, by way of `kyvtest_jmespath`: a missing key is an error, which counts
-//! as null before `||` and inside of lists; a field of what is no map is null.
+//! Upstream counterpart: Kyverno's fork of go-jmespath, by way of `kyvtest_jmespath`, node by node: a missing key is an error,
+//! which counts as null in most places; a field of what is no map is null.
+//!
+//! Known limits: `a.*`, negative indexes, steps of slices, and most functions.
+
+mod compare;
+mod function;
+mod list;
 
 use std::{rc::Rc, sync::Arc};
 
+use kyvtest_go_compat::value::Data;
+use kyvtest_jmespath::{Expression, ast::Node};
+use kyvtest_model::kube::Operation;
+
+use super::context::Entries;
 use crate::body::{
     cel::json_value,
     formula::{Arena, Formula, Place},
@@ -13,7 +24,6 @@ use crate::body::{
     text::Predicate,
     value::{Part, Result, Sym, Value, unsupported},
 };
-use kyvtest_model::kube::Operation;
 
 /// What variables are about.
 #[derive(Clone)]
@@ -22,6 +32,17 @@ pub(super) struct Context<'r, 'c> {
     pub(super) element: Option<Value>,
     /// The elements that loops around are about.
     pub(super) bound: Vec<Place>,
+    /// The entries of the contexts of the rule and of the loops around.
+    pub(super) entries: Entries,
+}
+
+/// Where a query is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// In a variable: when an object is deleted, it is read in place of the new one.
+    Variable,
+    /// By itself: the list of a loop, or the expression of a context entry.
+    Alone,
 }
 
 impl Context<'_, '_> {
@@ -35,384 +56,323 @@ impl Context<'_, '_> {
 
     pub(super) fn with_element(&self, value: Value, part: &Part) -> Self {
         let mut bound = self.bound.clone();
-        if let Part::Each { bound: own, .. } = part {
-            bound.push(*own);
-        }
+        bound.extend(part.bounds());
         Self {
             request: self.request,
             element: Some(value),
             bound,
+            entries: self.entries.clone(),
         }
     }
 
     /// The elements of a list, under a name that no loop around uses.
     pub(super) fn elements(&self, arena: &mut Arena, list: Place) -> Result<Vec<Part>> {
-        for number in 0..8 {
-            match arena.bound(list, number) {
-                Some(bound) if !self.bound.contains(&bound) => {
-                    return Ok(vec![Part::Each {
-                        list,
-                        bound,
-                        keep: Formula::TRUE,
-                        value: Value::of(Sym::At(bound)),
-                    }]);
-                }
-                Some(_) => {}
-                None => break,
-            }
-        }
-        unsupported("a loop over a structure")
+        let bound = fresh(arena, list, &self.bound)?;
+        Ok(vec![Part::each(list, bound)])
+    }
+}
+
+/// A name for the element of a list that is not in use.
+fn fresh(arena: &mut Arena, list: Place, used: &[Place]) -> Result<Place> {
+    let mut names = (0..16).filter_map(|number| arena.bound(list, number));
+    match names.find(|bound| !used.contains(bound)) {
+        Some(bound) => Ok(bound),
+        None => unsupported("a loop over a structure"),
     }
 }
 
 /// A value, in which a missing key is an error, and when the query as a whole is an error.
+#[derive(Debug, Clone)]
 pub(super) struct Queried {
     pub(super) value: Value,
     pub(super) failed: Formula,
 }
 
 impl Queried {
-    fn of(value: Value) -> Self {
+    pub(super) fn of(value: Value) -> Self {
         Self {
             value,
             failed: Formula::FALSE,
         }
     }
+
+    /// A missing key counts as null.
+    fn or_null(self, arena: &mut Arena) -> Self {
+        Self {
+            value: null_if_missing(arena, &self.value),
+            failed: self.failed,
+        }
+    }
+
+    /// A missing key and an error of a function count as null.
+    fn any_or_null(self, arena: &mut Arena) -> Value {
+        let value = null_if_missing(arena, &self.value);
+        let cases: Vec<(Formula, Sym)> = value.0.into_iter().chain([(self.failed, Sym::Null)]).collect();
+        arena.value(cases)
+    }
 }
 
 /// Evaluates a query.
-pub(super) fn query(arena: &mut Arena, context: &Context<'_, '_>, text: &str) -> Result<Queried> {
-    let mut parser = Parser {
-        text: text.trim(),
-        context,
+pub(super) fn query(arena: &mut Arena, context: &Context<'_, '_>, text: &str, written: Written) -> Result<Queried> {
+    evaluate(arena, context, text, (None, written))
+}
+
+/// Evaluates a query on a value.
+pub(super) fn query_on(arena: &mut Arena, context: &Context<'_, '_>, text: &str, value: &Value) -> Result<Queried> {
+    evaluate(arena, context, text, (Some(value), Written::Alone))
+}
+
+fn evaluate(
+    arena: &mut Arena,
+    context: &Context<'_, '_>,
+    text: &str,
+    (on, written): (Option<&Value>, Written),
+) -> Result<Queried> {
+    let Ok(expression) = Expression::parse(text.trim()) else {
+        return unsupported("a query that cannot be read");
     };
-    let value = parser.alternatives(arena)?;
-    if !parser.text.is_empty() {
-        return unsupported(format!("the query `{text}`"));
+    let mut reader = Reader {
+        context,
+        written,
+        bound: context.bound.clone(),
+    };
+    let found = reader.execute(arena, expression.tree(), on)?;
+    if found.value.0.len() > CASES {
+        return unsupported("a query with too many cases");
     }
-    Ok(value)
+    if on.is_some() {
+        return Ok(found);
+    }
+    // Entries that the text names are loaded first, whatever the query needs.
+    let unloaded = context.entries.failures(arena, context, text)?;
+    let loaded = arena.not(unloaded);
+    let cases: Vec<(Formula, Sym)> = found.value.0.into_iter().collect();
+    let mut kept = Vec::new();
+    for (guard, sym) in cases {
+        kept.push((arena.and([loaded, guard]), sym));
+    }
+    Ok(Queried {
+        value: arena.value(kept),
+        failed: arena.or([unloaded, found.failed]),
+    })
 }
 
-struct Parser<'t, 'x, 'r, 'c> {
-    text: &'t str,
+/// How many cases the value of a query may have.
+const CASES: usize = 48;
+
+/// Walks the tree of a query.
+struct Reader<'x, 'r, 'c> {
     context: &'x Context<'r, 'c>,
+    written: Written,
+    /// The elements that loops and projections around are about.
+    bound: Vec<Place>,
 }
 
-impl Parser<'_, '_, '_, '_> {
-    fn eat(&mut self, token: &str) -> bool {
-        self.text = self.text.trim_start();
-        match self.text.strip_prefix(token) {
-            Some(rest) => {
-                self.text = rest;
-                true
+impl Reader<'_, '_, '_> {
+    /// The value of a node for a value, or for the document as a whole.
+    fn execute(&mut self, arena: &mut Arena, node: &Node, at: Option<&Value>) -> Result<Queried> {
+        match node {
+            Node::Literal(data) => Ok(Queried::of(json_value(&whole_numbers(&json_of(data)))?)),
+            Node::Current | Node::Identity => match at {
+                Some(value) => Ok(Queried::of(value.clone())),
+                None => unsupported("the context as a whole"),
+            },
+            Node::Field(name) => match at {
+                Some(value) => Ok(Queried::of(field(arena, value, name)?)),
+                None => self.root(arena, name),
+            },
+            Node::Subexpression(sides) | Node::IndexExpression(sides) => {
+                if let (Node::Field(first), Node::Field(second), None) = (&sides.0, &sides.1, at)
+                    && &**first == "request"
+                {
+                    return self.of_request(second);
+                }
+                let left = self.execute(arena, &sides.0, at)?;
+                if let Node::Field(name) = &sides.1 {
+                    return Ok(Queried {
+                        value: field(arena, &left.value, name)?,
+                        failed: left.failed,
+                    });
+                }
+                self.then(arena, &left, |reader, arena, sym| {
+                    reader.execute(arena, &sides.1, Some(&Value::of(sym.clone())))
+                })
             }
-            None => false,
-        }
-    }
-
-    /// `a || b || …`
-    fn alternatives(&mut self, arena: &mut Arena) -> Result<Queried> {
-        let mut found = self.single(arena)?;
-        while self.eat("||") {
-            let other = self.single(arena)?;
-            found = either(arena, &found, &other)?;
-        }
-        self.text = self.text.trim_start();
-        Ok(found)
-    }
-
-    fn single(&mut self, arena: &mut Arena) -> Result<Queried> {
-        self.text = self.text.trim_start();
-        if let Some(rest) = self.text.strip_prefix('\'') {
-            let Some((raw, after)) = rest.split_once('\'') else {
-                return unsupported("a query");
-            };
-            if raw.contains('\\') {
-                return unsupported("an escape in a query");
+            Node::Pipe(sides) => {
+                let left = self.execute(arena, &sides.0, at)?.or_null(arena);
+                let piped = self.then(arena, &left, |reader, arena, sym| {
+                    reader.execute(arena, &sides.1, Some(&Value::of(sym.clone())))
+                })?;
+                Ok(piped.or_null(arena))
             }
-            self.text = after;
-            return Ok(Queried::of(Value::text(raw)));
-        }
-        if let Some(rest) = self.text.strip_prefix('`') {
-            let Some((literal, after)) = rest.split_once('`') else {
-                return unsupported("a query");
-            };
-            self.text = after;
-            let Ok(json) = serde_json::from_str(literal) else {
-                return unsupported("a literal in a query");
-            };
-            return Ok(Queried::of(json_value(&json)?));
-        }
-        let Some(name) = self.identifier() else {
-            return unsupported("a query");
-        };
-        if self.eat("(") {
-            return self.function(arena, &name);
-        }
-        let root = self.root(&name)?;
-        self.path(arena, root)
-    }
-
-    fn identifier(&mut self) -> Option<Arc<str>> {
-        self.text = self.text.trim_start();
-        if let Some(rest) = self.text.strip_prefix('"') {
-            let (name, after) = rest.split_once('"')?;
-            if name.contains('\\') {
-                return None;
+            Node::Or(sides) => {
+                let (left, right) = (self.execute(arena, &sides.0, at)?, self.execute(arena, &sides.1, at)?);
+                either(arena, &left, &right)
             }
-            self.text = after;
-            return Some(Arc::from(name));
+            Node::And(sides) => {
+                let left = self.execute(arena, &sides.0, at)?.or_null(arena);
+                self.then(arena, &left, |reader, arena, sym| {
+                    let falsy = is_false(arena, sym)?;
+                    let truthy = arena.not(falsy);
+                    let right = reader.execute(arena, &sides.1, at)?;
+                    let mut cases = vec![(falsy, sym.clone())];
+                    for (guard, sym) in right.value.0 {
+                        cases.push((arena.and([truthy, guard]), sym));
+                    }
+                    Ok(Queried {
+                        value: arena.value(cases),
+                        failed: arena.and([truthy, right.failed]),
+                    })
+                })
+            }
+            Node::Not(inner) => {
+                let inner = self.execute(arena, inner, at)?.or_null(arena);
+                self.then(arena, &inner, |_, arena, sym| {
+                    let falsy = is_false(arena, sym)?;
+                    Ok(Queried::of(Value::of(Sym::Bool(falsy))))
+                })
+            }
+            Node::Comparator(comparator, sides) => self.compared(arena, *comparator, sides, at),
+            Node::MultiSelectList(nodes) => {
+                let Some(at) = at else {
+                    return self.selected(arena, nodes, None);
+                };
+                self.then(arena, &Queried::of(at.clone()), |reader, arena, sym| match sym {
+                    Sym::Null => Ok(Queried::of(Value::of(Sym::Null))),
+                    sym => reader.selected(arena, nodes, Some(&Value::of(sym.clone()))),
+                })
+            }
+            Node::Function(Some(name), args) => self.function(arena, name, args, at),
+            Node::Projection(..)
+            | Node::FilterProjection(..)
+            | Node::Flatten(..)
+            | Node::Index(..)
+            | Node::Slice(..) => self.of_list(arena, node, at),
+            Node::MultiSelectHash(_) => unsupported("a query that makes a map"),
+            Node::ValueProjection(_) => unsupported("a projection of the values of a map"),
+            Node::Empty | Node::Expref(_) | Node::Function(None, _) => unsupported("a query"),
         }
-        let end = self
-            .text
-            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .unwrap_or(self.text.len());
-        let name = self.text.get(..end).filter(|name| !name.is_empty())?;
-        self.text = self.text.get(end..).unwrap_or_default();
-        Some(Arc::from(name))
     }
 
-    fn root(&mut self, name: &str) -> Result<Value> {
-        let request = self.context.request;
+    /// Goes on from each case of a value; missing keys stay missing.
+    fn then(
+        &mut self,
+        arena: &mut Arena,
+        left: &Queried,
+        mut apply: impl FnMut(&mut Self, &mut Arena, &Sym) -> Result<Queried>,
+    ) -> Result<Queried> {
+        let mut cases = Vec::new();
+        let mut failed = vec![left.failed];
+        for (guard, sym) in &left.value.0 {
+            if *sym == Sym::Error {
+                cases.push((*guard, Sym::Error));
+                continue;
+            }
+            let found = apply(self, arena, sym)?;
+            failed.push(arena.and([*guard, found.failed]));
+            for (own, sym) in found.value.0 {
+                cases.push((arena.and([*guard, own]), sym));
+            }
+        }
+        let value = arena.value(cases);
+        if value.0.len() > CASES {
+            return unsupported("a query with too many cases");
+        }
+        Ok(Queried {
+            value,
+            failed: arena.or(failed),
+        })
+    }
+
+    fn selected(&mut self, arena: &mut Arena, nodes: &[Node], at: Option<&Value>) -> Result<Queried> {
+        let mut parts = Vec::new();
+        let mut failed = Vec::new();
+        for node in nodes {
+            let found = self.execute(arena, node, at)?.or_null(arena);
+            failed.push(found.failed);
+            parts.push(Part::One(Formula::TRUE, found.value));
+        }
+        Ok(Queried {
+            value: Value::of(Sym::List(Rc::from(parts))),
+            failed: arena.or(failed),
+        })
+    }
+
+    /// What a name at the beginning of a query means.
+    fn root(&mut self, arena: &mut Arena, name: &str) -> Result<Queried> {
+        if let Some(entry) = self.context.entries.find(name) {
+            return entry.load(arena, self.context);
+        }
         match name {
             "element" => match &self.context.element {
-                Some(element) => Ok(element.clone()),
+                Some(element) => Ok(Queried::of(element.clone())),
                 None => unsupported("`element` outside of a loop"),
             },
-            "request" => {
-                if !self.eat(".") {
-                    return unsupported("`request` as a whole");
-                }
-                let Some(part) = self.identifier() else {
-                    return unsupported("a query");
-                };
-                let object = |place: Option<Place>| match place {
-                    Some(place) => Ok(Value::of(Sym::At(place))),
-                    None => unsupported("an object that the request does not have"),
-                };
-                match &*part {
-                    // What is deleted is read in place of the new object.
-                    "object" if request.cell.operation == Operation::Delete => object(request.old_object),
-                    "object" => object(request.object),
-                    "oldObject" => object(request.old_object),
-                    "operation" => Ok(Value::text(request.cell.operation.as_str())),
-                    "userInfo" => Ok(Value::of(Sym::At(request.user))),
-                    _ => unsupported(format!("`request.{part}`")),
-                }
-            }
+            "request" => unsupported("`request` as a whole"),
             _ => unsupported(format!("the variable `{name}`")),
         }
     }
 
-    fn path(&mut self, arena: &mut Arena, root: Value) -> Result<Queried> {
-        let mut value = root;
-        loop {
-            if self.text.starts_with("||") {
-                return Ok(Queried::of(value));
+    fn of_request(&self, name: &str) -> Result<Queried> {
+        let request = self.context.request;
+        let object = |place: Option<Place>| match place {
+            Some(place) => Ok(Queried::of(Value::of(Sym::At(place)))),
+            None if request.past || request.cell.operation == Operation::Connect => {
+                unsupported("an object that the request does not have")
             }
-            if self.eat("[]") {
-                value = self.flattened(arena, &value)?;
-                self.text = self.text.trim_start();
-                if self.text.starts_with('.') || self.text.starts_with('[') {
-                    return unsupported("a projection");
-                }
-                return Ok(Queried::of(value));
-            }
-            if self.text.starts_with('[') {
-                let Some((inside, rest)) = self.text.get(1..).and_then(|text| text.split_once(']')) else {
-                    return unsupported("a query");
-                };
-                if let Some(count) = inside
-                    .trim()
-                    .strip_prefix(':')
-                    .and_then(|count| count.parse::<u32>().ok())
-                    && count <= 4
-                    && !rest.trim_start().starts_with(['.', '['])
-                {
-                    self.text = rest;
-                    return Ok(Queried::of(first_of(arena, &value, count)?));
-                }
-                let Ok(position) = inside.trim().parse::<u32>() else {
-                    return unsupported("a slice or filter");
-                };
-                self.text = rest;
-                value = position_of(arena, &value, position)?;
-                continue;
-            }
-            if self.text.starts_with(".[") {
-                self.text = self.text.get(2..).unwrap_or_default();
-                value = self.selected(arena, &value)?;
-                continue;
-            }
-            if self.text.starts_with('.') {
-                self.text = self.text.get(1..).unwrap_or_default();
-                let Some(key) = self.identifier() else {
-                    return unsupported("a projection");
-                };
-                value = field(arena, &value, &key)?;
-                continue;
-            }
-            return Ok(Queried::of(value));
-        }
-    }
-
-    /// `.[a, b]`: what is missing is null.
-    fn selected(&mut self, arena: &mut Arena, value: &Value) -> Result<Value> {
-        let mut keys = Vec::new();
-        loop {
-            let Some(key) = self.identifier() else {
-                return unsupported("a selection of more than fields");
-            };
-            keys.push(key);
-            if self.eat("]") {
-                break;
-            }
-            if !self.eat(",") {
-                return unsupported("a selection of more than fields");
-            }
-        }
-        arena.each(value, |arena, sym| match sym {
-            Sym::Null => Ok(Value::of(Sym::Null)),
-            Sym::Error => Ok(Value::error()),
-            sym => {
-                let mut parts = Vec::new();
-                for key in &keys {
-                    let found = field(arena, &Value::of(sym.clone()), key)?;
-                    parts.push(Part::One(Formula::TRUE, null_if_missing(arena, &found)));
-                }
-                Ok(Value::of(Sym::List(Rc::from(parts))))
-            }
-        })
-    }
-
-    /// `x[]`: lists inside are joined, and nulls are left out.
-    fn flattened(&mut self, arena: &mut Arena, value: &Value) -> Result<Value> {
-        let context = self.context;
-        let value = null_if_missing(arena, value);
-        arena.each(&value, |arena, sym| {
-            let parts = match sym {
-                Sym::List(parts) => parts.to_vec(),
-                Sym::At(place) => {
-                    let kinds = arena.shape(*place).kinds;
-                    if !kinds.has(Kind::List) {
-                        return Ok(Value::of(Sym::Null));
-                    }
-                    if !kinds.is_single() {
-                        return unsupported("a list of unknown type");
-                    }
-                    context.elements(arena, *place)?
-                }
-                Sym::Null => return Ok(Value::of(Sym::Null)),
-                _ => return unsupported("a projection of a computed value"),
-            };
-            let mut flat = Vec::new();
-            for part in parts {
-                match part {
-                    Part::One(keep, value) => {
-                        for (guard, sym) in value.0 {
-                            let guard = arena.and([keep, guard]);
-                            match sym {
-                                Sym::Null => {}
-                                Sym::At(place) if arena.shape(place).kinds.has(Kind::List) => {
-                                    if !arena.shape(place).kinds.is_single() {
-                                        return unsupported("a list of unknown type");
-                                    }
-                                    for inner in context.elements(arena, place)? {
-                                        if let Part::Each { list, bound, value, .. } = inner {
-                                            flat.push(Part::Each {
-                                                list,
-                                                bound,
-                                                keep: guard,
-                                                value,
-                                            });
-                                        }
-                                    }
-                                }
-                                sym => flat.push(Part::One(guard, Value::of(sym))),
-                            }
-                        }
-                    }
-                    Part::Each { bound, .. } if may_be_list(arena, bound) => {
-                        return unsupported("a list of lists");
-                    }
-                    part @ Part::Each { .. } => flat.push(part),
-                }
-            }
-            Ok(Value::of(Sym::List(Rc::from(flat))))
-        })
-    }
-
-    fn function(&mut self, arena: &mut Arena, name: &str) -> Result<Queried> {
-        let mut args = Vec::new();
-        if !self.eat(")") {
-            loop {
-                let arg = self.alternatives(arena)?;
-                if arg.failed != Formula::FALSE {
-                    return unsupported("a function of a function");
-                }
-                args.push(null_if_missing(arena, &arg.value));
-                if self.eat(")") {
-                    break;
-                }
-                if !self.eat(",") {
-                    return unsupported("a query");
-                }
-            }
-        }
-        let mut failed = Vec::new();
-        let mut cases = Vec::new();
-        let [first, rest @ ..] = args.as_slice() else {
-            return unsupported(format!("the function `{name}`"));
+            None => Ok(Queried::of(Value::of(Sym::Null))),
         };
-        for (guard, sym) in &first.0 {
-            match call(arena, self.context, name, sym, rest)? {
-                Some(value) => {
-                    for (own, sym) in value.0 {
-                        cases.push((arena.and([*guard, own]), sym));
-                    }
-                }
-                None => failed.push(*guard),
-            }
+        let deletes = request.cell.operation == Operation::Delete && self.written == Written::Variable;
+        match name {
+            "object" if deletes => object(request.old_object),
+            "object" => object(request.object),
+            "oldObject" => object(request.old_object),
+            "operation" => Ok(Queried::of(Value::text(request.cell.operation.as_str()))),
+            "userInfo" => Ok(Queried::of(Value::of(Sym::At(request.user)))),
+            "namespace" => Ok(Queried::of(match request.namespace {
+                Some(namespace) => Value::of(Sym::At(namespace)),
+                None if request.cell.namespaced => return unsupported("`request.namespace`"),
+                None => Value::error(),
+            })),
+            "name" => match request.name {
+                Some(name) => Ok(Queried::of(Value::of(Sym::At(name)))),
+                None => unsupported("`request.name`"),
+            },
+            _ => unsupported(format!("`request.{name}`")),
         }
-        Ok(Queried {
-            value: arena.value(cases),
-            failed: arena.or(failed),
-        })
     }
 }
 
-/// A function; `None` if its argument is of the wrong type, which is an error of the query.
-fn call(arena: &mut Arena, context: &Context<'_, '_>, name: &str, sym: &Sym, rest: &[Value]) -> Result<Option<Value>> {
-    let kinds = |arena: &Arena, place: Place| arena.shape(place).kinds;
-    match (name, sym) {
-        ("length", Sym::List(parts)) => Ok(Some(Value::of(Sym::Size(Rc::clone(parts))))),
-        ("length", Sym::At(place)) if kinds(arena, *place).is_single() && kinds(arena, *place).has(Kind::List) => {
-            let parts = context.elements(arena, *place)?;
-            Ok(Some(Value::of(Sym::Size(Rc::from(parts)))))
+/// Numbers of queries are floating-point numbers: a whole one counts as an integer.
+pub(super) fn whole_numbers(json: &serde_json::Value) -> serde_json::Value {
+    match json {
+        serde_json::Value::Number(number) => match number.as_f64() {
+            Some(value) if value.fract() == 0.0 && value.abs() < 9e15 => serde_json::json!(value as i64),
+            _ => json.clone(),
+        },
+        serde_json::Value::Array(items) => items.iter().map(whole_numbers).collect(),
+        serde_json::Value::Object(entries) => {
+            let entries = entries.iter().map(|(key, value)| (key.clone(), whole_numbers(value)));
+            serde_json::Value::Object(entries.collect())
         }
-        ("length", Sym::At(place)) if kinds(arena, *place).is_single() && kinds(arena, *place).has(Kind::Text) => {
-            Ok(Some(Value::of(Sym::Length(*place))))
-        }
-        ("length" | "to_lower" | "to_upper" | "starts_with", Sym::Null) => Ok(None),
-        ("to_lower", Sym::Text(text)) => Ok(Some(Value::text(&text.to_lowercase()))),
-        ("starts_with", Sym::At(place)) if kinds(arena, *place).is_single() && kinds(arena, *place).has(Kind::Text) => {
-            match rest {
-                [only] => match only.single() {
-                    Some(Sym::Text(prefix)) => {
-                        let holds = arena.text(*place, Predicate::StartsWith(Arc::clone(prefix)));
-                        Ok(Some(Value::of(Sym::Bool(holds))))
-                    }
-                    _ => unsupported("`starts_with`"),
-                },
-                _ => unsupported("`starts_with`"),
-            }
-        }
-        _ => unsupported(format!("the function `{name}`")),
+        json => json.clone(),
     }
 }
 
-fn may_be_list(arena: &Arena, place: Place) -> bool {
-    arena.shape(place).kinds.has(Kind::List)
+fn json_of(data: &Data) -> serde_json::Value {
+    match data {
+        Data::Null => serde_json::Value::Null,
+        Data::Bool(truth) => serde_json::json!(truth),
+        Data::Int(number) => serde_json::json!(number),
+        Data::Uint(number) => serde_json::json!(number),
+        Data::Double(number) => serde_json::json!(number),
+        Data::String(text) => serde_json::json!(&**text),
+        Data::List(items) => items.iter().map(json_of).collect(),
+        Data::Map(entries) => {
+            let entries = entries.iter().map(|(key, value)| (key.to_string(), json_of(value)));
+            serde_json::Value::Object(entries.collect())
+        }
+    }
 }
 
 /// A missing key counts as null.
@@ -432,6 +392,10 @@ pub(super) fn null_if_missing(arena: &mut Arena, value: &Value) -> Value {
 fn field(arena: &mut Arena, value: &Value, key: &str) -> Result<Value> {
     arena.each(value, |arena, sym| match sym {
         Sym::Error => Ok(Value::error()),
+        // The API server leaves these out of lists; CEL's function puts them in.
+        Sym::At(place) if matches!(key, "kind" | "apiVersion") && arena.generic(*place).starts_with("<List ") => {
+            unsupported("the kind of an object in a list")
+        }
         Sym::At(place) => {
             let is_map = arena.is_kind(*place, Kind::Map);
             let other = arena.not(is_map);
@@ -452,51 +416,6 @@ fn field(arena: &mut Arena, value: &Value, key: &str) -> Result<Value> {
             None => Value::error(),
         }),
         _ => Ok(Value::of(Sym::Null)),
-    })
-}
-
-/// `x[n]`: null where there is no such element.
-fn position_of(arena: &mut Arena, value: &Value, position: u32) -> Result<Value> {
-    arena.each(value, |arena, sym| match sym {
-        Sym::Error => Ok(Value::error()),
-        Sym::At(place) => {
-            let place = *place;
-            let is_list = arena.is_kind(place, Kind::List);
-            if is_list == Formula::FALSE {
-                return Ok(Value::of(Sym::Null));
-            }
-            let Some(bound) = arena.bound(place, 0) else {
-                return unsupported("an index into a structure");
-            };
-            let long = arena.at_least(place, bound, Formula::TRUE, position + 1);
-            let item = arena.item(place, position);
-            let there = arena.and([is_list, long]);
-            let absent = arena.not(there);
-            Ok(arena.value([(there, Sym::At(item)), (absent, Sym::Null)]))
-        }
-        Sym::List(_) => unsupported("an index into a computed list"),
-        _ => Ok(Value::of(Sym::Null)),
-    })
-}
-
-/// `x[:n]`: the first elements; null if there is no list.
-fn first_of(arena: &mut Arena, value: &Value, count: u32) -> Result<Value> {
-    let value = null_if_missing(arena, value);
-    arena.each(&value, |arena, sym| match sym {
-        Sym::At(place) if arena.shape(*place).kinds.is_single() && arena.shape(*place).kinds.has(Kind::List) => {
-            let Some(bound) = arena.bound(*place, 0) else {
-                return unsupported("a slice of a structure");
-            };
-            let mut parts = Vec::new();
-            for position in 0..count {
-                let there = arena.at_least(*place, bound, Formula::TRUE, position + 1);
-                let item = arena.item(*place, position);
-                parts.push(Part::One(there, Value::of(Sym::At(item))));
-            }
-            Ok(Value::of(Sym::List(Rc::from(parts))))
-        }
-        Sym::Null => Ok(Value::of(Sym::Null)),
-        _ => unsupported("a slice"),
     })
 }
 
@@ -529,6 +448,7 @@ fn is_false(arena: &mut Arena, sym: &Sym) -> Result<Formula> {
         Sym::Null => Formula::TRUE,
         Sym::Bool(truth) => arena.not(*truth),
         Sym::Text(text) => Formula::of(text.is_empty()),
+        Sym::Words(place, words) => arena.text(*place, words.before(Predicate::Is(Arc::from("")))?),
         Sym::Map(entries) => Formula::of(entries.is_empty()),
         Sym::List(parts) => {
             let all: Vec<(&Part, Formula)> = parts.iter().map(|part| (part, Formula::TRUE)).collect();
@@ -552,6 +472,11 @@ fn is_false(arena: &mut Arena, sym: &Sym) -> Result<Formula> {
             for kind in [Kind::List, Kind::Map] {
                 let is_kind = arena.is_kind(place, kind);
                 if is_kind != Formula::FALSE {
+                    if let Some(keys) = function::structure_keys(arena, place) {
+                        let some = arena.or(keys.iter().map(Part::keep));
+                        ways.push(arena.not(some));
+                        continue;
+                    }
                     let Some(bound) = arena.bound(place, 0) else {
                         return unsupported("an alternative to a structure");
                     };

@@ -246,8 +246,9 @@ impl ClassicRule {
         discovery: &'d Discovery,
     ) -> Result<Outcome> {
         let rule = &*self.rule;
-        if rule.context.as_ref().is_some_and(|part| !part.node().is_null()) {
-            return unsupported("`context` of a classic rule");
+        let has_context = rule.context.as_ref().is_some_and(|part| !part.node().is_null());
+        if has_context && (self.cel.is_some() || policy.metadata.namespace.is_some()) {
+            return unsupported("`context` of a rule in CEL, or of a policy with a namespace");
         }
         let Some(cel) = &self.cel else {
             let resource = request.seen;

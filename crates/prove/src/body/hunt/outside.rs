@@ -1,0 +1,154 @@
+//! A cluster for the lookups of both sides: objects, entries of the global context, and sometimes nothing.
+//!
+//! No upstream counterpart.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value as Json, json};
+
+use kyvtest_cel::host::{Gvr, Mocks};
+use kyvtest_go_compat::value::Document;
+
+use super::Hunt;
+use crate::body::shape::Shape;
+
+/// What the policies of both sides look up.
+#[derive(Debug, Default)]
+pub(super) struct Lookups {
+    /// API version and resource.
+    resources: BTreeSet<(String, String)>,
+    /// Names and namespaces that are written there.
+    names: BTreeSet<String>,
+    globals: BTreeSet<String>,
+    urls: BTreeSet<String>,
+}
+
+impl Lookups {
+    /// Gathers the lookups of a policy.
+    pub(super) fn read(&mut self, value: &Json) {
+        match value {
+            Json::Object(map) => {
+                if let Some(entry) = map.get("configMap").filter(|entry| entry["name"].is_string()) {
+                    self.resources.insert(("v1".to_owned(), "configmaps".to_owned()));
+                    for part in ["name", "namespace"] {
+                        self.names.extend(entry[part].as_str().map(str::to_owned));
+                    }
+                }
+                if let Some(path) = map.get("urlPath").and_then(Json::as_str) {
+                    self.path(path);
+                }
+                if let Some(name) = map.get("globalReference").and_then(|entry| entry["name"].as_str()) {
+                    self.globals.extend(name.split('.').next().map(str::to_owned));
+                }
+                if let Some(url) = map.get("service").and_then(|entry| entry["url"].as_str()) {
+                    self.urls.insert(url.to_owned());
+                }
+                for value in map.values() {
+                    self.read(value);
+                }
+            }
+            Json::Array(items) => items.iter().for_each(|item| self.read(item)),
+            Json::String(text) => self.expression(text),
+            _ => {}
+        }
+    }
+
+    fn path(&mut self, path: &str) {
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let (version, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => ((*version).to_owned(), rest),
+            ["apis", group, version, rest @ ..] => (format!("{group}/{version}"), rest),
+            _ => return,
+        };
+        let rest = match rest {
+            ["namespaces", namespace, resource, rest @ ..] => {
+                self.names.insert((*namespace).to_owned());
+                self.resources.insert((version, (*resource).to_owned()));
+                rest
+            }
+            [resource, rest @ ..] => {
+                let resource = resource.split('?').next().unwrap_or_default();
+                self.resources.insert((version, resource.to_owned()));
+                rest
+            }
+            [] => return,
+        };
+        self.names.extend(rest.first().map(|name| (*name).to_owned()));
+    }
+
+    /// Lookups of CEL: the first two texts of the call.
+    fn expression(&mut self, text: &str) {
+        for call in ["resource.Get(", "resource.List("] {
+            for (at, _) in text.match_indices(call) {
+                let mut quoted = text[at..].split('\'').skip(1).step_by(2);
+                if let (Some(version), Some(resource)) = (quoted.next(), quoted.next()) {
+                    self.resources.insert((version.to_owned(), resource.to_owned()));
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.globals.is_empty() && self.urls.is_empty()
+    }
+}
+
+impl Hunt {
+    /// A cluster around a request with this name and namespace.
+    pub(super) fn outside(&mut self, name: &str, namespace: Option<&str>) -> Mocks {
+        let mut mocks = Mocks::new();
+        let names: Vec<String> = self
+            .lookups
+            .names
+            .iter()
+            .filter(|name| super::is_key(name))
+            .cloned()
+            .chain([name.to_owned(), "sample".to_owned()])
+            .collect();
+        let mut namespaces: Vec<String> = names.clone();
+        namespaces.extend([String::new(), "default".to_owned()]);
+        namespaces.extend(namespace.map(str::to_owned));
+        let resources: Vec<(String, String)> = self.lookups.resources.iter().cloned().collect();
+        for (api_version, resource) in resources {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+            let gvr = || Gvr {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                resource: resource.clone(),
+            };
+            mocks.serve(gvr());
+            let (shape, kind) = crate::body::cel::kind_of(&api_version, &resource);
+            for _ in 0..self.next(16) {
+                let mut object = self.value(&shape, "", 0);
+                if !object.is_object() {
+                    object = json!({});
+                }
+                let (Some(name), Some(namespace)) = (self.pick(&names).cloned(), self.pick(&namespaces).cloned())
+                else {
+                    continue;
+                };
+                object["apiVersion"] = json!(api_version);
+                object["kind"] = json!(kind);
+                if !object["metadata"].is_object() {
+                    object["metadata"] = json!({});
+                }
+                object["metadata"]["name"] = json!(name);
+                if !namespace.is_empty() {
+                    object["metadata"]["namespace"] = json!(namespace);
+                }
+                mocks.add_resource(gvr(), Document::from(&object));
+            }
+        }
+        let globals: Vec<String> = self.lookups.globals.iter().cloned().collect();
+        for name in globals {
+            let value = self.anything(&Shape::any(), 0);
+            mocks.add_global(&name, Document::from(&value));
+        }
+        let urls: Vec<String> = self.lookups.urls.iter().cloned().collect();
+        for url in urls {
+            let value = self.anything(&Shape::any(), 0);
+            mocks.add_http(&url, Document::from(&value));
+        }
+        mocks
+    }
+}
