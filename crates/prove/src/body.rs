@@ -48,7 +48,7 @@ pub use self::{
     side::{Setting, Side},
 };
 use crate::{
-    Kind, Label,
+    Kind, Label, NEITHER,
     admitted::decoded,
     server::{Data, Server},
     universe,
@@ -280,9 +280,10 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
             };
         }
     }
+    let reason = if decided.is_empty() { NEITHER } else { "" };
     Comparison {
         label: Label::Proven,
-        reason: String::new(),
+        reason: reason.to_owned(),
         counterexample: None,
         requests: both.requests,
         fault: false,
