@@ -45,7 +45,7 @@ use self::{
     value::Unsupported,
 };
 use crate::{
-    Kind, Label,
+    Kind, Label, NEITHER,
     admitted::decoded,
     server::{Data, Server},
     universe,
@@ -269,9 +269,10 @@ pub fn compare_sides(a: &Side, b: &Side, discovery: &Discovery, options: &Option
             };
         }
     }
+    let reason = if decided.is_empty() { NEITHER } else { "" };
     Comparison {
         label: Label::Proven,
-        reason: String::new(),
+        reason: reason.to_owned(),
         counterexample: None,
         requests: both.requests,
         fault: false,

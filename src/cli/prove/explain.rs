@@ -148,7 +148,7 @@ fn diff(found: &Explanation, suggestion: &Suggestion, sources: Option<&Sources>)
 
 /// The explanation as text, two columns in.
 pub(super) fn human(found: &Explanation, sources: [Option<&Sources>; 2]) -> String {
-    let mut text = format!("  {}\n", headline(found));
+    let mut text = format!("  {}: {}\n", found.counterexample.class(), headline(found));
     let verdicts = found.counterexample.verdicts();
     let sides = SIDES.iter().zip(sources);
     for (((side, sources), decision), verdict) in sides.zip(&found.decided).zip(verdicts) {

@@ -327,21 +327,17 @@ pub(in crate::cli) fn human(name: &str, compared: &Compared, world: &World, sour
     if example.data() == Data::Raw {
         text.push_str("  data=raw: an API server refuses or changes the objects of the request\n");
     }
-    let [first, second] = example.verdicts();
-    let _ = writeln!(
-        text,
-        "  {}: the first side (A) decides {}, the second (B) {}",
-        example.class(),
-        first.effect,
-        second.effect
-    );
     match &compared.explanation {
         Some(explanation) => {
             text.push_str(&shown_explanation::human(explanation, sources));
             text.push_str(&request(&explanation.sent));
             text.push_str(&shown_explanation::suggested(explanation, sources));
         }
-        None => text.push_str(&request(example.situation())),
+        None => {
+            let [a, b] = example.verdicts();
+            let _ = writeln!(text, "  {}: A decides {}, B {}", example.class(), a.effect, b.effect);
+            text.push_str(&request(example.situation()));
+        }
     }
     text
 }

@@ -238,6 +238,7 @@ fn changed_rewrites_are_refuted() {
     let options = Options {
         collections: false,
         checks: 60,
+        tries: 60,
         ..Options::default()
     };
     let Some(rows) = rows(&discovery, &options) else {
@@ -246,7 +247,7 @@ fn changed_rewrites_are_refuted() {
     let (open, rejected) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let gate = Gate {
         name: "prove-rewrites",
-        rows: 600,
+        rows: 290,
     };
     gate.run(
         &rows,
