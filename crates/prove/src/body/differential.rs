@@ -84,6 +84,9 @@ enum At<'j> {
     Text(&'j str),
 }
 
+/// The value of a place is not part of the object.
+struct Unknown;
+
 /// A formula's value on an object; `None` if it depends on something unknown.
 struct Evaluation<'j> {
     arena: &'j Arena,
@@ -92,36 +95,36 @@ struct Evaluation<'j> {
 }
 
 impl<'j> Evaluation<'j> {
-    /// What is at a place: `None` if unknown, `Some(None)` if absent.
-    fn at(&self, place: Place) -> Option<Option<At<'j>>> {
+    /// What is at a place; `None` if it is absent.
+    fn at(&self, place: Place) -> Result<Option<At<'j>>, Unknown> {
         if let Some((_, value)) = self.bound.iter().rev().find(|(own, _)| *own == place) {
-            return Some(Some(*value));
+            return Ok(Some(*value));
         }
         let parent = self.arena.parent(place);
         match (self.arena.step(place), parent) {
-            (Step::Root(name), None) if &**name == "object" => Some(Some(At::Value(self.object))),
-            (Step::Field(key), Some(parent)) => Some(match self.at(parent)? {
+            (Step::Root(name), None) if &**name == "object" => Ok(Some(At::Value(self.object))),
+            (Step::Field(key), Some(parent)) => Ok(match self.at(parent)? {
                 Some(At::Value(value)) => value.get(&**key).map(At::Value),
                 _ => None,
             }),
-            (Step::Item(number), Some(parent)) => Some(match self.at(parent)? {
+            (Step::Item(number), Some(parent)) => Ok(match self.at(parent)? {
                 Some(At::Value(value)) => value.get(*number as usize).map(At::Value),
                 _ => None,
             }),
-            (Step::Key, Some(parent)) => Some(match self.at(parent)? {
+            (Step::Key, Some(parent)) => Ok(match self.at(parent)? {
                 Some(At::Entry(key, _)) => Some(At::Text(key)),
                 _ => None,
             }),
-            (Step::Value, Some(parent)) => Some(match self.at(parent)? {
+            (Step::Value, Some(parent)) => Ok(match self.at(parent)? {
                 Some(At::Entry(_, value)) => Some(At::Value(value)),
                 _ => None,
             }),
-            _ => None,
+            _ => Err(Unknown),
         }
     }
 
     fn text(&self, place: Place) -> Option<&'j str> {
-        match self.at(place)?? {
+        match self.at(place).ok()?? {
             At::Text(text) => Some(text),
             At::Value(value) => value.as_str(),
             At::Entry(..) => None,
@@ -129,7 +132,7 @@ impl<'j> Evaluation<'j> {
     }
 
     fn integer(&self, place: Place) -> Option<i64> {
-        match self.at(place)?? {
+        match self.at(place).ok()?? {
             At::Value(value) => value.as_i64(),
             _ => None,
         }
@@ -141,10 +144,10 @@ impl<'j> Evaluation<'j> {
 
     fn atom(&mut self, atom: &Atom) -> Option<bool> {
         match atom {
-            Atom::Present(place) => Some(self.at(*place)?.is_some()),
-            Atom::Kind(place, kind) => Some(kind_of(self.at(*place)??) == *kind),
+            Atom::Present(place) => Some(self.at(*place).ok()?.is_some()),
+            Atom::Kind(place, kind) => Some(kind_of(self.at(*place).ok()??) == *kind),
             Atom::Text(place, predicate) => Some(predicate.holds(self.text(*place)?)),
-            Atom::True(place) => match self.at(*place)?? {
+            Atom::True(place) => match self.at(*place).ok()?? {
                 At::Value(value) => value.as_bool(),
                 _ => None,
             },
@@ -161,7 +164,7 @@ impl<'j> Evaluation<'j> {
                 let order = self.quantity(*a)?.cmp(&self.quantity(*b)?);
                 Some(order.is_lt() || order.is_eq() && !strict)
             }
-            Atom::Same(a, b) => match (self.at(*a)??, self.at(*b)??) {
+            Atom::Same(a, b) => match (self.at(*a).ok()??, self.at(*b).ok()??) {
                 (At::Value(a), At::Value(b)) => Some(a == b),
                 (At::Text(a), At::Value(b)) | (At::Value(b), At::Text(a)) => Some(b.as_str() == Some(a)),
                 (At::Text(a), At::Text(b)) => Some(a == b),
@@ -173,7 +176,7 @@ impl<'j> Evaluation<'j> {
     }
 
     fn at_least(&mut self, list: Place, bound: Place, body: Formula, count: u32) -> Option<bool> {
-        let elements: Vec<At<'j>> = match self.at(list)?? {
+        let elements: Vec<At<'j>> = match self.at(list).ok()?? {
             At::Value(Json::Array(items)) => items.iter().map(At::Value).collect(),
             At::Value(Json::Object(map)) => map.iter().map(|(key, value)| At::Entry(key, value)).collect(),
             _ => return None,
