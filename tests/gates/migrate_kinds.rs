@@ -22,8 +22,9 @@ use crate::{
 /// Of the rules of a type: how many there are, and how many are translated and tested.
 const RECORDED: [(&str, usize, usize); 3] = [("generate", 14, 11), ("mutate", 56, 40), ("verifyImages", 3, 1)];
 
-/// How many suites with such rules are rewritten, and how many of these pass as before.
-const SUITES: (usize, usize) = (40, 39);
+/// How many suites with such rules are rewritten, and how many of these pass as before. In `test-mutate/foreach` one file holds a
+/// policy that is migrated and one that is not, so the file stays, and its first policy counts twice.
+const SUITES: (usize, usize) = (45, 44);
 
 fn type_of(rule: &Rule) -> Option<&'static str> {
     let types = [
