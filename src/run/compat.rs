@@ -395,8 +395,6 @@ impl Judge<'_> {
         let policy = self.row.policy_name();
         let (outcome, reason) = if vanished {
             (Outcome::Silent, "the expected object is missing from its file")
-        } else if self.responses.unsupported.iter().any(|(name, _)| name == policy) {
-            (Outcome::Unsupported, "Unsupported")
         } else if self.responses.refused.iter().any(|(name, _)| name == policy) {
             (Outcome::Skip, "Invalid Policy")
         } else {

@@ -18,6 +18,7 @@ use kyvtest_kyverno::{
     lens::Lens,
     lowered::{self, EngineResponse, Lowered},
     response::RuleResponse,
+    schedule,
 };
 use kyvtest_model::{
     kube::{Environment, LabelSelector, Operation, Request},
@@ -83,7 +84,7 @@ impl<'s> Engines<'s> {
     /// Compiles the policies of a suite. What is wrong with them goes to the responses.
     pub(super) fn new(suite: &'s Suite, settings: &'s Settings, responses: &mut Responses) -> Self {
         let cluster = SuiteCluster::new(suite, settings);
-        let validating = evaluated(suite, settings, responses);
+        let validating = evaluated(suite);
         let server = server(suite, settings, &cluster, responses);
         let mut policies = accepted(suite, settings, &cluster, responses);
         policies.extend(validating);
@@ -113,12 +114,18 @@ impl<'s> Engines<'s> {
         if !settings.compat {
             warn_about_exceptions(suite, responses);
         }
+        if !settings.compat {
+            schedules(suite, responses);
+        }
         let authorization = authorization::compile(suite, settings, responses);
         let kyverno = controller.policies().iter().map(Lowered::name);
         let kyverno = kyverno.chain(authorization.iter().map(|policy| policy.id().name.as_str()));
         let native = server.policies().iter().map(CompiledNativePolicy::name);
         let mutating = server.mutating_policies().iter().map(CompiledMutatingPolicy::name);
-        responses.policies = kyverno.chain(native).chain(mutating).map(str::to_owned).collect();
+        let beside = suite.policies.policies.iter().filter(|policy| is_beside(policy));
+        let beside = beside.map(Policy::name);
+        let names = kyverno.chain(native).chain(mutating).chain(beside);
+        responses.policies = names.map(str::to_owned).collect();
         responses.policies.sort();
         responses.policies.dedup();
         let counterparts = if settings.compat || settings.engine == Engine::Kyverno {
@@ -185,10 +192,11 @@ impl<'s> Engines<'s> {
             operation: request.operation,
         };
         let values = policy.as_classic().map(|_| &values as &dyn Values);
-        match self
-            .controller
-            .evaluate(policy, request, self.environment(host), values)
-        {
+        let mut environment = self.environment(host);
+        if policy.as_classic().is_some() {
+            environment.world = self.cluster.classic_world();
+        }
+        match self.controller.evaluate(policy, request, environment, values) {
             Evaluation::NotCalled(_, trace) => vec![PolicyResponse {
                 rules: Vec::new(),
                 trace,
@@ -262,24 +270,14 @@ fn lens(settings: &Settings) -> Lens {
 }
 
 /// The CEL policies of the modes that are evaluated.
-fn evaluated(suite: &Suite, settings: &Settings, responses: &mut Responses) -> Vec<Policy> {
-    let loaded = &suite.policies;
+fn evaluated(suite: &Suite) -> Vec<Policy> {
     let mut evaluated = Vec::new();
-    for policy in loaded.validating() {
+    for policy in suite.policies.validating() {
         // The others are for payloads alone; one of a namespace is sorted in among the policies on admission requests.
         if policy.namespaced || !matches!(policy.spec.evaluation.mode, Mode::Http | Mode::Envoy) {
             evaluated.push(Policy::Validating(Arc::clone(policy)));
         }
     }
-    let is_evaluated = |policy: &&Policy| match policy {
-        Policy::Classic(_) | Policy::Validating(_) | Policy::Native(_) => true,
-        Policy::Mutating(_) | Policy::Generating(_) | Policy::Deleting(_) | Policy::ImageValidating(_) => true,
-        Policy::NativeMutating(_) => true,
-        Policy::Cleanup(_) => settings.compat,
-    };
-    let kinds = loaded.policies.iter().filter(|policy| !is_evaluated(policy));
-    let kinds = kinds.map(|policy| (policy.name().to_owned(), policy.kind().to_owned()));
-    responses.unsupported.extend(kinds);
     evaluated
 }
 
@@ -359,6 +357,43 @@ fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses:
     mutating.retain(|policy| accepts(&policy.metadata.name, policy.source.span()));
     responses.diagnostics.extend(diagnostics);
     Server::new(policies, bindings, apiserver::Lens::ApiServer).with_mutation(mutating, mutating_bindings)
+}
+
+/// Whether a policy takes part in the stages beside validation.
+fn is_beside(policy: &Policy) -> bool {
+    matches!(
+        policy,
+        Policy::Mutating(_)
+            | Policy::Generating(_)
+            | Policy::Deleting(_)
+            | Policy::Cleanup(_)
+            | Policy::ImageValidating(_)
+    )
+}
+
+/// Refuses policies whose schedule is not one.
+fn schedules(suite: &Suite, responses: &mut Responses) {
+    let deleting = suite
+        .policies
+        .deleting()
+        .map(|policy| (&policy.metadata, &policy.spec.schedule));
+    let cleanup = suite
+        .policies
+        .cleanup()
+        .map(|policy| (&policy.metadata, &policy.spec.schedule));
+    for (metadata, written) in deleting.chain(cleanup) {
+        let Err(error) = schedule::check(&written.value) else {
+            continue;
+        };
+        let name = &metadata.name.value;
+        let reason = format!("`spec.schedule` is not in the form of cron: {error}");
+        let message = format!("policy `{name}` is rejected: {reason}");
+        let diagnostic = Diagnostic::at(Code::PolicyRefused, written.span, message);
+        responses
+            .diagnostics
+            .push(diagnostic.with_help("write five fields, such as `0 3 * * *`, or `@daily`"));
+        responses.refused.push((name.clone(), reason));
+    }
 }
 
 fn warn_about_exceptions(suite: &Suite, responses: &mut Responses) {

@@ -116,7 +116,6 @@ fn case(suite: &Suite, cluster: &SuiteCluster, compat: bool) -> Case {
         payload: None,
         targets: suite.targets.clone(),
         clone_sources: clone_sources(suite),
-        definitions: definitions(suite),
         values: GivenValues::new(Document::from(&values(&suite.values)).root(), surroundings.given()),
         surroundings,
         operation: None,
@@ -124,11 +123,6 @@ fn case(suite: &Suite, cluster: &SuiteCluster, compat: bool) -> Case {
         roles: cluster.roles.clone(),
         cluster_roles: cluster.cluster_roles.clone(),
     }
-}
-
-fn definitions(suite: &Suite) -> Vec<Document> {
-    let definitions = suite.cluster.iter().flat_map(|cluster| &cluster.crds);
-    definitions.map(|definition| definition.value.clone()).collect()
 }
 
 /// The files from which rules clone: the first row with a file that names policy and rule as they are written decides.
@@ -165,6 +159,7 @@ fn surroundings(suite: &Suite) -> Surroundings {
         let objects = cluster.resources.iter();
         objects.map(|object| object.value.clone()).collect()
     });
+    let crds = suite.cluster.iter().flat_map(|cluster| &cluster.crds);
     let calls = suite.test.iter().flat_map(|test| &test.api_call_responses);
     Surroundings {
         cluster,
@@ -175,6 +170,7 @@ fn surroundings(suite: &Suite) -> Surroundings {
         api_calls: calls.map(|call| (call.key(), call.answer())).collect(),
         globals: suite.global_context.iter().map(global).collect(),
         image_mocks: suite.image_mocks.clone(),
+        definitions: crds.map(|definition| definition.value.clone()).collect(),
     }
 }
 

@@ -183,8 +183,6 @@ pub struct Responses {
     pub refused: Vec<(String, String)>,
     /// Whether `kyverno test` ends the run at one of them: expressions of CEL policies do not compile.
     pub aborts: bool,
-    /// The policies of kinds that are not decided.
-    pub unsupported: Vec<(String, String)>,
     /// The rules that policies with named rules have, autogen's among them.
     pub rules: Vec<(String, Vec<String>)>,
     /// What is wrong.

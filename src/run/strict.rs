@@ -239,7 +239,12 @@ impl Judge<'_> {
                 };
                 made.generated.iter().find_map(problem)
             }
-            RuleType::Validation | RuleType::Deletion | RuleType::ImageVerify => None,
+            // Of the results about images, those that came with an object are compared.
+            RuleType::ImageVerify => {
+                let (path, object) = (row.patched_resources.as_ref()?, objects.patched.as_ref()?);
+                self.object_differs(path, Some(object))
+            }
+            RuleType::Validation | RuleType::Deletion => None,
         }
     }
 
@@ -299,11 +304,6 @@ impl Judge<'_> {
     fn no_policy(&self, key: &Key) -> Silence {
         let policy = self.check.policy_name();
         let span = self.check.policy.span;
-        if let Some((_, kind)) = self.responses.unsupported.iter().find(|(name, _)| name == policy) {
-            let reason = format!("policies of kind {kind} are not decided");
-            let finding = Diagnostic::at(Code::UnsupportedKind, span, reason.clone());
-            return Silence::Other(Outcome::Unsupported, Some(finding), reason);
-        }
         if let Some((_, error)) = self.responses.refused.iter().find(|(name, _)| name == policy) {
             let reason = format!("the policy is rejected: {error}");
             let finding = Diagnostic::at(Code::PolicyRefused, span, reason.clone());

@@ -358,7 +358,7 @@ impl LoweredSides<'_> {
             cluster: false,
             images: false,
         };
-        self.old.deletes(request, namespace, &outside).unwrap_or(false)
+        self.old.deletes(request, namespace, &outside) == Ok(Some(true))
     }
 
     fn deletes_after(&self, request: &Request, namespace: Option<&Namespace>) -> bool {

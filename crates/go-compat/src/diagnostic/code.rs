@@ -155,7 +155,6 @@ codes! {
     NothingChecked = "KT306", Result, Error, "row that checks nothing";
     StaleDivergence = "KT307", Result, Error, "expected divergence that does not occur";
     UnsupportedRule = "KT310", Result, Warning, "unsupported rule";
-    UnsupportedKind = "KT311", Result, Warning, "unsupported kind of policy";
     Undecided = "KT312", Result, Warning, "undecided cases";
     Timeout = "KT320", Result, Error, "case that exceeded its time limit";
     NotDeterministic = "KT321", Result, Error, "two runs with different results";

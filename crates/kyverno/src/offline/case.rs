@@ -45,8 +45,6 @@ pub struct Case {
     pub targets: Vec<Resource>,
     /// The objects that generate rules clone.
     pub clone_sources: Vec<CloneSource>,
-    /// The CustomResourceDefinitions of the suite.
-    pub definitions: Vec<Document>,
     /// What the suite says of the world outside.
     pub surroundings: Surroundings,
     /// The `values` block.
@@ -127,7 +125,6 @@ impl Case {
                     objects: listed(sources).filter_map(read_resource).collect(),
                 })
                 .collect(),
-            definitions: Vec::new(),
             values: GivenValues::new(part("values"), surroundings.given()),
             surroundings,
             operation: part("operation").as_str().map(str::to_owned),

@@ -214,7 +214,7 @@ impl MutatingAutogen {
         fields.finish();
         Some(Self {
             pod_controllers,
-            mutating_admission_policy: generate.flatten(),
+            mutating_admission_policy: generate,
         })
     }
 }

@@ -384,17 +384,17 @@ pub(super) fn unique_names<'a>(decoder: &mut Decoder<'_>, list: &str, names: imp
     unique(decoder, list, names.iter().map(|name| (name.value.as_str(), name.span)));
 }
 
-/// `enabled` of a switch; `None` in it if absent.
-pub(super) fn switch<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Option<Spanned<bool>>> {
+/// `enabled` of a switch.
+pub(super) fn switch<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Spanned<bool>> {
     let mut fields = decoder.fields(node)?;
     let enabled = fields.bool("enabled");
     fields.finish();
-    Some(enabled)
+    enabled
 }
 
 /// `enabled` of a switch, which the schema sets where it is absent.
 pub(super) fn enabled(fields: &mut Fields<'_, '_>, name: &'static str, default: bool) -> bool {
-    let value = fields.optional(name, switch).flatten();
+    let value = fields.optional(name, switch);
     value.map_or(default, |value| value.value)
 }
 
@@ -407,11 +407,11 @@ pub(super) fn pod_controllers<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> 
 }
 
 /// `webhookConfiguration.timeoutSeconds`.
-pub(super) fn timeout_seconds<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Option<Spanned<i64>>> {
+pub(super) fn timeout_seconds<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Spanned<i64>> {
     let mut fields = decoder.fields(node)?;
     let seconds = fields.int("timeoutSeconds");
     fields.finish();
-    Some(seconds)
+    seconds
 }
 
 /// `x-kubernetes-list-type: set` and lists with a key: reports what occurs twice.

@@ -159,7 +159,7 @@ impl PolicySpec for ValidatingPolicySpec {
             audit_annotations: fields.list("auditAnnotations", AuditAnnotation::decode),
             validation_actions,
             failure_policy: fields.word("failurePolicy", &FAILURE_POLICIES),
-            timeout_seconds: fields.optional("webhookConfiguration", timeout_seconds).flatten(),
+            timeout_seconds: fields.optional("webhookConfiguration", timeout_seconds),
             evaluation: fields.optional("evaluation", Evaluation::decode).unwrap_or(Evaluation {
                 mode: Mode::Kubernetes,
                 mode_span: None,
@@ -205,7 +205,7 @@ impl Autogen {
         fields.finish();
         Some(Self {
             pod_controllers,
-            validating_admission_policy: generate.flatten(),
+            validating_admission_policy: generate,
         })
     }
 }
