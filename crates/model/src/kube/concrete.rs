@@ -1,8 +1,8 @@
 //! Facts about one given request.
 //!
-//! Nothing is allocated: the maps are looked up once, and each question is a look at them.
+//! The maps are looked up once, and each question is a look at them; nothing is allocated except for wildcards in selectors.
 
-use super::{Atom, Facts, Namespace, Pairs, Pattern, Request, Text, world::string_map};
+use super::{Atom, Facts, Namespace, Operator, Pairs, Pattern, Request, Text, requirement_error, world::string_map};
 use kyvtest_go_compat::value::{Map, Value};
 
 /// Answers from a request.
@@ -82,9 +82,22 @@ impl<'r> Concrete<'r> {
 
     fn any_pair(&self, pairs: Pairs, key: Pattern<'_>, value: Pattern<'_>) -> bool {
         self.pairs(pairs).is_some_and(|map| {
-            map.iter()
-                .any(|(k, v)| key.matches(k.text()) && v.as_str().is_some_and(|v| value.matches(v)))
+            map.iter().any(|(k, v)| {
+                let fits = |v: &str| value.matches(v) && can_replace(pairs, k.text(), v);
+                key.matches(k.text()) && v.as_str().is_some_and(fits)
+            })
         })
+    }
+}
+
+/// Whether a label can take the place of wildcards in a selector, as Kyverno has it: with an invalid label, which only a file can
+/// have, the selector is invalid and matches nothing.
+fn can_replace(pairs: Pairs, key: &str, value: &str) -> bool {
+    match pairs {
+        Pairs::NewLabels | Pairs::OldLabels | Pairs::NamespaceLabels => {
+            requirement_error(key, Operator::In, &[value.to_owned()]).is_none()
+        }
+        Pairs::NewAnnotations | Pairs::OldAnnotations => true,
     }
 }
 
@@ -94,7 +107,9 @@ impl<'p> Facts<'p> for Concrete<'_> {
         match atom {
             Atom::Text(text, pattern) => pattern.matches(self.text(text)),
             Atom::Has(pairs, key) => self.value(pairs, key).is_some(),
-            Atom::Value(pairs, key, pattern) => self.value(pairs, key).is_some_and(|value| pattern.matches(value)),
+            Atom::Value(pairs, key, pattern) => self.value(pairs, key).is_some_and(|value| {
+                pattern.matches(value) && (!matches!(pattern, Pattern::Glob(_)) || can_replace(pairs, key, value))
+            }),
             Atom::AnyPair(pairs, key, value) => self.any_pair(pairs, key, value),
             Atom::AnyGroup(pattern) => self.request.user.groups().iter().any(|group| pattern.matches(group)),
             Atom::GroupsAre(groups) => self.request.user.groups() == groups,

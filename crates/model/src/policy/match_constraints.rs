@@ -12,7 +12,7 @@ use super::{
 };
 use crate::kube::{Cell, LabelSelector, ResourcePattern, RuleWithOperations, Scope};
 use kyvtest_go_compat::{
-    diagnostic::{Diagnostic, FileId, Span},
+    diagnostic::{Code, Diagnostic, FileId, Severity, Span},
     value::Value,
     yaml::{Node, Tree},
 };
@@ -102,13 +102,12 @@ impl MatchConstraints {
     ) -> Option<Self> {
         let mut fields = decoder.fields(node)?;
         others(&mut fields);
-        let policies = [("Exact", MatchPolicy::Exact), ("Equivalent", MatchPolicy::Equivalent)];
         let constraints = Self {
             namespace_selector: fields.optional("namespaceSelector", decode_selector),
             object_selector: fields.optional("objectSelector", decode_selector),
             resource_rules: fields.list("resourceRules", NamedRule::decode),
             exclude_resource_rules: fields.list("excludeResourceRules", NamedRule::decode),
-            match_policy: fields.word("matchPolicy", &policies),
+            match_policy: fields.optional("matchPolicy", match_policy),
             span: fields.span(),
         };
         fields.finish();
@@ -148,4 +147,21 @@ impl MatchConstraints {
     pub fn from_value(value: Value<'_>) -> (Option<Self>, Vec<Diagnostic>) {
         from_value(value, |decoder, node, _| Self::decode(decoder, node))
     }
+}
+
+/// Reads `matchPolicy`. The schemas have no list of its values, so that another one counts as none; what the API server makes of
+/// it in its own policies is a matter of their validation.
+fn match_policy<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Spanned<MatchPolicy>> {
+    let text = decoder.string(node)?;
+    let policy = match text.value.as_str() {
+        "Exact" => MatchPolicy::Exact,
+        "Equivalent" => MatchPolicy::Equivalent,
+        other => {
+            let message = format!("`{}` is `{other}`, which is none of its values", decoder.path());
+            let diagnostic = Diagnostic::at(Code::BadValue, text.span, message).with_severity(Severity::Warning);
+            decoder.remark(diagnostic.with_help("write `Exact` or `Equivalent`"));
+            return None;
+        }
+    };
+    Some(Spanned::new(policy, text.span))
 }
