@@ -8,7 +8,7 @@ use kyvtest_cel::host::{Gvr, Mocks};
 use kyvtest_go_compat::value::{Data, Document, Value};
 use kyvtest_jmespath as jmespath;
 use kyvtest_model::{
-    kube::{Cluster, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo},
+    kube::{Cluster, Discovery, GroupVersionKind, Namespace, Operation, Request, Resource as Served, UserInfo, World},
     policy::Spanned,
 };
 use kyvtest_prove::server::{self, Server};
@@ -23,6 +23,8 @@ pub(super) struct SuiteCluster {
     pub(super) cluster_roles: Option<Vec<String>>,
     /// Completes objects before policies see them; `None` if they see them as written.
     server: Option<Server>,
+    /// What classic policies know of namespaces, if CEL policies know less.
+    classic_world: Option<World>,
 }
 
 impl SuiteCluster {
@@ -32,14 +34,21 @@ impl SuiteCluster {
         let stored = suite.cluster.iter().flat_map(|cluster| &cluster.resources);
         let stored = || stored.map(|object| object.value.clone()).collect();
         let server = (settings.data == server::Data::Normalised).then(|| Server::new(&cluster.discovery, stored()));
+        let classic_world = settings.compat.then(|| classic_world(suite, &cluster.world)).flatten();
         Self {
             cluster,
             server,
+            classic_world,
             old_states: !settings.compat,
             user,
             roles,
             cluster_roles,
         }
+    }
+
+    /// The cluster as classic policies know it.
+    pub(super) fn classic_world(&self) -> &World {
+        self.classic_world.as_ref().unwrap_or(&self.cluster.world)
     }
 
     /// The request about a resource of the suite, as policies see it; arguments as of [`Self::written`].
@@ -170,13 +179,13 @@ fn cluster(suite: &Suite, settings: &Settings) -> Cluster {
         let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
         discovery.add_guess(&kind, !resource.namespace.is_empty());
     }
-    add_objects(suite, &mut cluster);
+    add_objects(suite, settings.compat, &mut cluster);
     add_mocks(suite, &mut cluster.mocks);
     cluster.set_now(settings.now);
     cluster
 }
 
-fn add_objects(suite: &Suite, cluster: &mut Cluster) {
+fn add_objects(suite: &Suite, compat: bool, cluster: &mut Cluster) {
     for entry in &suite.values.namespace_selectors {
         let labels = entry
             .labels
@@ -189,7 +198,8 @@ fn add_objects(suite: &Suite, cluster: &mut Cluster) {
             object: entry.object.clone(),
         });
     }
-    for object in suite.cluster.iter().flat_map(|cluster| &cluster.resources) {
+    let stored = suite.cluster.iter().flat_map(|cluster| &cluster.resources);
+    for object in stored.filter(|object| !compat || !is_namespace(&object.value)) {
         cluster.world.add(object.value.clone());
     }
     let params = suite.params.iter().map(|param| (*param.object).clone());
@@ -213,6 +223,31 @@ fn add_objects(suite: &Suite, cluster: &mut Cluster) {
         };
         cluster.mocks.add_resource(gvr, object.value.clone());
     }
+}
+
+/// The namespaces that selectors of classic policies read in `kyverno test`: unless the values describe them, those among the
+/// suite's own resources and in its cluster (`GetResourceNamespace…` of `processor/policy_processor.go`). CEL policies know only what
+/// the values describe.
+fn classic_world(suite: &Suite, world: &World) -> Option<World> {
+    let stored = &suite.cluster.as_ref()?.resources;
+    let own = suite.resources.iter().chain(&suite.targets);
+    let own = own.map(|resource| &*resource.object);
+    let mut classic = world.clone();
+    let has_labels = |namespace: &Namespace| namespace.labels().is_some_and(|labels| !labels.is_empty());
+    // The first of a name counts.
+    let all: Vec<&Document> = own.chain(stored.iter().map(|object| &object.value)).collect();
+    for object in all.into_iter().rev().filter(|object| is_namespace(object)) {
+        let namespace = Namespace { object: object.clone() };
+        if !world.namespace(namespace.name()).is_some_and(has_labels) {
+            classic.add_namespace(namespace);
+        }
+    }
+    Some(classic)
+}
+
+fn is_namespace(object: &Document) -> bool {
+    let text = |key: &str| object.root().get(key).and_then(Value::as_str);
+    text("apiVersion") == Some("v1") && text("kind") == Some("Namespace")
 }
 
 fn add_mocks(suite: &Suite, mocks: &mut Mocks) {

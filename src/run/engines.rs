@@ -18,6 +18,7 @@ use kyvtest_kyverno::{
     lens::Lens,
     lowered::{self, EngineResponse, Lowered},
     response::RuleResponse,
+    schedule,
 };
 use kyvtest_model::{
     kube::{Environment, LabelSelector, Operation, Request},
@@ -104,11 +105,16 @@ impl<'s> Engines<'s> {
         if !settings.compat {
             warn_about_exceptions(suite, responses);
         }
+        if !settings.compat {
+            schedules(suite, responses);
+        }
         let authorization = authorization::compile(suite, settings, responses);
         let kyverno = controller.policies().iter().map(Lowered::name);
         let kyverno = kyverno.chain(authorization.iter().map(|policy| policy.id().name.as_str()));
         let native = server.policies().iter().map(CompiledPolicy::name);
-        responses.policies = kyverno.chain(native).map(str::to_owned).collect();
+        let beside = suite.policies.policies.iter().filter(|policy| is_beside(policy));
+        let beside = beside.map(Policy::name);
+        responses.policies = kyverno.chain(native).chain(beside).map(str::to_owned).collect();
         responses.policies.sort();
         responses.policies.dedup();
         let counterparts = if settings.compat || settings.engine == Engine::Kyverno {
@@ -175,10 +181,11 @@ impl<'s> Engines<'s> {
             operation: request.operation,
         };
         let values = policy.as_classic().map(|_| &values as &dyn Values);
-        match self
-            .controller
-            .evaluate(policy, request, self.environment(host), values)
-        {
+        let mut environment = self.environment(host);
+        if policy.as_classic().is_some() {
+            environment.world = self.cluster.classic_world();
+        }
+        match self.controller.evaluate(policy, request, environment, values) {
             Evaluation::NotCalled(_, trace) => vec![PolicyResponse {
                 rules: Vec::new(),
                 trace,
@@ -266,7 +273,8 @@ fn evaluated(suite: &Suite, settings: &Settings, responses: &mut Responses) -> V
         Policy::Mutating(_) | Policy::Generating(_) | Policy::Deleting(_) | Policy::ImageValidating(_) => true,
         // The schemas of Kyverno's command line have one version of these; others are not loaded.
         Policy::NativeMutating(policy) => settings.compat && !policy.api_version.ends_with("v1alpha1"),
-        Policy::Cleanup(_) => settings.compat,
+        // `kyverno test` loads them and looks no further.
+        Policy::Cleanup(_) => true,
     };
     let kinds = loaded.policies.iter().filter(|policy| !is_evaluated(policy));
     let kinds = kinds.map(|policy| (policy.name().to_owned(), policy.kind().to_owned()));
@@ -328,6 +336,43 @@ fn server(suite: &Suite, settings: &Settings, cluster: &SuiteCluster, responses:
     });
     responses.diagnostics.extend(diagnostics);
     Server::new(policies, bindings, apiserver::Lens::ApiServer)
+}
+
+/// Whether a policy takes part in the stages beside validation.
+fn is_beside(policy: &Policy) -> bool {
+    matches!(
+        policy,
+        Policy::Mutating(_)
+            | Policy::Generating(_)
+            | Policy::Deleting(_)
+            | Policy::Cleanup(_)
+            | Policy::ImageValidating(_)
+    )
+}
+
+/// Refuses policies whose schedule is not one.
+fn schedules(suite: &Suite, responses: &mut Responses) {
+    let deleting = suite
+        .policies
+        .deleting()
+        .map(|policy| (&policy.metadata, &policy.spec.schedule));
+    let cleanup = suite
+        .policies
+        .cleanup()
+        .map(|policy| (&policy.metadata, &policy.spec.schedule));
+    for (metadata, written) in deleting.chain(cleanup) {
+        let Err(error) = schedule::check(&written.value) else {
+            continue;
+        };
+        let name = &metadata.name.value;
+        let reason = format!("`spec.schedule` is not in the form of cron: {error}");
+        let message = format!("policy `{name}` is rejected: {reason}");
+        let diagnostic = Diagnostic::at(Code::PolicyRefused, written.span, message);
+        responses
+            .diagnostics
+            .push(diagnostic.with_help("write five fields, such as `0 3 * * *`, or `@daily`"));
+        responses.refused.push((name.clone(), reason));
+    }
 }
 
 fn warn_about_exceptions(suite: &Suite, responses: &mut Responses) {

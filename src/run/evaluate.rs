@@ -267,7 +267,7 @@ impl Subject<'_, '_> {
     /// The response of a stage that does not validate.
     fn made(&self, made: offline::Made, objects: ResponseObjects) -> Response {
         let is_classic = matches!(made.kind, "ClusterPolicy" | "Policy");
-        let group = if is_classic {
+        let group = if is_classic || made.kind.ends_with("CleanupPolicy") {
             "kyverno.io"
         } else {
             "policies.kyverno.io"

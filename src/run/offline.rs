@@ -159,6 +159,7 @@ fn surroundings(suite: &Suite) -> Surroundings {
         let objects = cluster.resources.iter();
         objects.map(|object| object.value.clone()).collect()
     });
+    let crds = suite.cluster.iter().flat_map(|cluster| &cluster.crds);
     let calls = suite.test.iter().flat_map(|test| &test.api_call_responses);
     Surroundings {
         cluster,
@@ -169,6 +170,7 @@ fn surroundings(suite: &Suite) -> Surroundings {
         api_calls: calls.map(|call| (call.key(), call.answer())).collect(),
         globals: suite.global_context.iter().map(global).collect(),
         image_mocks: suite.image_mocks.clone(),
+        definitions: crds.map(|definition| definition.value.clone()).collect(),
     }
 }
 

@@ -42,7 +42,7 @@ impl<'p> CompiledCleanupPolicy<'p> {
             .map_or("", |text| text.value.as_str())
     }
 
-    /// Whether an object, given as a new one, would be deleted.
+    /// Whether an object, given as a new one, would be deleted; `None` if the policy is not about it.
     ///
     /// # Errors
     /// If the context or a condition cannot be evaluated.
@@ -51,13 +51,13 @@ impl<'p> CompiledCleanupPolicy<'p> {
         object: &Request,
         namespace: Option<&Namespace>,
         outside: &dyn Outside,
-    ) -> Result<bool, String> {
+    ) -> Result<Option<bool>, String> {
         // The entries are loaded when a condition first names them; errors show there.
         let mut context = Context::new(outside);
         context.load_entries(&self.entries)?;
         let own = self.namespace();
         if !own.is_empty() && own != object.namespace {
-            return Ok(false);
+            return Ok(None);
         }
         let selects = |block: &MatchResources| {
             let everything = block.any.is_empty() && block.all.is_empty();
@@ -65,10 +65,10 @@ impl<'p> CompiledCleanupPolicy<'p> {
         };
         let spec = &self.policy.spec;
         if !selects(&spec.matches) || spec.exclude.as_ref().is_some_and(selects) {
-            return Ok(false);
+            return Ok(None);
         }
         let Some(conditions) = &self.conditions else {
-            return Ok(true);
+            return Ok(Some(true));
         };
         let target = Data::from(object.object.root());
         context.checkpoint();
@@ -77,6 +77,6 @@ impl<'p> CompiledCleanupPolicy<'p> {
         context.add_images(target);
         let mut substitute =
             |data: &Data| substitute_preconditions(data, &mut context).map_err(|error| error.to_string());
-        conditions.lift(&mut substitute)
+        conditions.lift(&mut substitute).map(Some)
     }
 }

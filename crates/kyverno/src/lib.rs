@@ -30,6 +30,7 @@ pub mod offline;
 mod params;
 pub mod refusal;
 pub mod response;
+pub mod schedule;
 pub mod validating_policy;
 pub mod verify_images;
 pub mod webhook;

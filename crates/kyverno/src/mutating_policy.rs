@@ -229,11 +229,9 @@ impl CompiledMutatingPolicy {
     }
 }
 
-/// The schema of a custom kind, which Kyverno reads from the API server; `kyverno test` has none.
+/// The schema of a custom kind, which Kyverno reads from the API server, and `kyverno test` from the definitions among the cluster
+/// resources.
 fn custom_schema(input: &Input<'_>) -> Option<Schema> {
-    if input.lens.route != Route::Webhooks {
-        return None;
-    }
     let kind = &input.request.resource.object_kind;
     let text = |value: Value<'_>, path: &[&str], wanted: &str| value.at(path).and_then(Value::as_str) == Some(wanted);
     let versions = input.discovery.definitions().iter().filter_map(|definition| {

@@ -1,4 +1,4 @@
-//! The stage of the DeletingPolicies, and what `kyverno apply` makes of CleanupPolicies.
+//! The stages of the DeletingPolicies and of the CleanupPolicies, and what `kyverno apply` makes of the latter.
 //!
 //! Upstream counterpart: `applyDeletingPolicies` of `cmd/cli/kubectl-kyverno/commands/test/test.go`, `Handle` of
 //! `pkg/cel/policies/dpol/engine/engine.go` and `applyCleanupPolicies` of `cmd/cli/kubectl-kyverno/commands/apply/command.go`
@@ -10,17 +10,20 @@ use super::{
     case::Case,
     host::{Asker, CaseHost},
     observed::{CleanupResult, Observed, PolicyResponse, RuleResult, RuleType},
+    resource::Resource,
 };
 use crate::{
     classic::context::Answers,
     cleanup_policy::CompiledCleanupPolicy,
     deleting_policy::{CompiledDeletingPolicy, Deletion},
     response::RuleResponse,
+    schedule,
 };
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::{Builder, Document, Value};
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Namespace, Operation, Request, World, namespace_object},
+    policy::CleanupPolicy,
     verdict::{Part, Status, Trace},
 };
 
@@ -37,6 +40,10 @@ pub(super) fn deleting_policies(
     let exceptions = case.exceptions.cel_exceptions.iter().map(|exception| &**exception);
     let mut policies = Vec::new();
     for policy in case.policies.deleting() {
+        // A cluster cannot tell when such a policy is due.
+        if case.in_cluster && schedule::check(&policy.spec.schedule.value).is_err() {
+            continue;
+        }
         let compiled = CompiledDeletingPolicy::compile(policy, exceptions.clone());
         let name = &policy.metadata.name.value;
         policies.push(compiled.map_err(|error| format!("failed to compile policy {name} ({error})"))?);
@@ -125,15 +132,71 @@ fn own(object: Value<'_>, name: &str) -> Namespace {
     Namespace::with_labels(name, labels)
 }
 
-/// What `kyverno apply` reports about the CleanupPolicies of a case, by resource.
-pub(super) fn cleanup(case: &Case, host: &dyn Host, observed: &mut Observed) {
-    let host = CaseHost::new(case, host, Asker::Classic);
+/// Evaluates the CleanupPolicies on a resource, as a cluster does when they are due; `kyverno test` does not.
+pub(super) fn cleanup_policies(case: &Case, resource: &Resource, host: &CaseHost<'_>) -> Vec<PolicyResponse> {
+    let mut responses = Vec::new();
+    for policy in case.policies.cleanup() {
+        if schedule::check(&policy.spec.schedule.value).is_err() {
+            continue;
+        }
+        let given = case.surroundings.given();
+        let outside = Answers {
+            host,
+            values: Vec::new(),
+            namespace: "",
+            api_calls: given.api_calls,
+            global_context: given.global_context,
+            cluster: given.cluster,
+            images: given.images,
+        };
+        let (status, message) = match cleans_up(case, policy, resource, &outside) {
+            Ok(None) => continue,
+            Ok(Some(true)) => (Status::Pass, "resource matched".to_owned()),
+            Ok(Some(false)) => (Status::Fail, "resource did not match".to_owned()),
+            Err(error) => (Status::Error, error),
+        };
+        let trace = if status == Status::Error {
+            Trace::error(Part::All)
+        } else {
+            Trace::of(Part::All)
+        };
+        let name = &policy.metadata.name.value;
+        let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
+        let response = RuleResponse::new(name, status, message, trace);
+        responses.push(PolicyResponse {
+            resource: resource.key(),
+            policy: name.clone(),
+            kind: policy.kind(),
+            policy_namespace: namespace.map(|text| text.value.clone()).unwrap_or_default(),
+            rules: vec![RuleResult::new(RuleType::Deletion, response)],
+            ..PolicyResponse::default()
+        });
+    }
+    responses
+}
+
+/// Whether a policy deletes a resource; `None` if it is not about it.
+fn cleans_up(
+    case: &Case,
+    policy: &CleanupPolicy,
+    resource: &Resource,
+    outside: &Answers<'_>,
+) -> Result<Option<bool>, String> {
     let mut world = World::new();
     case.values.describe_namespaces(&mut world);
     let discovery = Discovery::kubernetes();
+    let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
+    let served = discovery.by_object(&resource.api_version, &resource.kind).cloned();
+    let served = served.unwrap_or_else(|| Arc::new(Discovery::guess(&kind, !resource.namespace.is_empty())));
+    let request = Request::about(Operation::Create, served, doubles(&resource.object));
+    CompiledCleanupPolicy::new(policy).deletes(&request, world.namespace(&resource.namespace), outside)
+}
+
+/// What `kyverno apply` reports about the CleanupPolicies of a case, by resource.
+pub(super) fn cleanup(case: &Case, host: &dyn Host, observed: &mut Observed) {
+    let host = CaseHost::new(case, host, Asker::Classic);
     let mut results = Vec::new();
     for policy in case.policies.cleanup() {
-        let compiled = CompiledCleanupPolicy::new(policy);
         let outside = Answers {
             host: &host,
             values: Vec::new(),
@@ -146,13 +209,10 @@ pub(super) fn cleanup(case: &Case, host: &dyn Host, observed: &mut Observed) {
         let name = &policy.metadata.name.value;
         let namespace = policy.metadata.namespace.as_ref();
         for resource in &case.resources {
-            let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
-            let served = discovery.by_object(&resource.api_version, &resource.kind).cloned();
-            let served = served.unwrap_or_else(|| Arc::new(Discovery::guess(&kind, !resource.namespace.is_empty())));
-            let request = Request::about(Operation::Create, served, doubles(&resource.object));
-            let (status, message) = match compiled.deletes(&request, world.namespace(&resource.namespace), &outside) {
-                Ok(true) => (Status::Pass, "resource matched".to_owned()),
-                Ok(false) => (Status::Fail, "resource did not match".to_owned()),
+            let (status, message) = match cleans_up(case, policy, resource, &outside) {
+                Ok(Some(true)) => (Status::Pass, "resource matched".to_owned()),
+                // Resources that the policy is not about are reported as well.
+                Ok(Some(false) | None) => (Status::Fail, "resource did not match".to_owned()),
                 Err(error) => (Status::Error, error),
             };
             results.push(CleanupResult {

@@ -17,7 +17,7 @@ use crate::{
     mutating_policy::{CompiledMutatingPolicy, Evaluated},
 };
 use kyvtest_cel::host::{Gvr, Mocks};
-use kyvtest_go_compat::value::Document;
+use kyvtest_go_compat::value::{Document, Value};
 use kyvtest_model::{
     kube::{Discovery, GroupVersionKind, Operation, Request, Resource as Served},
     verdict::Status,
@@ -45,7 +45,11 @@ impl Stages<'_> {
         if policies.is_empty() || resource.root().is_null() {
             return Ok(());
         }
-        let request = self.request(resource);
+        let mut request = self.request(resource);
+        if !self.case.in_cluster && !request.resource.subresource.is_empty() {
+            // `kyverno test` takes the kind of a subresource for a kind of its own.
+            request.resource = self.served_kind(resource);
+        }
         let input = Input::new(&request, &self.world, &self.discovery, LENS);
         let mut current = request.object.clone();
         let mut evaluated = Vec::new();
@@ -151,6 +155,17 @@ impl Stages<'_> {
         known.unwrap_or_else(|| {
             let kind = GroupVersionKind::from_api_version(&target.api_version, &target.kind);
             Arc::new(Discovery::guess(&kind, !target.namespace.is_empty()))
+        })
+    }
+
+    /// The resource that the API serves objects of a kind as.
+    fn served_kind(&self, object: &Document) -> Arc<Served> {
+        let text = |key: &str| object.root().get(key).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let known = self.discovery.by_object(api_version, kind).cloned();
+        known.unwrap_or_else(|| {
+            let kind = GroupVersionKind::from_api_version(api_version, kind);
+            Arc::new(Discovery::guess(&kind, true))
         })
     }
 

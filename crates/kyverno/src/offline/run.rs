@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     case::Case,
-    deleting::{cleanup, deleting_policies},
+    deleting::{cleanup, cleanup_policies, deleting_policies},
     host::{Asker, CaseHost},
     image_validating::payload_policies,
     objects::GivenObjects,
@@ -190,6 +190,10 @@ fn evaluate_with(
     if operation.is_none() {
         let mut deleting = deleting_policies(case, &stages.key, &resource.object, stages.unmocked_host)?;
         observed.responses.append(&mut deleting);
+        if case.in_cluster {
+            let mut cleanup = cleanup_policies(case, resource, stages.host);
+            observed.responses.append(&mut cleanup);
+        }
     }
     Ok(observed.responses)
 }
@@ -331,6 +335,10 @@ impl<'c> Stages<'c> {
             classic_world.add_namespace(stored);
         }
         let mut discovery = Discovery::kubernetes();
+        for definition in &case.surroundings.definitions {
+            // What a definition lacks is a matter of the loader.
+            let _ = discovery.add_crd(definition.root());
+        }
         let served = served(case, resource, &mut discovery);
         let exceptions = case.exceptions.exceptions.iter();
         Ok(Self {

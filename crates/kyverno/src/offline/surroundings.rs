@@ -10,6 +10,8 @@ use kyvtest_go_compat::value::{Builder, Data, Document, List, Map, Value};
 pub struct Surroundings {
     /// `spec.resources` of the `ClusterResource` file; `None` outside of cluster mode.
     pub cluster: Option<Vec<Document>>,
+    /// `spec.crds` of the `ClusterResource` file.
+    pub definitions: Vec<Document>,
     /// `spec.resources` of the `Context` file.
     pub described: Vec<Document>,
     /// `spec.images` of the `Context` file.
@@ -50,6 +52,7 @@ impl Surroundings {
         };
         Self {
             cluster: cluster.map(objects),
+            definitions: Vec::new(),
             described: objects(context.get("resources").unwrap_or(Value::Null)),
             images: images(context),
             api_calls: items(row, "apiCallResponses").map(api_call).collect(),
