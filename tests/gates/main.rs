@@ -16,6 +16,7 @@ mod classic_pod_security;
 mod classic_variables;
 mod conformance;
 mod convert;
+mod corpus;
 mod eval;
 mod jmespath;
 mod kyverno;
