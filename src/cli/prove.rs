@@ -34,9 +34,9 @@ use crate::{
     author::counterexample,
     run::{Data, Settings},
 };
-use kyvtest_convert::Exceptions;
+use kyvtest_convert::{Exceptions, RefusalCode, missing_kind};
 use kyvtest_go_compat::{
-    diagnostic::{Code, Diagnostic, Severity, Sources},
+    diagnostic::{Code, Diagnostic, Severity, Sources, Span},
     yaml::{self, Limits, Mode},
 };
 use kyvtest_kyverno::config::Config;
@@ -289,6 +289,11 @@ impl Args {
             classic: &loaded.exceptions,
             cel: &loaded.cel_exceptions,
         };
+        for policy in &loaded.policies {
+            if let Some(reason) = missing_kind(policy.kind()) {
+                output.diagnostic(&not_compared(policy, reason), &sources);
+            }
+        }
         let originals = originals(&loaded);
         let mut samples = Samples::read(&self.resources, output)?;
         let progress = Progress::new(originals.len(), "policies", true);
@@ -435,6 +440,16 @@ fn load(policies: &[PathBuf], exceptions: &[PathBuf], sources: &mut Sources) -> 
         policy::load(stream, file, purpose, &mut loaded);
     }
     Ok(loaded)
+}
+
+/// A policy of a kind that has no native counterpart.
+fn not_compared(policy: &Policy, reason: &str) -> Diagnostic {
+    let code = RefusalCode::UnsupportedKind.as_str();
+    let message = format!("{} `{}` is not compared: {code}", policy.kind(), policy.name());
+    let span = policy.origin().span;
+    let start = Span::point(span.file, span.start);
+    let diagnostic = Diagnostic::at(Code::NotConverted, start, message);
+    diagnostic.with_severity(Severity::Warning).with_help(reason)
 }
 
 /// Every policy in the order of the files.

@@ -8,6 +8,7 @@ use super::{
     check::{check, exception_at},
     object::{Maker, NO_REPORTS, Owner, object},
     place::At,
+    refusal::{CREATES, VERIFIES},
 };
 use kyvtest_go_compat::yaml::{Edited, NodeId};
 use kyvtest_model::{
@@ -74,7 +75,14 @@ pub(super) fn convert(
     let rules = &policy.spec.rules;
     let first = rules.iter().find(|rule| rule.validate.is_some()).and(rules.first());
     let Some(first) = first else {
-        return Err(Refusal::silent(RefusalCode::NoValidateRule, &spec.key("rules")));
+        let mut refusal = Refusal::silent(RefusalCode::NoValidateRule, &spec.key("rules"));
+        let all = |has: fn(&PolicyRule) -> bool| !rules.is_empty() && rules.iter().all(has);
+        if all(|rule| rule.generate.is_some()) {
+            CREATES.clone_into(&mut refusal.help);
+        } else if all(|rule| rule.verify_images.is_some()) {
+            VERIFIES.clone_into(&mut refusal.help);
+        }
+        return Err(refusal);
     };
     let named = |exception: &&Arc<PolicyException>| exception.names(&policy.metadata.name.value, &first.name.value);
     let exceptions: Vec<&Arc<PolicyException>> = exceptions.iter().filter(named).collect();

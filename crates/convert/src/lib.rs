@@ -33,7 +33,7 @@ use kyvtest_model::{
     },
 };
 
-pub use refusal::{Refusal, RefusalCode};
+pub use refusal::{Refusal, RefusalCode, missing_kind};
 pub use report::{Action, Item};
 
 /// The exceptions of a cluster; those of other policies are left aside.
@@ -124,7 +124,7 @@ pub fn convert(policy: &Policy, exceptions: Exceptions<'_>, discovery: &Discover
             .map(|generated| Outcome::Generated(Box::new(generated))),
         Policy::Mutating(policy) => mutating::convert(policy, exceptions.cel, options, &mut report)
             .map(|generated| Outcome::Mutating(Box::new(generated))),
-        _ => Err(Refusal::unsupported(policy.origin().span)),
+        _ => Err(Refusal::unsupported(policy.kind(), policy.origin().span)),
     };
     let outcome = match outcome {
         Ok(outcome) => outcome,

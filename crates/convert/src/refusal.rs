@@ -206,6 +206,24 @@ impl RefusalCode {
     }
 }
 
+/// Why there are no native policies of a kind; `None` if there are.
+pub fn missing_kind(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "GeneratingPolicy" | "NamespacedGeneratingPolicy" => CREATES,
+        "DeletingPolicy" | "NamespacedDeletingPolicy" | "CleanupPolicy" | "ClusterCleanupPolicy" => {
+            "native policies are evaluated when requests arrive: none deletes objects by a schedule, so Kyverno stays in charge"
+        }
+        "ImageValidatingPolicy" | "NamespacedImageValidatingPolicy" => VERIFIES,
+        _ => return None,
+    })
+}
+
+/// Why there is no native policy that generates.
+pub(super) const CREATES: &str = "native policies decide about the object of a request and may change it: none creates other objects, so Kyverno stays in charge";
+
+/// Why there is no native policy that verifies images.
+pub(super) const VERIFIES: &str = "native policies cannot ask registries: none verifies signatures or attestations of images, so Kyverno stays in charge";
+
 /// Why nothing is generated.
 #[derive(Debug, Clone)]
 pub struct Refusal {
@@ -252,12 +270,12 @@ impl Refusal {
     }
 
     /// A policy of a kind that is not converted.
-    pub fn unsupported(span: Span) -> Self {
+    pub fn unsupported(kind: &str, span: Span) -> Self {
         let code = RefusalCode::UnsupportedKind;
         Self {
             code,
             span: Some(Span::point(span.file, span.start)),
-            help: code.advice().to_owned(),
+            help: missing_kind(kind).unwrap_or(code.advice()).to_owned(),
             ..Self::invalid()
         }
     }
