@@ -56,7 +56,7 @@ impl Evaluation<'_> {
         context: &mut Context<'_>,
     ) -> (RuleResponse, Option<String>) {
         for (i, attestation) in sets(entry, "attestations").iter().enumerate() {
-            if let Err(text) = self.attestation(i, attestation, &mut image, registry, context) {
+            if let Err(text) = Self::attestation(i, attestation, &mut image, registry, context) {
                 return (self.respond(Status::Fail, text), None);
             }
         }
@@ -77,7 +77,6 @@ impl Evaluation<'_> {
 
     /// Verifies one attestation.
     fn attestation(
-        &self,
         i: usize,
         attestation: &Data,
         image: &mut Subject<'_>,
@@ -214,7 +213,7 @@ fn validate(entry: &Data, context: &mut Context<'_>) -> Result<(), String> {
     let Some(deny) = block.get("deny").filter(|deny| !deny.is_null()) else {
         return Ok(());
     };
-    let conditions = deny.get("conditions").map(|conditions| conditions.to_document());
+    let conditions = deny.get("conditions").map(Data::to_document);
     let (denied, message) = match conditions {
         Some(conditions) => evaluate(&Conditions::read(conditions.root()), context)
             .map_err(|error| format!("failed to check deny conditions: {error}"))?,
