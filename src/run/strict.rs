@@ -241,7 +241,12 @@ impl Judge<'_> {
                 };
                 made.generated.iter().find_map(problem)
             }
-            RuleType::Validation | RuleType::Deletion | RuleType::ImageVerify => None,
+            // Of the results about images, those that came with an object are compared.
+            RuleType::ImageVerify => {
+                let (path, object) = (row.patched_resources.as_ref()?, objects.patched.as_ref()?);
+                self.object_differs(path, Some(object))
+            }
+            RuleType::Validation | RuleType::Deletion => None,
         }
     }
 

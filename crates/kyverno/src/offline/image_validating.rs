@@ -176,6 +176,9 @@ impl Stages<'_> {
                     response.rules = vec![RuleResult::new(RuleType::ImageVerify, failed)];
                 }
                 response.owe(*used);
+                if *used != RegistryUse::NotAsked {
+                    response.patched = Some(resource.clone());
+                }
             }
         }
         Ok(responses)
