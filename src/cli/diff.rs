@@ -220,6 +220,7 @@ impl Args {
             },
             world: pairs::world(discovery, delete, Layer::Policy, settings.data),
             timeout: None,
+            explain: true,
         };
         let proof = |pair: &PolicyPair| {
             let is_refused = found

@@ -103,7 +103,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "LABEL", value_enum, default_value_t)]
     require: Required,
 
-    /// Print the assumptions of proofs and how much work they took
+    /// Print the assumptions of proofs and how much work they took; with `--pairs`, explain refutations
     #[arg(long)]
     explain: bool,
 
@@ -281,6 +281,7 @@ impl Args {
             },
             world: pairs::world(discovery, delete, options.layer, options.data),
             timeout: self.timeout,
+            explain: self.explain || self.pairs.is_none(),
         }
     }
 

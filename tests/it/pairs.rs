@@ -59,7 +59,7 @@ fn the_fixed_example_is_the_suggested_one() {
 #[test]
 fn suggested_edits_are_proven() {
     let path = "fixtures/prove/explain/pairs.jsonl";
-    let output = kyvtest(&["prove", "--pairs", path, "--delete", "named"]);
+    let output = kyvtest(&["prove", "--pairs", path, "--delete", "named", "--explain"]);
     assert_eq!(output.status.code(), Some(0));
     let schema = json(&kyvtest(&["schema", "pairs"]));
     let rows = fs::read_to_string(path).expect("pairs");

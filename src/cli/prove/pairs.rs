@@ -57,6 +57,8 @@ pub(in crate::cli) struct Setup<'s> {
     pub(in crate::cli) world: World,
     /// Seconds for one pair.
     pub(in crate::cli) timeout: Option<u64>,
+    /// Whether refutations are explained, which takes longer than finding them.
+    pub(in crate::cli) explain: bool,
 }
 
 /// The world of a comparison.
@@ -130,8 +132,13 @@ impl Compared {
                     found.label = Label::Unknown;
                     found.reason = format!("{}: {}", limit.reason(), found.reason);
                 }
-                let explanation = explain(&a, &b, setup.discovery, &options, &found);
-                Self { found, explanation }
+                let explanation = setup
+                    .explain
+                    .then(|| explain(&a, &b, setup.discovery, &options, &found));
+                Self {
+                    found,
+                    explanation: explanation.flatten(),
+                }
             }
             (Err(reason), _) | (_, Err(reason)) => Self {
                 found: Comparison {
