@@ -6,7 +6,7 @@
 use super::test::{Expected, OPERATIONS, Test};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Span, nearest},
-    yaml::Node,
+    yaml::{Items, Node},
 };
 use kyvtest_kyverno::image_mocks::ImageMock;
 use kyvtest_model::{
@@ -205,7 +205,7 @@ impl Sidecar {
 fn attestors<'t>(decoder: &Decoder<'t>, sidecar: Node<'t>) -> Vec<Text> {
     let items = |node: Node<'t>, key: &str| {
         let list = node.get(key).and_then(Node::as_seq);
-        list.into_iter().flat_map(|list| list.iter())
+        list.into_iter().flat_map(Items::iter)
     };
     let images = items(sidecar, "images");
     let signed = images.flat_map(|image| std::iter::once(image).chain(items(image, "attestations")));

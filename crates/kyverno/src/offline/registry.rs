@@ -4,7 +4,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
 };
 
 use crate::{
@@ -214,7 +214,7 @@ impl ImageRegistry for Registry<'_> {
 
     fn statements(&self, wanted: Verification<'_>, kind: &str) -> Result<Statements, RegistryError> {
         readable_key(wanted.attestor)?;
-        let anyone = wanted.attestor.as_map().is_some_and(|form| form.is_empty());
+        let anyone = wanted.attestor.as_map().is_some_and(BTreeMap::is_empty);
         let found = self.stated(wanted.image, |mock| {
             let list = mock.attestations.as_ref()?.iter();
             let list = list.map(|stated| {

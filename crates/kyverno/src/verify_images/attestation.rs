@@ -56,7 +56,7 @@ impl Evaluation<'_> {
         context: &mut Context<'_>,
     ) -> (RuleResponse, Option<String>) {
         for (i, attestation) in sets(entry, "attestations").iter().enumerate() {
-            if let Err(text) = self.attestation(i, attestation, &mut image, registry, context) {
+            if let Err(text) = verify(i, attestation, &mut image, registry, context) {
                 return (self.respond(Status::Fail, text), None);
             }
         }
@@ -74,85 +74,84 @@ impl Evaluation<'_> {
         let text = format!("verified image attestations for {}", image.reference);
         (self.respond(Status::Pass, text), digest)
     }
+}
 
-    /// Verifies one attestation.
-    fn attestation(
-        &self,
-        i: usize,
-        attestation: &Data,
-        image: &mut Subject<'_>,
-        registry: &dyn ImageRegistry,
-        context: &mut Context<'_>,
-    ) -> Result<(), String> {
-        let kind = match (text(attestation, "type"), text(attestation, "predicateType")) {
-            ("", "") => return Err(format!(".attestations[{i}]: missing type")),
-            ("", older) => older,
-            (kind, _) => kind,
-        };
-        let mut all: Vec<AttestorSet> = sets(attestation, "attestors").iter().map(AttestorSet::read).collect();
-        if all.is_empty() {
-            // An empty attestor allows fetching attestations.
-            all.push(AttestorSet {
-                required: 1,
-                entries: vec![Data::Map(Arc::default())],
-            });
-        }
-        let mut errors = Vec::new();
-        for (j, set) in all.iter().enumerate() {
-            let mut verified = 0;
-            for attestor in &set.entries {
-                let own = attestor.get("annotations").filter(|own| !own.is_null());
-                let verification = Verification {
-                    image: &image.reference,
-                    attestor,
-                    annotations: own.or(image.annotations),
-                    bundle: image.bundle,
-                };
-                let statements = match registry.statements(verification, kind) {
-                    Ok(statements) => statements,
-                    Err(RegistryError::Network(error) | RegistryError::Refused(error)) => {
-                        errors.push(error);
-                        continue;
-                    }
-                };
-                let Some((_, predicate)) = statements.list.first() else {
-                    errors.push("predicate not found in any statement".to_owned());
-                    continue;
-                };
-                let name = text(attestation, "name");
-                if !name.is_empty()
-                    && let Err(error) = context.add_variable(name, predicate)
-                {
+/// Verifies one attestation.
+fn verify(
+    i: usize,
+    attestation: &Data,
+    image: &mut Subject<'_>,
+    registry: &dyn ImageRegistry,
+    context: &mut Context<'_>,
+) -> Result<(), String> {
+    let kind = match (text(attestation, "type"), text(attestation, "predicateType")) {
+        ("", "") => return Err(format!(".attestations[{i}]: missing type")),
+        ("", older) => older,
+        (kind, _) => kind,
+    };
+    let mut all: Vec<AttestorSet> = sets(attestation, "attestors").iter().map(AttestorSet::read).collect();
+    if all.is_empty() {
+        // An empty attestor allows fetching attestations.
+        all.push(AttestorSet {
+            required: 1,
+            entries: vec![Data::Map(Arc::default())],
+        });
+    }
+    let mut errors = Vec::new();
+    for (j, set) in all.iter().enumerate() {
+        let mut verified = 0;
+        for attestor in &set.entries {
+            let own = attestor.get("annotations").filter(|own| !own.is_null());
+            let verification = Verification {
+                image: &image.reference,
+                attestor,
+                annotations: own.or(image.annotations),
+                bundle: image.bundle,
+            };
+            let statements = match registry.statements(verification, kind) {
+                Ok(statements) => statements,
+                Err(RegistryError::Network(error) | RegistryError::Refused(error)) => {
                     errors.push(error);
                     continue;
                 }
-                image.found(&statements.digest);
-                match check(attestation, kind, &statements, image, context) {
-                    Ok(()) => verified += 1,
-                    // Upstream numbers the entry like the attestation.
-                    Err(error) => errors.push(format!(
-                        ".attestations[{i}].attestors[{j}].entries[{i}]{}: {error}",
-                        form(attestor)
-                    )),
-                }
-                if verified >= set.required {
-                    break;
-                }
+            };
+            let Some((_, predicate)) = statements.list.first() else {
+                errors.push("predicate not found in any statement".to_owned());
+                continue;
+            };
+            let name = text(attestation, "name");
+            if !name.is_empty()
+                && let Err(error) = context.add_variable(name, predicate)
+            {
+                errors.push(error);
+                continue;
             }
-            if verified < set.required {
-                let error = if errors.is_empty() {
-                    "attestations verification failed".to_owned()
-                } else {
-                    errors.join("; ")
-                };
-                return Err(format!(
-                    "image attestations verification failed, verifiedCount: {verified}, requiredCount: {}, error: {error}",
-                    set.required
-                ));
+            image.found(&statements.digest);
+            match check(attestation, kind, &statements, image, context) {
+                Ok(()) => verified += 1,
+                // Upstream numbers the entry like the attestation.
+                Err(error) => errors.push(format!(
+                    ".attestations[{i}].attestors[{j}].entries[{i}]{}: {error}",
+                    form(attestor)
+                )),
+            }
+            if verified >= set.required {
+                break;
             }
         }
-        Ok(())
+        if verified < set.required {
+            let error = if errors.is_empty() {
+                "attestations verification failed".to_owned()
+            } else {
+                errors.join("; ")
+            };
+            return Err(format!(
+                "image attestations verification failed, verifiedCount: {verified}, requiredCount: {}, error: {error}",
+                set.required
+            ));
+        }
     }
+    Ok(())
 }
 
 /// Checks the conditions of an attestation on all statements of its type.
@@ -214,7 +213,7 @@ fn validate(entry: &Data, context: &mut Context<'_>) -> Result<(), String> {
     let Some(deny) = block.get("deny").filter(|deny| !deny.is_null()) else {
         return Ok(());
     };
-    let conditions = deny.get("conditions").map(|conditions| conditions.to_document());
+    let conditions = deny.get("conditions").map(Data::to_document);
     let (denied, message) = match conditions {
         Some(conditions) => evaluate(&Conditions::read(conditions.root()), context)
             .map_err(|error| format!("failed to check deny conditions: {error}"))?,
