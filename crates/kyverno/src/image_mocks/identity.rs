@@ -129,7 +129,9 @@ impl Accepts {
             .and_then(|keyless| keyless.get("identities"))
             .and_then(Data::as_list)
         {
-            accepted.push(Self::Keyless(list.iter().map(Pattern::read).collect()));
+            // An expression for the subject is CEL of the policy: a mock can only name the attestor.
+            let plain = list.iter().filter(|identity| text(identity, &["subjectExpression"]).is_empty());
+            accepted.push(Self::Keyless(plain.map(Pattern::read).collect()));
         }
         accepted.extend(certificates([
             text(attestor, &["cosign", "certificate", "cert", "value"]),
