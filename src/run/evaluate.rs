@@ -315,6 +315,9 @@ impl Subject<'_, '_> {
     }
 }
 
+/// The message of a result that only a registry can decide.
+const NEEDS_REGISTRY: &str = "needs a registry; `images` in the sidecar can state what it would answer";
+
 /// Marks results that only a registry can decide; `kyverno test` asks one that does not answer. Once a result of a rule is open,
 /// further ones say nothing more; `unverified` are such rules of earlier responses.
 pub(super) fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, String)>) {
@@ -328,7 +331,7 @@ pub(super) fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<
             return false;
         }
         rule.response.status = Status::Unsupported;
-        rule.response.message = format!("needs a registry: {}", rule.response.message);
+        NEEDS_REGISTRY.clone_into(&mut rule.response.message);
         unverified.push(key);
         true
     });

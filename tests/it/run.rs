@@ -486,7 +486,7 @@ fn odd_suites_under_compat() {
 #[test]
 fn a_filter_leaves_cases_as_they_are() {
     for suites in [
-        "suites/validate",
+        "suites/match-kinds",
         "suites/getting-started",
         "suites/mutation",
         "suites/exceptions",

@@ -130,7 +130,9 @@ impl Accepts {
             .and_then(Data::as_list)
         {
             // An expression for the subject is CEL of the policy: a mock can only name the attestor.
-            let plain = list.iter().filter(|identity| text(identity, &["subjectExpression"]).is_empty());
+            let plain = list
+                .iter()
+                .filter(|identity| text(identity, &["subjectExpression"]).is_empty());
             accepted.push(Self::Keyless(plain.map(Pattern::read).collect()));
         }
         accepted.extend(certificates([
