@@ -25,7 +25,7 @@ use crate::witness::Scenario;
 /// What decided about a request on one side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The number of the object in [`sources`].
+    /// The position of the object among those of its side.
     pub object: usize,
     /// The kind of the policy or binding.
     pub kind: String,
