@@ -151,7 +151,7 @@ pub struct SuiteRun {
     pub cases: Vec<Case>,
     /// Every answer of every policy.
     pub responses: Vec<Response>,
-    /// The objects that rows expect, see [`Responses::expected`].
+    /// The objects that rows expect.
     pub expected: Vec<ExpectedFile>,
     /// Where policies and resources stand.
     pub source_map: SourceMap,
