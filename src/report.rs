@@ -4,6 +4,7 @@
 //! run as the line of events that `jsonl` writes.
 
 pub mod analysis;
+mod case_status;
 pub mod coverage;
 pub mod event;
 mod failures;
@@ -17,15 +18,14 @@ mod level;
 pub mod markdown;
 pub mod merge;
 pub mod sarif;
-mod standing;
 mod summary;
 pub mod table;
 pub mod tap;
 
+pub use case_status::CaseStatus;
 pub use json::{Run, place, resource as key};
 pub use junit::{Dialect, Per};
 pub use level::Level;
-pub use standing::CaseStatus;
 pub use summary::Summary;
 
 use anstream::adapter::strip_str;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::{CaseStatus, ReportInput, failures::failures, groups::groups, human, standing::reason};
+use super::{CaseStatus, ReportInput, case_status::reason, failures::failures, groups::groups, human};
 use crate::run::SuiteRun;
 use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{CaseStatus, ReportInput, Run, analysis, human, one_line, standing::reason};
+use super::{CaseStatus, ReportInput, Run, analysis, case_status::reason, human, one_line};
 use crate::run::{Case, CaseVerdict, SuiteRun, source_map};
 use kyvtest_go_compat::diagnostic::{Severity, Sources, Span, render as written};
 

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    CaseStatus, ReportInput, Run, one_line,
-    standing::{cells, columns},
+    CaseStatus, ReportInput, Run,
+    case_status::{cells, columns},
+    one_line,
 };
 use crate::run::Outcome;
 use kyvtest_go_compat::diagnostic::{Severity, render};

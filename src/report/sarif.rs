@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{CaseStatus, ReportInput, Run, standing::reason};
+use super::{CaseStatus, ReportInput, Run, case_status::reason};
 use crate::run::{Case, source_map};
 use kyvtest_go_compat::diagnostic::{Code, Diagnostic, Severity, Sources, Span};
 

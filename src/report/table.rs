@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use super::{
     ReportInput,
-    standing::{cells, columns},
+    case_status::{cells, columns},
 };
 use crate::run::{Case, Outcome};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::{CaseStatus, ReportInput, Run, human, one_line, standing::reason};
+use super::{CaseStatus, ReportInput, Run, case_status::reason, human, one_line};
 use kyvtest_go_compat::{
     diagnostic::{Severity, Sources, Span, render},
     value::Document,

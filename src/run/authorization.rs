@@ -52,7 +52,7 @@ fn refuse(name: &str, error: &FieldError, responses: &mut Responses) {
     responses.aborts = true;
 }
 
-/// The key of an HTTP or Envoy payload. `kyverno test` knows it by its path from the working folder.
+/// The key of an HTTP or Envoy payload. `kyverno test` knows it by its path from the working directory.
 pub(super) fn key(payload: &Payload, settings: &Settings) -> Key {
     Key::named(if settings.compat {
         &payload.full_path

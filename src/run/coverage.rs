@@ -6,10 +6,10 @@
 
 mod items;
 mod observe;
-mod watch;
+mod recorder;
 
 pub(super) use observe::observe;
-pub(super) use watch::CoverageRecorder;
+pub(super) use recorder::CoverageRecorder;
 
 use super::{Key, check::Check};
 use crate::suite::Suite;

@@ -23,7 +23,7 @@ pub struct Evaluation {
     pub parts: Vec<(String, String)>,
 }
 
-/// Keeps what is told, in the order in which it happens.
+/// Records evaluations, in the order in which it happens.
 #[derive(Debug, Default)]
 pub struct Trace {
     told: Mutex<Vec<Evaluation>>,

@@ -2,10 +2,10 @@
 //!
 //! Upstream counterpart: the types of `api/policies.kyverno.io/v1`. Fields are written in the order in which people read them.
 
-use kyvtest_model::policy::{ClassicPolicy, FailurePolicy, PolicyKind, autogen};
+use kyvtest_model::policy::{ClassicPolicy, PolicyKind, autogen};
 use serde_json::{Map, Value as Json, json};
 
-use crate::{draft::Draft, layout::layout};
+use crate::{draft::Draft, kinds::webhook, layout::layout};
 
 /// Annotations that say something about the classic policy only.
 pub(crate) const DROPPED: [&str; 2] = [autogen::ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration"];
@@ -126,22 +126,8 @@ fn spec(policy: &ClassicPolicy, draft: &Draft, scope: &kyvtest_prove::repair::Ru
 
 /// Failure policy, timeout, background scans and admission.
 fn settings(policy: &ClassicPolicy, spec: &mut Json) {
+    webhook(policy, spec);
     let own = &policy.spec;
-    let webhook = own.webhook.as_ref();
-    let failure = webhook
-        .and_then(|webhook| webhook.failure_policy)
-        .or(own.failure_policy);
-    if failure.is_some_and(|failure| failure.value == FailurePolicy::Ignore) {
-        spec["failurePolicy"] = json!("Ignore");
-    }
-    let timeout = webhook
-        .and_then(|webhook| webhook.timeout_seconds)
-        .map(|seconds| seconds.value);
-    let written = own.source.document().root().to_serde();
-    let timeout = timeout.or_else(|| written["webhookTimeoutSeconds"].as_i64());
-    if let Some(seconds) = timeout {
-        spec["webhookConfiguration"] = json!({"timeoutSeconds": seconds});
-    }
     let mut evaluation = json!({});
     if !own.admission {
         evaluation["admission"] = json!({"enabled": false});

@@ -259,7 +259,7 @@ fn compare(
     if let Some(now) = Timestamp::from_seconds(NOW) {
         mocks.set_now(now);
     }
-    let sides = LoweredSides {
+    let sides = Comparison {
         old: CompiledCleanupPolicy::new(policy),
         namespace: policy
             .metadata
@@ -339,7 +339,7 @@ fn stored(request: &Request, number: usize, server: &Server, cell: &RequestClass
 }
 
 /// Both sides.
-struct LoweredSides<'p> {
+struct Comparison<'p> {
     old: CompiledCleanupPolicy<'p>,
     /// The namespace of a namespaced policy.
     namespace: Option<String>,
@@ -347,7 +347,7 @@ struct LoweredSides<'p> {
     mocks: Mocks,
 }
 
-impl LoweredSides<'_> {
+impl Comparison<'_> {
     fn deletes_before(&self, request: &Request, namespace: Option<&Namespace>) -> bool {
         let outside = SuiteSources {
             host: &self.mocks,

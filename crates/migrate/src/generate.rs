@@ -19,13 +19,13 @@ use kyvtest_prove::repair::RuleScope;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    Expr, Options, Refusal, RefusalCode, Scope, Subject,
+    Expr, Options, Refusal, RefusalCode,
     assemble::constraints,
     conditions::{self, Failure},
     context,
     draft::{plural, scopes_of},
     guess::Guess,
-    kinds::{self, Translated, evaluation, numbered, object},
+    kinds::{self, Translated, kinds_of, numbered, object, object_scope, webhook},
     layout::layout,
     literal,
     mutate::layout::layout as object_layout,
@@ -88,20 +88,8 @@ fn spec(
     discovery: &Discovery,
     notes: &mut Vec<String>,
 ) -> Result<Json, Refusal> {
-    let mut kinds: Vec<(String, String)> = Vec::new();
-    if !scope.others {
-        kinds.extend(scope.kinds.iter().map(|kind| (kind.api_version(), kind.kind.clone())));
-        kinds.dedup();
-    }
-    let mut in_force = Scope::default();
-    in_force.set_kinds(kinds);
-    let subject = Subject {
-        expr: Expr::primary("object"),
-        path: Some(Vec::new()),
-    };
-    in_force.bind("request.object", subject);
     let mut variables = Variables::default();
-    let mut names = Names::new(in_force, &mut variables);
+    let mut names = Names::new(object_scope(kinds_of(scope)), &mut variables);
     if let Some(entries) = given(rule.context.as_ref()) {
         context::context(entries, &mut names)?;
     }
@@ -139,7 +127,7 @@ fn spec(
     }
     let named = |name: &str, text: &str| json!({"name": name, "expression": layout(text)});
     let mut spec = json!({});
-    evaluation(policy, &mut spec);
+    webhook(policy, &mut spec);
     if let Some(spec) = spec.as_object_mut()
         && spec.remove("failurePolicy").is_some()
     {

@@ -11,7 +11,9 @@ use kyvtest_model::{
 };
 use serde_json::{Map, Value as Json, json};
 
-use crate::{Refusal, RefusalCode, assemble::DROPPED, migrate::cut};
+use kyvtest_prove::repair::RuleScope;
+
+use crate::{Expr, Refusal, RefusalCode, Scope, Subject, assemble::DROPPED, migrate::cut};
 
 /// Policies that replace a rule.
 #[derive(Debug)]
@@ -126,8 +128,8 @@ pub(crate) fn named_object(
     })
 }
 
-/// Failure policy, timeout and admission.
-pub(crate) fn evaluation(policy: &ClassicPolicy, spec: &mut Json) {
+/// Failure policy and timeout of the webhook.
+pub(crate) fn webhook(policy: &ClassicPolicy, spec: &mut Json) {
     let own = &policy.spec;
     let webhook = own.webhook.as_ref();
     let failure = webhook
@@ -144,4 +146,39 @@ pub(crate) fn evaluation(policy: &ClassicPolicy, spec: &mut Json) {
     if let Some(seconds) = timeout {
         spec["webhookConfiguration"] = json!({"timeoutSeconds": seconds});
     }
+}
+
+/// Reads a translation.
+///
+/// # Errors
+/// A refusal, if Kyverno would not accept it.
+pub(crate) fn load_translation(objects: &[Json]) -> Result<Loaded, Refusal> {
+    load(objects).map_err(|message| {
+        let reason = format!("the translation is not a valid policy: {message}");
+        Refusal::new(RefusalCode::Refuted, reason)
+    })
+}
+
+/// The kinds of a scope, each with its API version and once; none if the scope has more than it names.
+pub(crate) fn kinds_of(scope: &RuleScope) -> Vec<(String, String)> {
+    let mut kinds: Vec<(String, String)> = Vec::new();
+    for kind in scope.kinds.iter().filter(|_| !scope.others) {
+        let entry = (kind.api_version(), kind.kind.clone());
+        if !kinds.contains(&entry) {
+            kinds.push(entry);
+        }
+    }
+    kinds
+}
+
+/// The names of a rule about new objects of these kinds.
+pub(crate) fn object_scope(kinds: Vec<(String, String)>) -> Scope {
+    let mut scope = Scope::default();
+    scope.set_kinds(kinds);
+    let subject = Subject {
+        expr: Expr::primary("object"),
+        path: Some(Vec::new()),
+    };
+    scope.bind("request.object", subject);
+    scope
 }

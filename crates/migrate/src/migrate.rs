@@ -308,7 +308,7 @@ fn other(
     if generate::is_about(rule) {
         return Some(generate::translate(policy, rule, base, kinds, options));
     }
-    verify_images::is_about(rule).then(|| verify_images::translate(policy, rule, base, kinds, options))
+    verify_images::is_about(rule).then(|| verify_images::translate(policy, rule, base, kinds))
 }
 
 /// Policies that replace a rule, and how they compare with it.

@@ -24,10 +24,10 @@ use serde_json::Value as Json;
 
 use self::{overlay::Overlay, place::Place};
 use crate::{
-    Expr, Options, Refusal, RefusalCode, Scope, Subject, conditions, context,
+    Expr, Options, Refusal, RefusalCode, conditions, context,
     draft::scopes_of,
     guess::Guess,
-    kinds::{self, Translated},
+    kinds::{self, Translated, kinds_of, object_scope},
     names::{Names, Variables},
     query::{Type, Value},
     settings,
@@ -139,24 +139,9 @@ fn given(part: Option<&Subtree>) -> Option<&Subtree> {
 }
 
 fn draft(rule: &Rule, suffix: &'static str, scope: RuleScope) -> Result<Draft, Refusal> {
-    let mut kinds: Vec<(String, String)> = Vec::new();
-    if !scope.others {
-        for kind in &scope.kinds {
-            let entry = (kind.api_version(), kind.kind.clone());
-            if !kinds.contains(&entry) {
-                kinds.push(entry);
-            }
-        }
-    }
-    let mut names_in_force = Scope::default();
-    names_in_force.set_kinds(kinds.clone());
-    let subject = Subject {
-        expr: Expr::primary("object"),
-        path: Some(Vec::new()),
-    };
-    names_in_force.bind("request.object", subject);
+    let kinds = kinds_of(&scope);
     let mut variables = Variables::default();
-    let mut names = Names::new(names_in_force, &mut variables);
+    let mut names = Names::new(object_scope(kinds.clone()), &mut variables);
     if let Some(entries) = given(rule.context.as_ref()) {
         context::context(entries, &mut names)?;
     }

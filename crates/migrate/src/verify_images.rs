@@ -15,12 +15,12 @@ use kyvtest_model::{
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    Options, Refusal, RefusalCode,
+    Refusal, RefusalCode,
     assemble::{constraints, only_pods},
     conditions,
     draft::scopes_of,
     guess::Guess,
-    kinds::{self, Translated, evaluation, load, numbered, object},
+    kinds::{self, Translated, load_translation, numbered, object, webhook},
     layout::layout,
     migrate::cut,
     names::{Names, Variables},
@@ -59,7 +59,6 @@ pub(crate) fn translate(
     rule: &Rule,
     base: &str,
     (discovery, guesses): (&Discovery, &[Guess]),
-    options: &Options,
 ) -> Result<Translated, Refusal> {
     settings::check(policy, rule, discovery)?;
     let only = kinds::alone(policy, rule, discovery)?;
@@ -108,7 +107,7 @@ pub(crate) fn translate(
             objects.push(object(policy, "ImageValidatingPolicy", &name, spec));
         }
     }
-    let requests = compare(&only, rule, &objects, &entries, options).map_err(|refusal| refusal.at(rule.span))?;
+    let requests = compare(&only, rule, &objects, &entries).map_err(|refusal| refusal.at(rule.span))?;
     Ok(Translated {
         variants: objects.iter().map(|_| vec!["", "controllers", "cronjobs"]).collect(),
         objects,
@@ -159,7 +158,7 @@ fn spec(policy: &ClassicPolicy, entry: &Json) -> Result<Json, Refusal> {
         action => action.eq_ignore_ascii_case("enforce"),
     };
     let mut spec = json!({"validationActions": [if enforce { "Deny" } else { "Audit" }]});
-    evaluation(policy, &mut spec);
+    webhook(policy, &mut spec);
     if !policy.spec.background {
         spec["evaluation"]["background"] = json!({"enabled": false});
     }
@@ -503,17 +502,8 @@ fn certificate(part: &Json) -> Json {
 }
 
 /// Runs both sides on Pods, and counts them.
-fn compare(
-    only: &ClassicPolicy,
-    rule: &Rule,
-    objects: &[Json],
-    entries: &Json,
-    _options: &Options,
-) -> Result<u64, Refusal> {
-    load(objects).map_err(|message| {
-        let reason = format!("the translation is not a valid policy: {message}");
-        Refusal::new(RefusalCode::Refuted, reason)
-    })?;
+fn compare(only: &ClassicPolicy, rule: &Rule, objects: &[Json], entries: &Json) -> Result<u64, Refusal> {
+    load_translation(objects)?;
     let written = cut(only, &[rule]);
     let (mut tried, mut failed) = (0, 0);
     for pod in pods(entries) {

@@ -1,8 +1,9 @@
 //! From what was seen to the items of a report.
 
 use super::{
-    Coverage, Item, ItemKind, Outcome, PolicyCoverage, unreferenced,
-    watch::{CoverageRecorder, constraints_apart},
+    Coverage, Item, ItemKind, Outcome, PolicyCoverage,
+    recorder::{CoverageRecorder, constraints_apart},
+    unreferenced,
 };
 use crate::{run::source_map::written, suite::Suite};
 use kyvtest_cel::{

@@ -5,7 +5,7 @@
 use super::{
     Coverage, PolicyCoverage,
     items::{Programs, all},
-    watch::{CoverageRecorder, constraints_select},
+    recorder::{CoverageRecorder, constraints_select},
 };
 use crate::run::{
     Key, Response,

@@ -3,21 +3,21 @@
 //! Upstream counterpart: `pkg/engine/context/{context,evaluate,deferred,utils}.go`. The document is never changed in place:
 //! a checkpoint costs a counter. Deviation: the names of entries are taken as text, not as regular expressions.
 
-mod answers;
 mod entry;
 mod loader;
 mod root;
+mod suite_sources;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use thiserror::Error;
 
-pub(crate) use answers::Place;
-pub use answers::{SuiteSources, global_value};
 pub use entry::{Entry, Source};
 use loader::{Load, Loader};
 use root::Root;
 pub use root::Start;
+pub(crate) use suite_sources::Place;
+pub use suite_sources::{SuiteSources, global_value};
 
 use super::images::images;
 use kyvtest_cel::{
@@ -405,4 +405,26 @@ fn merge(from: &BTreeMap<Arc<str>, Data>, into: &mut Data, overwrite: bool) {
             }
         }
     }
+}
+
+/// The segments of an API path; a slash inside a variable does not count.
+pub fn path_segments(path: &str) -> Vec<String> {
+    let mut segments = vec![String::new()];
+    let mut depth = 0usize;
+    for c in path.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            '/' if depth == 0 => {
+                segments.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(last) = segments.last_mut() {
+            last.push(c);
+        }
+    }
+    segments.retain(|segment| !segment.is_empty());
+    segments
 }

@@ -10,7 +10,7 @@ mod pod;
 mod restricted;
 mod seccomp;
 
-pub use baseline::CAPABILITIES;
+pub use baseline::{CAPABILITIES, SYSCTLS};
 pub use check::{BadValue, Fault, FieldError, Violation};
 pub use exclude::Exclusion;
 pub use pod::Pod;

@@ -1,6 +1,7 @@
 //! API calls: paths of the API server become `resource.Get` and `resource.List`, services become `http.Get` and `http.Post`.
 
 use kyvtest_go_compat::yaml::Node;
+use kyvtest_kyverno::classic::context::path_segments;
 
 use super::{part, projected, refused};
 use crate::{
@@ -82,7 +83,7 @@ fn path(path: &str, names: &mut Names<'_>) -> Result<Value, Refusal> {
         (path, None) => (path, None),
         (path, Some(query)) => (path, Some(selector(query)?)),
     };
-    let segments = segments(path);
+    let segments = path_segments(path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (api_version, rest) = match segments.as_slice() {
         ["api", version, rest @ ..] => ((*version).to_owned(), rest),
@@ -129,28 +130,6 @@ fn path(path: &str, names: &mut Names<'_>) -> Result<Value, Refusal> {
         called = Expr::function("dyn", [called]);
     }
     Ok(Value::new(called, ty).failing_if(true))
-}
-
-/// The parts of a path; a slash inside a variable does not count.
-fn segments(path: &str) -> Vec<String> {
-    let mut segments = vec![String::new()];
-    let mut depth = 0usize;
-    for c in path.chars() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth = depth.saturating_sub(1),
-            '/' if depth == 0 => {
-                segments.push(String::new());
-                continue;
-            }
-            _ => {}
-        }
-        if let Some(last) = segments.last_mut() {
-            last.push(c);
-        }
-    }
-    segments.retain(|segment| !segment.is_empty());
-    segments
 }
 
 /// The path and its query; a question mark inside a variable does not count.

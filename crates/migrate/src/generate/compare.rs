@@ -14,7 +14,7 @@ use kyvtest_model::{
 use kyvtest_prove::{universe, witness::Scenario};
 use serde_json::{Value as Json, json};
 
-use crate::{Options, Refusal, RefusalCode, kinds::load, migrate::cut, samples::requests};
+use crate::{Options, Refusal, RefusalCode, kinds::load_translation, migrate::cut, samples::requests};
 
 /// How many triggers of each kind are made.
 const TRIES: u64 = 40;
@@ -33,10 +33,7 @@ pub(super) fn rule(
     discovery: &Discovery,
     options: &Options,
 ) -> Result<u64, Refusal> {
-    load(objects).map_err(|message| {
-        let reason = format!("the translation is not a valid policy: {message}");
-        Refusal::new(RefusalCode::Refuted, reason)
-    })?;
+    load_translation(objects)?;
     let written = cut(only, &[rule]);
     let mut sources: Vec<Json> = objects.iter().map(|object| object["spec"].clone()).collect();
     sources.push(written["spec"].clone());

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::{Draft, Mutation, layout::layout};
 use crate::{
     assemble::{constraints, only_pods},
-    kinds::{evaluation, numbered, object},
+    kinds::{numbered, object, webhook},
     layout::layout as conditions_layout,
 };
 
@@ -24,7 +24,7 @@ pub(super) fn objects(policy: &ClassicPolicy, base: &str, drafts: &[Draft]) -> V
             };
             let name = numbered(name, &mut names);
             let mut spec = json!({});
-            evaluation(policy, &mut spec);
+            webhook(policy, &mut spec);
             if draft.replaces {
                 spec["evaluation"]["useServerSideApply"] = json!(true);
             }

@@ -3,7 +3,7 @@
 //! Upstream counterpart: `policy/check_*.go` of `k8s.io/pod-security-admission`. Objects are those that the API server has
 //! decoded: a text that is part of a structure is there even if it is empty.
 
-use kyvtest_kyverno::classic::pod_security::CAPABILITIES;
+use kyvtest_kyverno::classic::pod_security::{CAPABILITIES, SYSCTLS};
 
 use super::Standard;
 use crate::Expr;
@@ -19,22 +19,6 @@ const VOLUMES: [&str; 9] = [
     "persistentVolumeClaim",
     "projected",
     "secret",
-];
-
-/// The kernel settings that are allowed, in the order in which they became so.
-const SYSCTLS: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
 ];
 
 /// The types of SELinux contexts that are allowed, in the order in which they became so.

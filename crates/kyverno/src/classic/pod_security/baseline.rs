@@ -351,7 +351,7 @@ fn se_linux(pod: &Pod, types: &[&str]) -> Finding {
 }
 
 /// The settings of the kernel that are allowed, in the order in which they became so.
-const SYSCTLS: [&str; 12] = [
+pub const SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
     "net.ipv4.tcp_syncookies",

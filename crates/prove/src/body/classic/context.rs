@@ -11,6 +11,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use kyvtest_kyverno::classic::context::path_segments;
 use serde_json::Value as Json;
 
 use super::query::{Context, Queried, Written, null_if_missing, query, query_on, whole_numbers};
@@ -381,7 +382,7 @@ fn api_call(arena: &mut Arena, context: &Context<'_, '_>, call: &Json) -> Result
 
 /// What the API server answers to a path.
 fn of_path(arena: &mut Arena, context: &Context<'_, '_>, path: &str) -> Result<Queried> {
-    let segments = segments(path);
+    let segments = path_segments(path);
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (version, rest) = match segments.as_slice() {
         ["api", version, rest @ ..] => ((*version).to_owned(), rest),
@@ -419,28 +420,6 @@ fn of_path(arena: &mut Arena, context: &Context<'_, '_>, path: &str) -> Result<Q
             Ok(looked_up(arena, found))
         }),
     }
-}
-
-/// The parts of a path; a slash inside a variable does not count.
-fn segments(path: &str) -> Vec<String> {
-    let mut segments = vec![String::new()];
-    let mut depth = 0usize;
-    for c in path.chars() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth = depth.saturating_sub(1),
-            '/' if depth == 0 => {
-                segments.push(String::new());
-                continue;
-            }
-            _ => {}
-        }
-        if let Some(last) = segments.last_mut() {
-            last.push(c);
-        }
-    }
-    segments.retain(|segment| !segment.is_empty());
-    segments
 }
 
 /// One part of a path: a variable must be a name, so that it stays one part.
