@@ -25,6 +25,7 @@ use kyvtest_kyverno::{
     controller::{Controller, Installed, Review},
     lens::Lens,
     mutating_controller::MutatingController,
+    offline::Surroundings,
 };
 use kyvtest_model::{
     compare::{Divergence, compare},
@@ -136,8 +137,17 @@ impl Evaluator {
     /// A cluster with these objects: policies, bindings, exceptions, Namespaces, CustomResourceDefinitions, RBAC objects; all
     /// others are parameters and cluster objects.
     pub fn new(objects: &[Document], settings: &Settings) -> Self {
+        Self::with_mocks(objects, Value::Null, settings)
+    }
+
+    /// The same with mocks in place of the world outside of the cluster. `mocks` has the keys `apiCallResponses` and
+    /// `globalContextEntries` of a test file, and `context` with `resources` and `images`, the `spec` of a Context file.
+    pub fn with_mocks(objects: &[Document], mocks: Value<'_>, settings: &Settings) -> Self {
+        let mocks = Surroundings::read(mocks);
         let mut cluster = Cluster::new(settings.discovery.clone());
         cluster.set_now(settings.now);
+        mocks.add_data(&mut cluster.mocks);
+        mocks.add_calls(&mut cluster.mocks);
         let mut loaded = Loaded::default();
         let mut invalid = Vec::new();
         let mut plain: Vec<&Document> = Vec::new();
@@ -184,7 +194,7 @@ impl Evaluator {
                 _ => plain.push(object),
             }
         }
-        for object in plain {
+        for object in plain.into_iter().chain(&mocks.described) {
             cluster.add(object);
             cluster.world.params.push(object.clone());
         }

@@ -53,6 +53,13 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "FILE", conflicts_with = "cases")]
     policy: Vec<PathBuf>,
 
+    /// Responses to HTTP calls, global context entries and image metadata
+    ///
+    /// The keys `apiCallResponses` and `globalContextEntries` are those of a test file; `context` has `resources` and
+    /// `images`, the `spec` of a Context file. Other keys are ignored, so that a test file can be given.
+    #[arg(long, value_name = "FILE", conflicts_with = "cases")]
+    mocks: Option<PathBuf>,
+
     /// The new object
     #[arg(long, value_name = "FILE", conflicts_with = "cases")]
     object: Option<PathBuf>,
@@ -149,7 +156,11 @@ impl Args {
             objects.push(namespace(&request, labels)?);
         }
         self.add_user(&mut request);
-        let cluster = Evaluator::new(&objects, settings);
+        let mocks = match &self.mocks {
+            Some(path) => first(path, &mut sources)?,
+            None => Document::null(),
+        };
+        let cluster = Evaluator::with_mocks(&objects, mocks.root(), settings);
         for invalid in cluster.invalid() {
             let message = format!("{} cannot be installed: {}", invalid.object, invalid.message);
             output.diagnostic(&Diagnostic::new(invalid.code, message), &Sources::new());

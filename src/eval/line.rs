@@ -16,6 +16,18 @@ pub struct Line {
     pub readable: bool,
 }
 
+/// The keys of a line.
+const KEYS: [&str; 8] = [
+    "id",
+    "objects",
+    "request",
+    "config",
+    "data",
+    "apiCallResponses",
+    "globalContextEntries",
+    "context",
+];
+
 /// Answers one line.
 pub fn answer(text: &str, settings: &Settings) -> Line {
     let row: Json = match serde_json::from_str(text) {
@@ -46,13 +58,9 @@ pub(super) fn unreadable(id: Json, error: &str) -> Line {
 
 fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Json>, String> {
     let fields = row.as_object().ok_or("the line is not an object")?;
-    if let Some(unknown) = fields
-        .keys()
-        .find(|key| !matches!(key.as_str(), "id" | "objects" | "request" | "config" | "data"))
-    {
-        return Err(format!(
-            "unknown key `{unknown}`; a line has `id`, `objects`, `request`, `config` and `data`"
-        ));
+    if let Some(unknown) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        let keys = KEYS.map(|key| format!("`{key}`")).join(", ");
+        return Err(format!("unknown key `{unknown}`; the keys of a line are {keys}"));
     }
     let objects = match row.get("objects") {
         None | Some(Json::Null) => Vec::new(),
@@ -74,7 +82,7 @@ fn decide(row: &Json, settings: &Settings) -> Result<serde_json::Map<String, Jso
         let named = data.as_str().and_then(Data::named);
         settings.data = named.ok_or_else(|| format!("`data` is `raw` or `normalised`, not `{data}`"))?;
     }
-    let cluster = Evaluator::new(&objects, &settings);
+    let cluster = Evaluator::with_mocks(&objects, Document::from(row).root(), &settings);
     let request = cluster.request(Document::from(request).root())?;
     let (answers, refused) = cluster.evaluate(&request, settings.data);
     let mut line = render(&answers);

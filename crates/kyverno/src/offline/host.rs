@@ -74,18 +74,9 @@ impl<'b> CaseHost<'b> {
         });
         // The provider of cluster mode is made before the mocks are read.
         if cluster.is_none() || asker == Asker::Classic {
-            for (reference, metadata) in &surroundings.images {
-                mocks.add_image(reference, metadata.clone());
-            }
-            for (name, value) in &surroundings.globals {
-                if let Ok(value) = value {
-                    mocks.add_global(name, value.to_document());
-                }
-            }
+            surroundings.add_data(&mut mocks);
             if asker != Asker::Unmocked {
-                for (call, answer) in &surroundings.api_calls {
-                    mocks.add_http(call, answer.clone());
-                }
+                surroundings.add_calls(&mut mocks);
             }
         }
         Self {

@@ -3,6 +3,7 @@
 //! Upstream counterpart: `cmd/cli/kubectl-kyverno/commands/test/test.go` and `store/{mock,gctx_resolve}.go` (1.19).
 
 use crate::{classic::context::global_value, image_mocks::ImageMock};
+use kyvtest_cel::host::Mocks;
 use kyvtest_go_compat::value::{Builder, Data, Document, List, Map, Value};
 
 /// The world outside of a test.
@@ -43,7 +44,7 @@ fn text<'v>(value: Value<'v>, key: &str) -> &'v str {
 
 impl Surroundings {
     /// Reads the keys `clusterResources`, `context`, `apiCallResponses` and `globalContextEntries`.
-    pub(super) fn read(row: Value<'_>) -> Self {
+    pub fn read(row: Value<'_>) -> Self {
         let context = row.get("context").unwrap_or(Value::Null);
         let cluster = row.get("clusterResources").filter(|objects| !objects.is_null());
         let objects = |list: Value<'_>| -> Vec<Document> {
@@ -58,6 +59,26 @@ impl Surroundings {
             api_calls: items(row, "apiCallResponses").map(api_call).collect(),
             globals: items(row, "globalContextEntries").map(global_entry).collect(),
             image_mocks: Vec::new(),
+        }
+    }
+
+    /// Adds image metadata and global context entries to the mocks of a host. An entry without a value is left out: looking it up
+    /// is an error.
+    pub fn add_data(&self, mocks: &mut Mocks) {
+        for (reference, metadata) in &self.images {
+            mocks.add_image(reference, metadata.clone());
+        }
+        for (name, value) in &self.globals {
+            if let Ok(value) = value {
+                mocks.add_global(name, value.to_document());
+            }
+        }
+    }
+
+    /// Adds the responses to HTTP calls to the mocks of a host.
+    pub fn add_calls(&self, mocks: &mut Mocks) {
+        for (call, answer) in &self.api_calls {
+            mocks.add_http(call, answer.clone());
         }
     }
 
