@@ -206,6 +206,9 @@ fn cluster(suite: &Suite, settings: &Settings) -> Cluster {
         let kind = GroupVersionKind::from_api_version(&resource.api_version, &resource.kind);
         discovery.add_guess(&kind, !resource.namespace.is_empty());
     }
+    for resource in &suite.resources {
+        cluster.world.prepare_namespace(&resource.namespace);
+    }
     add_objects(suite, settings.compat, &mut cluster);
     add_mocks(suite, &mut cluster.mocks);
     cluster.set_now(settings.now);

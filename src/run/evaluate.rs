@@ -257,6 +257,7 @@ impl Subject<'_, '_> {
                 if let Some(rules) = rules {
                     response.rules.retain(|rule| rules.contains(&rule.rule));
                 }
+                response.rules.shrink_to_fit();
                 list.push(response);
                 elapsed = elapsed.map(|_| Duration::ZERO);
             }

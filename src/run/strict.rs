@@ -19,7 +19,8 @@ use kyvtest_model::{kube::Operation, policy::Text, verdict::Status};
 
 /// Judges all rows, and the cases of the sidecar.
 pub(super) fn judge(suite: &Suite, responses: &Responses, settings: &Settings) -> Vec<Case> {
-    let mut cases = Vec::new();
+    let named = Check::all(suite).map(|check| check.resources.map_or(1, <[_]>::len));
+    let mut cases = Vec::with_capacity(named.sum());
     for check in Check::all(suite) {
         if settings.is_stopped() {
             break;

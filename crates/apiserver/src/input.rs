@@ -186,5 +186,5 @@ fn namespace(request: &Request, world: &World) -> Option<Namespace> {
     if is_core_namespace(&request.resource) && request.operation != Operation::Create && !old.root().is_null() {
         return Some(Namespace { object: old.clone() });
     }
-    Some(Namespace::minimal(name))
+    Some(world.minimal_namespace(name))
 }

@@ -18,7 +18,11 @@ pub use build::Builder;
 pub use data::Data;
 pub use diff::{Change, diff};
 
-use std::{fmt, hash::Hasher};
+use std::{
+    fmt,
+    hash::Hasher,
+    sync::{Arc, LazyLock},
+};
 
 use rustc_hash::FxHasher;
 
@@ -64,16 +68,26 @@ fn hash(text: &str) -> u32 {
 }
 
 /// One node of the arena: a scalar, or where its children lie.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 enum Node {
+    #[default]
     Null,
     Bool(bool),
     Int(i64),
     Uint(u64),
     Double(f64),
-    Text { start: u32, len: u32 },
-    List { start: u32, len: u32 },
-    Map { start: u32, len: u32 },
+    Text {
+        start: u32,
+        len: u32,
+    },
+    List {
+        start: u32,
+        len: u32,
+    },
+    Map {
+        start: u32,
+        len: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -87,9 +101,13 @@ struct Entry {
 /// Maps with more entries than this have an index sorted by hash.
 const SCAN_LIMIT: u32 = 24;
 
-/// A JSON value with everything below it.
+/// A JSON value with everything below it. Its parts are shared: a copy costs a counter.
 #[derive(Clone)]
-pub struct Document {
+pub struct Document(Arc<Parts>);
+
+/// What a document is made of.
+#[derive(Clone, Default)]
+struct Parts {
     text: String,
     nodes: Vec<Node>,
     entries: Vec<Entry>,
@@ -100,24 +118,38 @@ pub struct Document {
     literal: bool,
 }
 
+/// The document `null`, of which there are many.
+static NULL: LazyLock<Document> = LazyLock::new(|| Document(Arc::default()));
+
 impl Document {
     /// The value at the top.
     pub fn root(&self) -> Value<'_> {
-        self.view(self.root)
+        self.0.view(self.0.root)
     }
 
     /// A document that is just `null`.
     pub fn null() -> Self {
-        Builder::new().finish()
+        NULL.clone()
     }
 
     /// Marks a document that is a literal of an expression, for the few functions of Go that treat those
     /// otherwise than what came from outside.
     pub fn into_literal(mut self) -> Self {
-        self.literal = true;
+        Arc::make_mut(&mut self.0).literal = true;
         self
     }
 
+    /// Gives back the memory that building left over, for documents that are kept. Does nothing if the document is shared.
+    pub fn shrink_to_fit(&mut self) {
+        if let Some(parts) = Arc::get_mut(&mut self.0) {
+            parts.text.shrink_to_fit();
+            parts.nodes.shrink_to_fit();
+            parts.entries.shrink_to_fit();
+        }
+    }
+}
+
+impl Parts {
     #[inline]
     fn view(&self, node: Node) -> Value<'_> {
         match node {
@@ -276,7 +308,7 @@ impl fmt::Debug for Value<'_> {
 /// A list inside a [`Document`].
 #[derive(Clone, Copy)]
 pub struct List<'a> {
-    document: &'a Document,
+    document: &'a Parts,
     start: u32,
     len: u32,
 }
@@ -319,7 +351,7 @@ impl<'a> List<'a> {
 /// A map inside a [`Document`], in written order.
 #[derive(Clone, Copy)]
 pub struct Map<'a> {
-    document: &'a Document,
+    document: &'a Parts,
     start: u32,
     len: u32,
 }

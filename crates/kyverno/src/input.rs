@@ -68,7 +68,7 @@ impl<'r> Input<'r> {
                     let is_own = request.cell().is_core_namespace() && !old.root().is_null();
                     is_own.then(|| Namespace { object: old.clone() })
                 };
-                Some(stored.or_else(own).unwrap_or_else(|| Namespace::minimal(name)))
+                Some(stored.or_else(own).unwrap_or_else(|| world.minimal_namespace(name)))
             }
             Namespaces::Stored | Namespaces::Described => stored,
         };
@@ -110,8 +110,9 @@ impl<'r> Input<'r> {
     /// The objects as classic rules see them: the new one and the old one, null where there is none.
     pub(super) fn resources(&self) -> &(Data, Data) {
         self.resources.get_or_init(|| {
-            let Documents { object, old_object, .. } = self.classic();
-            (Data::from(object.root()), Data::from(old_object.root()))
+            let kind = self.request.resource.gvk();
+            let data = |object: &Document| Data::from(self.object(object, &kind).root());
+            (data(&self.request.object), data(&self.request.old_object))
         })
     }
 
@@ -129,7 +130,7 @@ impl<'r> Input<'r> {
     /// (`pkg/cel/matching/predicates/namespace`).
     pub(super) fn cel_facts(&self) -> Concrete<'_> {
         let name = self.request.namespace.as_str();
-        let minimal = || self.minimal.get_or_init(|| Namespace::minimal(name));
+        let minimal = || self.minimal.get_or_init(|| self.world.minimal_namespace(name));
         let namespace = self.namespace.as_ref();
         Concrete::new(self.request, namespace.or_else(|| (!name.is_empty()).then(minimal)))
     }

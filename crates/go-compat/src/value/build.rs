@@ -1,8 +1,10 @@
 //! Builds a [`Document`] from events: begin, key, scalar, end.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
-use super::{Document, Entry, Key, Node, SCAN_LIMIT, Value};
+use super::{Document, Entry, Key, Node, Parts, SCAN_LIMIT, Value};
 
 /// Takes a value's parts in order and lays them out as a [`Document`].
 ///
@@ -271,14 +273,17 @@ impl Builder {
     pub fn finish(mut self) -> Document {
         assert!(self.open.is_empty(), "everything opened is closed");
         let root = self.items.pop().unwrap_or(Node::Null);
+        if matches!(root, Node::Null) {
+            return Document::null();
+        }
         self.large.sort_by_key(|(start, _)| *start);
-        Document {
+        Document(Arc::new(Parts {
             text: self.text,
             nodes: self.nodes,
             entries: self.entries,
             large: self.large,
             root,
             literal: false,
-        }
+        }))
     }
 }

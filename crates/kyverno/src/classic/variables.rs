@@ -34,6 +34,9 @@ const COPIED: usize = 128 << 20;
 /// # Errors
 /// The first that has no value.
 pub fn substitute_all(document: &Data, context: &mut Context<'_>) -> Result<Data, SubstituteError> {
+    if is_plain(document, &mut 0, 0) {
+        return Ok(document.clone());
+    }
     let document = reference::substitute(document)?;
     let is_delete = context.operation() == "DELETE";
     let mut action = |text: &str, path: &str| substitute_text(text, path, context, is_delete);
@@ -60,6 +63,25 @@ pub fn substitute_string(text: &str, context: &mut Context<'_>) -> Result<Data, 
         return Ok(Data::from(text));
     }
     substitute_all(&Data::from(text), context)
+}
+
+/// Whether no text of a tree may hold a variable or reference, so that substitution changes nothing. False for trees beyond the
+/// limits of a [`Traversal`].
+fn is_plain(value: &Data, texts: &mut usize, depth: usize) -> bool {
+    let mut is_plain_text = |text: &str| {
+        *texts += 1;
+        *texts <= TEXTS && !text.contains("{{") && !text.contains("$(")
+    };
+    match value {
+        _ if depth > DEPTH => false,
+        Data::String(text) => is_plain_text(text),
+        Data::List(items) => items.iter().all(|item| is_plain(item, texts, depth + 1)),
+        Data::Map(entries) => {
+            entries.keys().all(|key| is_plain_text(key))
+                && entries.values().all(|item| is_plain(item, texts, depth + 1))
+        }
+        _ => true,
+    }
 }
 
 fn problem<T>(text: String) -> Result<T, SubstituteError> {

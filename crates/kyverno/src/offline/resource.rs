@@ -195,7 +195,10 @@ fn build(node: Node<'_>, fill: Option<Fallback<'_>>, namespace: Option<&str>) ->
         builder.end();
     }
     builder.end();
-    builder.finish()
+    let mut object = builder.finish();
+    // Resources are kept until the run ends.
+    object.shrink_to_fit();
+    object
 }
 
 /// Adds a member of a map; null is an empty map under well-known names.

@@ -118,6 +118,8 @@ pub(super) fn string_map<'v>(object: Value<'v>, field: &str) -> Option<Map<'v>> 
 #[derive(Debug, Clone, Default)]
 pub struct World {
     namespaces: BTreeMap<String, Namespace>,
+    /// Namespaces of which only the name is known, built once for many requests.
+    minimal: BTreeMap<String, Namespace>,
     bindings: Vec<Binding>,
     roles: Vec<Role>,
     /// Parameters of policies.
@@ -168,6 +170,19 @@ impl World {
     /// A namespace by name, if it is described.
     pub fn namespace(&self, name: &str) -> Option<&Namespace> {
         self.namespaces.get(name)
+    }
+
+    /// Builds the namespace of which only the name is known, for the requests to come.
+    pub fn prepare_namespace(&mut self, name: &str) {
+        if !name.is_empty() && !self.minimal.contains_key(name) {
+            self.minimal.insert(name.to_owned(), Namespace::minimal(name));
+        }
+    }
+
+    /// A namespace of which only the name is known.
+    pub fn minimal_namespace(&self, name: &str) -> Namespace {
+        let prepared = self.minimal.get(name).cloned();
+        prepared.unwrap_or_else(|| Namespace::minimal(name))
     }
 
     /// The namespaces, by name.
