@@ -312,7 +312,7 @@ fn check_refused(row: &Value, discovery: &Discovery) -> Result<(), String> {
                 .filter_map(|policy| validate_in_cluster(policy, &autogen::all_rules(policy), discovery).error);
             let cel = loaded.validating().filter_map(|policy| {
                 let exceptions = loaded.cel_exceptions.iter().map(|exception| &**exception);
-                let compiled = CompiledValidatingPolicy::compile_all(policy, exceptions);
+                let compiled = CompiledValidatingPolicy::compile_all(policy, exceptions, Lens::CLUSTER);
                 compiled.err().map(|error| error.to_string())
             });
             let said =

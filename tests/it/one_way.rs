@@ -107,3 +107,107 @@ fn the_exit_code_of_compat_does_not_depend_on_the_order_of_options() {
         assert_eq!(code(&output), 1, "{args:?}: {}", stderr(&output));
     }
 }
+
+/// The lines of `eval --cases`, each with its name and what both sides do.
+fn evaluated(cases: &str) -> Vec<(String, bool, bool)> {
+    let output = kyvtest(&["eval", "--cases", cases]);
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines
+        .map(|line| {
+            let allowed = |side: &str| line[side]["allowed"].as_bool().unwrap_or_else(|| panic!("{line:#}"));
+            let name = line["id"].as_str().expect("a name").to_owned();
+            (name, allowed("kyverno"), allowed("vap"))
+        })
+        .collect()
+}
+
+#[test]
+fn webhook_conditions_decide_alike_in_run_and_eval() {
+    // Errors, ignored errors, and conditions that are guarded by kind.
+    let run = kyvtest(&["run", "fixtures/one-way/webhook", "--engine", "kyverno"]);
+    assert_eq!(code(&run), 0, "{}", String::from_utf8_lossy(&run.stdout));
+    let lines = evaluated("fixtures/one-way/webhook.jsonl");
+    let kyverno: Vec<(&str, bool)> = lines
+        .iter()
+        .map(|(name, allowed, _)| (name.as_str(), *allowed))
+        .collect();
+    let expected = [
+        ("audited", false),
+        ("ignored", true),
+        ("guarded", true),
+        ("dry-run", false),
+        ("no-dry-run", true),
+        ("subresource", false),
+    ];
+    assert_eq!(kyverno, expected);
+}
+
+#[test]
+fn roles_of_the_cluster_count_in_run_and_eval() {
+    let run = kyvtest(&["run", "fixtures/one-way/roles"]);
+    assert_eq!(code(&run), 0, "{}", String::from_utf8_lossy(&run.stdout));
+    assert_eq!(
+        evaluated("fixtures/one-way/roles.jsonl"),
+        [("roles".to_owned(), false, true)]
+    );
+}
+
+#[test]
+fn requests_that_the_configuration_filters_out_are_compared() {
+    let output = kyvtest(&[
+        "run",
+        "fixtures/one-way/config",
+        "--kyverno-config",
+        "chart",
+        "-o",
+        "json",
+    ]);
+    let report = json(&output);
+    let case = &report["suites"][0]["cases"][0];
+    assert_eq!(case["kyverno"], Value::Null, "{case:#}");
+    assert_eq!(case["vap"]["effect"], "deny", "{case:#}");
+    assert_eq!(case["divergence"]["class"], "stricter", "{case:#}");
+}
+
+/// The exit code and the output of a proof.
+fn proof(from: &str, to: &str) -> (i32, String) {
+    let file = |name: &str| format!("fixtures/one-way/{name}");
+    let output = kyvtest(&["prove", &file(from), "--to", &file(to)]);
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    (code(&output), text)
+}
+
+#[test]
+fn nothing_is_proven_about_policies_that_are_not_there() {
+    let (code, text) = proof("proofs/rejected.yaml", "proofs/native.yaml");
+    assert_eq!(code, 5, "{text}");
+    assert!(
+        text.contains("UNKNOWN") && text.contains("Kyverno rejects the policy"),
+        "{text}"
+    );
+    let (code, text) = proof("config/policy.yaml", "config/resources.yaml");
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("no ValidatingAdmissionPolicy in"), "{text}");
+}
+
+#[test]
+fn proofs_follow_the_order_of_the_engines() {
+    let cases = [
+        // Preconditions come before exceptions, so their errors count.
+        ("proofs/precondition.yaml", "proofs/nothing.yaml"),
+        ("proofs/precondition.yaml", "proofs/idle.yaml"),
+        // An exception for one control of the Pod Security Standards leaves the others.
+        ("proofs/pod-security.yaml", "proofs/idle.yaml"),
+        // A policy without actions denies.
+        ("proofs/no-actions.yaml", "proofs/idle.yaml"),
+        // A native policy that cannot be used admits if errors are ignored.
+        ("proofs/no-actions.yaml", "proofs/misconfigured.yaml"),
+    ];
+    for (from, to) in cases {
+        let (code, text) = proof(from, to);
+        assert!(code == 3 && text.starts_with("REFUTED"), "{from} {to}: {code} {text}");
+    }
+}

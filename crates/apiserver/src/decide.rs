@@ -3,13 +3,15 @@
 //! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go`. Nothing ends early: what comes
 //! after a refusal still warns and writes annotations.
 
+use std::cell::OnceCell;
+
 use super::{
     answer::{AdmissionResponse, Denial, PolicyVerdict},
     audit::{Audit, OfPolicy},
     input::{Documents, Input},
     params,
     policy::{Binding, CompiledNativePolicy, Failure},
-    select::{BindingSelection, PolicySelection, Selector, by_name},
+    select::{Selector, Step as PolicyStep, by_name},
     warning::Warnings,
 };
 use kyvtest_cel::{
@@ -51,7 +53,7 @@ pub(super) fn decide(
     let mut dispatch = Dispatch {
         input: &input,
         host: &host,
-        selector: Selector::new(&input),
+        selector: Selector::new(input.request.cell(), discovery),
         denials: Vec::new(),
         warnings: Warnings::default(),
         audit: Audit::default(),
@@ -127,38 +129,36 @@ struct Dispatch<'i> {
 
 impl Dispatch<'_> {
     fn policy(&mut self, policy: &CompiledNativePolicy, bindings: &[&Binding]) {
-        if bindings.is_empty() {
-            return self.silent(policy, None, Status::NoMatch, Part::Binding);
-        }
-        let selection = self
-            .selector
-            .policy(policy.constraints.as_ref(), policy.param_kind.as_ref());
-        let (matched, param_resource) = match selection {
-            PolicySelection::Yes { matched, params } => (matched, params),
-            PolicySelection::No(part) => return self.silent(policy, None, Status::NoMatch, part),
-            PolicySelection::Misconfigured(error, part) => return self.misconfigured(policy, None, &error, part),
-        };
-        let converted;
-        let documents = if *matched == *self.input.request.resource {
-            self.input.own()
-        } else {
-            converted = self.input.documents(matched);
-            &converted
-        };
+        let bindings = bindings.iter().copied();
+        let steps = policy.select(bindings, &self.selector, &mut self.input.facts());
+        let converted = OnceCell::new();
         let mut annotations = OfPolicy::default();
-        for binding in bindings {
-            match self.selector.binding(binding, param_resource) {
-                BindingSelection::No => self.silent(policy, Some(binding), Status::NoMatch, Part::Binding),
-                BindingSelection::Yes(params) if params.is_empty() => {
-                    self.silent(policy, Some(binding), Status::Skip, Part::Params);
-                }
-                BindingSelection::Yes(params) => {
-                    for param in params {
-                        self.evaluate(policy, binding, param.as_ref(), (documents, matched), &mut annotations);
+        for step in steps {
+            match step {
+                PolicyStep::Unselected(binding, part) => self.silent(policy, binding, Status::NoMatch, part),
+                PolicyStep::Misconfigured(binding, error, part) => self.misconfigured(policy, binding, &error, part),
+                PolicyStep::Bound {
+                    binding,
+                    matched,
+                    params,
+                } => {
+                    // All bindings of a policy match as the same resource.
+                    let documents = if *matched == *self.input.request.resource {
+                        self.input.own()
+                    } else {
+                        converted.get_or_init(|| self.input.documents(matched))
+                    };
+                    match params::collect(params, binding.params.as_ref(), self.input) {
+                        Err(error) => self.misconfigured(policy, Some(binding), &error, Part::Params),
+                        Ok(params) if params.is_empty() => {
+                            self.silent(policy, Some(binding), Status::Skip, Part::Params);
+                        }
+                        Ok(params) => {
+                            for param in params {
+                                self.evaluate(policy, binding, param.as_ref(), (documents, matched), &mut annotations);
+                            }
+                        }
                     }
-                }
-                BindingSelection::Misconfigured(error, part) => {
-                    self.misconfigured(policy, Some(binding), &error, part);
                 }
             }
         }
@@ -199,12 +199,10 @@ impl Dispatch<'_> {
             Failure::Unknown(word) => format!("unrecognized failure policy: '{word}'"),
             Failure::Fail | Failure::Ignore => format!("failed to configure {what}: {error}"),
         };
-        let effect = if policy.failure_policy == Failure::Ignore {
-            Effect::Admit
-        } else {
+        let effect = policy.misconfiguration_effect();
+        if effect == Effect::Deny {
             self.deny(policy, binding, None, &message);
-            Effect::Deny
-        };
+        }
         let verdict = Verdict {
             status: Status::Error,
             effect,

@@ -57,14 +57,6 @@ impl<'r> Input<'r> {
         Concrete::new(&self.request, self.namespace.as_ref())
     }
 
-    /// The other names under which the request's objects are served.
-    pub(super) fn equivalents(&self) -> Vec<&Resource> {
-        self.discovery
-            .equivalents(&self.request.resource)
-            .map(|resource| &**resource)
-            .collect()
-    }
-
     /// What `authorizer.requestResource` asks about: the request as it was sent.
     pub(super) fn attributes(&self) -> Attributes {
         let resource = &self.request.resource;

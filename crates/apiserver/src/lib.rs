@@ -34,4 +34,5 @@ pub use mutate::{Mutated, MutationRefusal, RefusedBy};
 pub use mutating::CompiledMutatingPolicy;
 pub use offline::OfflineMutation;
 pub use policy::{Binding, CompiledNativePolicy};
+pub use select::{Selector, Step};
 pub use server::{Evaluation, Lens, Server};

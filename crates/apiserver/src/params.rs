@@ -43,16 +43,17 @@ pub(super) fn served<'d>(kind: Option<&ParamKind>, discovery: &'d Discovery) -> 
     }
 }
 
-/// The parameters of a binding; `None` of them is the one evaluation with `params` null.
+/// The parameters of a binding, of the resource that the policy's parameters have; `None` of them is the one evaluation with
+/// `params` null.
 ///
 /// # Errors
 /// The server's text.
 pub(super) fn collect(
-    resource: &Resource,
+    resource: Option<&Resource>,
     reference: Option<&ParamRef>,
     input: &Input<'_>,
 ) -> Result<Vec<Option<Document>>, String> {
-    let Some(reference) = reference else {
+    let (Some(resource), Some(reference)) = (resource, reference) else {
         return Ok(vec![None]);
     };
     let fail = |text: &str| Err(text.to_owned());

@@ -1,5 +1,6 @@
 //! Policies and bindings, ready to be asked.
 
+use super::select::{Selector, Step};
 use kyvtest_cel::{
     admission::{Declarations, Parts, ValidationText, Validator},
     observe::Place,
@@ -7,11 +8,12 @@ use kyvtest_cel::{
     program::Program,
 };
 use kyvtest_model::{
-    kube,
+    kube::{self, Facts},
     policy::{
         self, LabelSelector, MatchConstraints, MutatingAdmissionPolicyBinding, ParamKind, Text,
         ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidationAction,
     },
+    verdict::Effect,
 };
 
 /// A policy, compiled.
@@ -86,6 +88,31 @@ impl CompiledNativePolicy {
     /// The policy's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What is done with the policy on the requests of a class; `bindings` are its own.
+    pub fn select<'p, 'd>(
+        &'p self,
+        bindings: impl IntoIterator<Item = &'p Binding>,
+        selector: &Selector<'d>,
+        facts: &mut impl Facts<'p>,
+    ) -> Vec<Step<'p, 'd>> {
+        selector.steps(self.constraints.as_ref(), self.param_kind.as_ref(), bindings, facts)
+    }
+
+    /// Whether errors are ignored.
+    pub fn ignores_errors(&self) -> bool {
+        self.failure_policy == Failure::Ignore
+    }
+
+    /// What happens if the policy or one of its bindings cannot be used: a denial whatever the actions of the binding are,
+    /// unless errors are ignored.
+    pub fn misconfiguration_effect(&self) -> Effect {
+        if self.ignores_errors() {
+            Effect::Admit
+        } else {
+            Effect::Deny
+        }
     }
 
     /// The programs of the policy, for observers.
@@ -189,6 +216,16 @@ impl Binding {
     /// The binding's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What a violation does: the strongest of the actions.
+    pub fn effect(&self) -> Effect {
+        let effects = self.actions.iter().map(|action| match action {
+            ValidationAction::Deny => Effect::Deny,
+            ValidationAction::Audit => Effect::Audit,
+            ValidationAction::Warn => Effect::Warn,
+        });
+        effects.max().unwrap_or(Effect::Admit)
     }
 
     /// The policy that it binds.

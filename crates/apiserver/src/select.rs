@@ -1,103 +1,126 @@
-//! Which policies, bindings and parameters a request is evaluated with: the same for validating and mutating policies.
+//! Which policies, bindings and parameters a request is evaluated with: the same for validating and mutating policies, for a
+//! request and for all requests of a class.
 //!
-//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go` `Dispatch`.
+//! Upstream counterpart: `k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go` `Dispatch`. Deviation: the
+//! objects that are parameters are collected when a step is evaluated, where upstream collects those of all bindings first.
 
 use super::{
-    input::Input,
-    matching::{Match, matches},
+    matching::{InvalidSelector, Match, matches},
     params::{self, Served},
     policy::Binding,
 };
-use kyvtest_go_compat::value::Document;
 use kyvtest_model::{
-    kube::Resource,
+    kube::{Discovery, Facts, RequestClass, Resource},
     policy::{MatchConstraints, ParamKind},
     verdict::Part,
 };
 
-/// Selects what a request is evaluated with.
-pub(super) struct Selector<'i> {
-    input: &'i Input<'i>,
-    equivalents: Vec<&'i Resource>,
-}
-
-/// Whether a policy looks at a request.
-pub(super) enum PolicySelection<'i> {
-    /// It does not, because of a part of it.
-    No(Part),
-    /// It cannot be used, in the server's words.
-    Misconfigured(String, Part),
-    /// It does.
-    Yes {
-        /// The resource as which the request is matched.
-        matched: &'i Resource,
+/// What is done with a policy on the requests of a class.
+#[derive(Debug, Clone)]
+pub enum Step<'p, 'd> {
+    /// The policy, or one of its bindings, does not look at them because of a part of it.
+    Unselected(Option<&'p Binding>, Part),
+    /// The policy, or one of its bindings, cannot be used, with the server's message.
+    Misconfigured(Option<&'p Binding>, String, Part),
+    /// The policy is evaluated with a binding: parameters, match conditions, validations, audit annotations.
+    Bound {
+        /// The binding.
+        binding: &'p Binding,
+        /// The resource as which the requests are matched.
+        matched: &'d Resource,
         /// The resource of the parameters, if the policy has any.
-        params: Option<&'i Resource>,
+        params: Option<&'d Resource>,
     },
 }
 
-/// Whether a binding selects a request, and with which parameters.
-pub(super) enum BindingSelection {
-    No,
-    /// It cannot be used, in the server's words.
-    Misconfigured(String, Part),
-    /// One evaluation for each; `None` is the one without parameters.
-    Yes(Vec<Option<Document>>),
+/// Selects what the requests of a class are evaluated with.
+#[derive(Debug)]
+pub struct Selector<'d> {
+    cell: RequestClass<'d>,
+    discovery: &'d Discovery,
+    equivalents: Vec<&'d Resource>,
 }
 
-impl<'i> Selector<'i> {
-    pub(super) fn new(input: &'i Input<'i>) -> Self {
+impl<'d> Selector<'d> {
+    /// A selector for the requests of a class.
+    pub fn new(cell: RequestClass<'d>, discovery: &'d Discovery) -> Self {
+        let equivalents = discovery.equivalents(cell.resource);
         Self {
-            input,
-            equivalents: input.equivalents(),
+            cell,
+            discovery,
+            equivalents: equivalents.map(|resource| &**resource).collect(),
         }
     }
 
-    pub(super) fn policy(
+    /// The steps of a policy with these constraints and parameters, one for each of its bindings unless the policy itself
+    /// decides.
+    pub fn steps<'p>(
         &self,
-        constraints: Option<&MatchConstraints>,
+        constraints: Option<&'p MatchConstraints>,
         param_kind: Option<&ParamKind>,
-    ) -> PolicySelection<'i> {
-        let params = params::served(param_kind, self.input.discovery);
+        bindings: impl IntoIterator<Item = &'p Binding>,
+        facts: &mut impl Facts<'p>,
+    ) -> Vec<Step<'p, 'd>> {
+        let mut bindings = bindings.into_iter().peekable();
+        if !self.cell.resource.reaches_native_policies() {
+            return Vec::new();
+        }
+        if bindings.peek().is_none() {
+            return vec![Step::Unselected(None, Part::Binding)];
+        }
+        let (matched, params) = match self.policy(constraints, param_kind, facts) {
+            Ok(selected) => selected,
+            Err(step) => return vec![step],
+        };
+        let mut steps = Vec::new();
+        for binding in bindings {
+            let block = binding.match_resources.as_ref();
+            steps.push(match block.map(|block| self.select(block, facts)) {
+                None | Some(Ok(Match::Yes(_))) => Step::Bound {
+                    binding,
+                    matched,
+                    params,
+                },
+                Some(Ok(Match::No(_))) => Step::Unselected(Some(binding), Part::Binding),
+                Some(Err(error)) => Step::Misconfigured(Some(binding), error.to_string(), Part::Binding),
+            });
+        }
+        steps
+    }
+
+    /// The resource as which a policy matches the requests, and that of its parameters.
+    fn policy<'p>(
+        &self,
+        constraints: Option<&'p MatchConstraints>,
+        param_kind: Option<&ParamKind>,
+        facts: &mut impl Facts<'p>,
+    ) -> Result<(&'d Resource, Option<&'d Resource>), Step<'p, 'd>> {
+        let params = params::served(param_kind, self.discovery);
         if params == Served::Unreadable {
-            return PolicySelection::No(Part::Params);
+            return Err(Step::Unselected(None, Part::Params));
         }
         let Some(constraints) = constraints else {
             let error = "policy contained no match constraints, a required field";
-            return PolicySelection::Misconfigured(error.to_owned(), Part::Match);
+            return Err(Step::Misconfigured(None, error.to_owned(), Part::Match));
         };
-        let matched = match self.select(constraints) {
+        let matched = match self.select(constraints, facts) {
             Ok(Match::Yes(resource)) => resource,
-            Ok(Match::No(part)) => return PolicySelection::No(part),
-            Err(error) => return PolicySelection::Misconfigured(error, Part::Match),
-        };
-        let params = match params {
-            Served::As(resource) => Some(resource),
-            Served::Unknown(error) => return PolicySelection::Misconfigured(error, Part::Params),
-            Served::None | Served::Unreadable => None,
-        };
-        PolicySelection::Yes { matched, params }
-    }
-
-    pub(super) fn binding(&self, binding: &Binding, params: Option<&Resource>) -> BindingSelection {
-        match binding.match_resources.as_ref().map(|block| self.select(block)) {
-            None | Some(Ok(Match::Yes(_))) => {}
-            Some(Ok(Match::No(_))) => return BindingSelection::No,
-            Some(Err(error)) => return BindingSelection::Misconfigured(error, Part::Binding),
-        }
-        let params = match params {
-            Some(resource) => params::collect(resource, binding.params.as_ref(), self.input),
-            None => Ok(vec![None]),
+            Ok(Match::No(part)) => return Err(Step::Unselected(None, part)),
+            Err(error) => return Err(Step::Misconfigured(None, error.to_string(), Part::Match)),
         };
         match params {
-            Ok(params) => BindingSelection::Yes(params),
-            Err(error) => BindingSelection::Misconfigured(error, Part::Params),
+            Served::As(resource) => Ok((matched, Some(resource))),
+            Served::Unknown(error) => Err(Step::Misconfigured(None, error, Part::Params)),
+            Served::None | Served::Unreadable => Ok((matched, None)),
         }
     }
 
-    fn select(&self, constraints: &MatchConstraints) -> Result<Match<'i>, String> {
-        let cell = self.input.request.cell();
-        matches(constraints, &cell, &self.equivalents, &mut self.input.facts()).map_err(|error| error.to_string())
+    fn select<'p>(
+        &self,
+        constraints: &'p MatchConstraints,
+        facts: &mut impl Facts<'p>,
+    ) -> Result<Match<'d>, InvalidSelector<'p>> {
+        matches(constraints, &self.cell, &self.equivalents, facts)
     }
 }
 

@@ -10,10 +10,11 @@ use super::{
     mutating::CompiledMutatingPolicy,
     offline::{self, OfflineMutation},
     policy::{Binding, CompiledNativePolicy},
+    select::{Selector, Step, by_name},
 };
 use kyvtest_cel::{observe::Observer, profile::Profile, trace};
 use kyvtest_model::{
-    kube::{Environment, Request},
+    kube::{Discovery, Environment, Facts, Request, RequestClass},
     policy::{
         MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
         ValidatingAdmissionPolicyBinding,
@@ -116,6 +117,19 @@ impl Server {
     /// The bindings.
     pub fn bindings(&self) -> &[Binding] {
         &self.bindings
+    }
+
+    /// What is done with a validating policy on the requests of a class.
+    pub fn select<'p, 'd>(
+        &'p self,
+        policy: &'p CompiledNativePolicy,
+        cell: RequestClass<'d>,
+        discovery: &'d Discovery,
+        facts: &mut impl Facts<'p>,
+    ) -> Vec<Step<'p, 'd>> {
+        let bindings = by_name(&self.bindings, Binding::name).into_iter();
+        let own = bindings.filter(|binding| binding.policy == policy.name);
+        policy.select(own, &Selector::new(cell, discovery), facts)
     }
 
     /// The mutating policies.

@@ -18,7 +18,8 @@ mod validating;
 
 use std::borrow::Cow;
 
-use kyvtest_model::policy::{ClassicPolicy, Rule};
+use crate::lens::Lens;
+use kyvtest_model::policy::{ClassicPolicy, Rule, ValidatingPolicy};
 
 pub use image::image_variants;
 pub use kyvtest_model::policy::autogen::{
@@ -43,6 +44,26 @@ pub fn rules_for<'p>(policy: &'p ClassicPolicy, kind: &str) -> Vec<Cow<'p, Rule>
 pub fn all_rules(policy: &ClassicPolicy) -> Vec<Cow<'_, Rule>> {
     let all: Vec<String> = controllers(policy).into_iter().collect();
     with_generated(policy, &all.join(","))
+}
+
+/// The rules that count with a lens: all of them, or those that are written.
+pub fn rules_at(policy: &ClassicPolicy, lens: Lens) -> Vec<Cow<'_, Rule>> {
+    if lens.autogen {
+        all_rules(policy)
+    } else {
+        written(policy)
+    }
+}
+
+/// The kinds with rules of their own that count with a lens; the empty one is for all other kinds.
+pub fn kinds_at(policy: &ClassicPolicy, lens: Lens) -> Vec<String> {
+    let generated = lens.autogen.then(|| controllers(policy)).into_iter().flatten();
+    generated.chain([String::new()]).collect()
+}
+
+/// The policies that are generated from a ValidatingPolicy, as far as they count with a lens.
+pub fn variants_at(policy: &ValidatingPolicy, lens: Lens) -> Vec<Variant> {
+    if lens.autogen { variants(policy) } else { Vec::new() }
 }
 
 fn written(policy: &ClassicPolicy) -> Vec<Cow<'_, Rule>> {

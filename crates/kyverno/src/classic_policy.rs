@@ -3,7 +3,10 @@
 //! Upstream counterpart: `pkg/engine/engine.go`, `pkg/engine/validation.go`, `pkg/engine/internal/match.go` (1.19). Rules that
 //! do not validate, and those about manifests or with assertion trees, answer `unsupported` where they match.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    convert::Infallible,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     autogen::{controllers, rules_for},
@@ -12,12 +15,16 @@ use super::{
         observe::Parts,
         rule::{ClassicRule, Driver, Prelude, RuleContext, RuleResult, lifted_by, outside},
     },
-    exception::CompiledException,
+    evaluator::Evaluator,
+    exception::{self, CompiledException},
     failure_action::Actions,
     input::{Documents, Input},
-    matching::{Selection, applies, explain, filter_that_applies},
+    lens::Lens,
+    matching::{self, explain, filter_that_applies, mismatch},
     observe::WatchedRule,
     response::{RuleResponse, Unsupported},
+    select::{Selection, Stage, Stages, Step},
+    webhook::Call,
 };
 use kyvtest_cel::{
     admission::{Cause, Decision, Declarations, Inputs, Outcome, Parts as Texts, Validator},
@@ -28,7 +35,7 @@ use kyvtest_cel::{
 };
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
-    kube::{Atom, Facts, Operation, Pattern, Text},
+    kube::{Atom, Facts, Operation, Pattern, RequestClass, Text},
     policy::{ApplyRules, ClassicPolicy, MatchResources, PolicyKind, Rule},
     verdict::{Part, Status, Trace},
 };
@@ -45,6 +52,7 @@ pub struct CompiledClassicPolicy {
     generated: Vec<(String, OnceLock<Vec<Compiled>>)>,
     /// The rules for all other kinds.
     written: OnceLock<Vec<Compiled>>,
+    lens: Lens,
 }
 
 /// A rule that is ready to be asked.
@@ -70,13 +78,18 @@ enum Body {
 pub struct PolicyResponse {
     /// The answers of the rules that match, in order.
     pub rules: Vec<RuleResponse>,
-    /// Why the others, or all of them, do not match: name and part. The name is empty for the policy itself.
-    pub unmatched: Vec<(String, Part)>,
+    /// The last part that kept a rule out, or all of them.
+    pub part: Option<Part>,
 }
 
 impl CompiledClassicPolicy {
-    /// Prepares a policy.
+    /// Prepares a policy with everything that belongs to it.
     pub fn new(policy: Arc<ClassicPolicy>) -> Self {
+        Self::with_lens(policy, Lens::CLUSTER)
+    }
+
+    /// Prepares what counts of a policy with a lens.
+    pub fn with_lens(policy: Arc<ClassicPolicy>, lens: Lens) -> Self {
         let own = policy
             .metadata
             .namespace
@@ -88,7 +101,7 @@ impl CompiledClassicPolicy {
             .as_ref()
             .map(|webhook| webhook.match_conditions.as_slice());
         let conditions = conditions
-            .filter(|conditions| !conditions.is_empty())
+            .filter(|conditions| lens.webhook_conditions && !conditions.is_empty())
             .map(|conditions| {
                 let parts = Texts {
                     match_conditions: conditions
@@ -108,11 +121,14 @@ impl CompiledClassicPolicy {
             key: policy.key(),
             namespace: (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or_else(|| "default".to_owned())),
             conditions,
-            generated: controllers(&policy)
-                .into_iter()
-                .map(|kind| (kind, OnceLock::new()))
-                .collect(),
+            generated: if lens.autogen {
+                let kinds = controllers(&policy).into_iter();
+                kinds.map(|kind| (kind, OnceLock::new())).collect()
+            } else {
+                Vec::new()
+            },
             written: OnceLock::new(),
+            lens,
             policy,
         }
     }
@@ -132,7 +148,8 @@ impl CompiledClassicPolicy {
     fn rules(&self, kind: &str) -> &[Compiled] {
         let compile = |kind: &str| {
             let rules = rules_for(&self.policy, kind);
-            rules.iter().map(|rule| Compiled::new(&self.policy, rule)).collect()
+            let compiled = rules.iter().map(|rule| Compiled::new(&self.policy, rule, self.lens));
+            compiled.collect()
         };
         match self.generated.iter().find(|(known, _)| known == kind) {
             Some((_, rules)) => rules.get_or_init(|| compile(kind)),
@@ -181,16 +198,10 @@ impl CompiledClassicPolicy {
             return vec![format!("the policy is not asked because of its {part}")];
         }
         let cell = input.request.cell();
-        let own = self.policy.metadata.namespace.as_ref();
         let rules = self.rules(&input.request.resource.kind).iter();
         let one = |rule: &Compiled| {
             let mut facts = input.facts();
-            let selection = Selection {
-                matches: &rule.matches,
-                exclude: rule.exclude.as_ref(),
-                policy_namespace: own.map_or("", |namespace| namespace.value.as_str()),
-            };
-            match explain(selection, &cell, &mut facts) {
+            match explain(self.matching_of(rule), &cell, &mut facts) {
                 Ok(()) => {
                     let filter = filter_that_applies(&rule.matches, &cell, &mut facts);
                     format!("rule `{}`: match.{filter} selects the request", rule.name)
@@ -201,75 +212,134 @@ impl CompiledClassicPolicy {
         rules.map(one).collect()
     }
 
-    /// Answers a request.
-    pub fn decide(&self, input: &Input<'_>, exceptions: &[CompiledException], host: &dyn Host) -> PolicyResponse {
-        let mut response = PolicyResponse {
-            rules: Vec::new(),
-            unmatched: Vec::new(),
+    /// Which rules are evaluated on the requests of a cell, and with which effects.
+    pub fn select<'p>(
+        &'p self,
+        cell: &RequestClass<'_>,
+        facts: &mut impl Facts<'p>,
+        exceptions: &'p [CompiledException],
+        lens: Lens,
+    ) -> Selection<'p, bool> {
+        let closed = self.closed(facts, lens);
+        let apply = self.policy.spec.apply_rules.as_ref();
+        let mut selection = Selection {
+            webhook: None,
+            delivered: true,
+            open: closed.is_none(),
+            closed,
+            asks_again: self.conditions.is_some(),
+            only_one: apply.is_some_and(|apply| apply.value == ApplyRules::One),
+            steps: Vec::new(),
         };
-        if let Some(part) = self.gate(input) {
-            response.unmatched.push((String::new(), part));
-            return response;
+        if selection.open {
+            let rules = self.rules(&cell.resource.kind).iter().enumerate();
+            let steps = rules.map(|(number, rule)| (self.step(number, rule, cell, facts, exceptions), true));
+            selection.steps.extend(steps);
         }
-        let cell = input.request.cell();
-        let own = self.policy.metadata.namespace.as_ref();
-        let policy_namespace = own.map_or("", |namespace| namespace.value.as_str());
-        for rule in self.rules(&input.request.resource.kind) {
-            let mut facts = input.facts();
-            let selection = Selection {
-                matches: &rule.matches,
-                exclude: rule.exclude.as_ref(),
-                policy_namespace,
-            };
-            if !applies(selection, &cell, &mut facts) {
-                let matched = Selection {
-                    exclude: None,
-                    ..selection
-                };
-                let part = if applies(matched, &cell, &mut facts) {
-                    Part::Exclude
-                } else {
-                    Part::Match
-                };
-                response.unmatched.push((rule.name.clone(), part));
-                continue;
-            }
-            let asked = RuleContext {
-                policy: &self.key,
-                rule: &rule.name,
-                selection,
-                exceptions,
-            };
-            let Some(mut answer) = rule.decide(asked, input, host) else {
-                continue;
-            };
-            answer.effect = rule.actions.effect(answer.status, &cell, &mut facts);
-            let applied = answer.applied();
-            response.rules.push(answer);
-            let one = self
-                .policy
-                .spec
-                .apply_rules
-                .as_ref()
-                .is_some_and(|apply| apply.value == ApplyRules::One);
-            if one && applied {
-                break;
-            }
-        }
-        response
+        selection
     }
 
-    /// What keeps the policy from being asked at all.
-    pub(crate) fn gate(&self, input: &Input<'_>) -> Option<Part> {
-        if input.lens.admission_switch && !self.policy.spec.admission {
+    fn step<'p>(
+        &'p self,
+        number: usize,
+        rule: &'p Compiled,
+        cell: &RequestClass<'_>,
+        facts: &mut impl Facts<'p>,
+        exceptions: &'p [CompiledException],
+    ) -> Step<'p> {
+        if let Some(part) = mismatch(self.matching_of(rule), cell, facts) {
+            return Step::unselected(number, part);
+        }
+        let exceptions = exception::matching(exceptions, (&self.key, &rule.name), cell, facts);
+        let effects = [Status::Fail, Status::Error].map(|status| rule.actions.effect(status, cell, facts));
+        Step::new(number, Stages::CLASSIC, effects).with_exceptions(exceptions)
+    }
+
+    fn matching_of<'p>(&'p self, rule: &'p Compiled) -> matching::Selection<'p> {
+        let own = self.policy.metadata.namespace.as_ref();
+        matching::Selection {
+            matches: &rule.matches,
+            exclude: rule.exclude.as_ref(),
+            policy_namespace: own.map_or("", |namespace| namespace.value.as_str()),
+        }
+    }
+
+    /// Answers a request, whatever the webhook lets through.
+    pub fn decide(&self, input: &Input<'_>, exceptions: &[CompiledException], host: &dyn Host) -> PolicyResponse {
+        let selection = self.select(&input.request.cell(), &mut input.facts(), exceptions, input.lens);
+        self.evaluate(selection, input, exceptions, host).1
+    }
+
+    /// Evaluates what is selected of the policy on a request.
+    pub(super) fn evaluate<'p>(
+        &'p self,
+        mut selection: Selection<'p, bool>,
+        input: &Input<'_>,
+        exceptions: &'p [CompiledException],
+        host: &dyn Host,
+    ) -> (Call, PolicyResponse) {
+        if selection.open && self.has_moved(input) {
+            selection.open = false;
+            selection.closed = Some(Part::Namespace);
+        }
+        let kind = &input.request.resource.kind;
+        let (mut rules, mut unmet) = (Vec::new(), None);
+        let mut evaluator = Evaluator::new(
+            input,
+            host,
+            || {
+                unmet = self.unmet(input);
+                unmet.is_none()
+            },
+            |step: &Step<'p>| {
+                let Some(rule) = self.rules(kind).get(step.number) else {
+                    return false;
+                };
+                let context = RuleContext {
+                    policy: &self.key,
+                    rule: &rule.name,
+                    selection: self.matching_of(rule),
+                    exceptions,
+                };
+                let Some(mut answer) = rule.decide(step, context, input, host) else {
+                    return false;
+                };
+                answer.effect = step.effect(answer.status);
+                let applied = answer.applied();
+                rules.push(answer);
+                applied
+            },
+        );
+        let call = evaluator.evaluate(&selection);
+        let part = unmet.or_else(|| selection.last_part());
+        (call, PolicyResponse { rules, part })
+    }
+
+    /// What keeps the policy from being evaluated, as far as facts tell.
+    fn closed<'p>(&'p self, facts: &mut impl Facts<'p>, lens: Lens) -> Option<Part> {
+        if lens.admission_switch && !self.policy.spec.admission {
             return Some(Part::Match);
         }
-        if let Some(namespace) = &self.namespace {
-            let asked = Atom::Text(Text::Namespace, Pattern::Exact(namespace));
-            if !input.facts().ask(asked) || !is_old_object_in(namespace, input) {
-                return Some(Part::Namespace);
-            }
-        }
+        let namespace = self.namespace.as_deref()?;
+        let inside = facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(namespace)));
+        (!inside).then_some(Part::Namespace)
+    }
+
+    /// What keeps the policy from being evaluated on a request.
+    pub(crate) fn gate(&self, input: &Input<'_>) -> Option<Part> {
+        let closed = self.closed(&mut input.facts(), input.lens);
+        let closed = closed.or_else(|| self.has_moved(input).then_some(Part::Namespace));
+        closed.or_else(|| self.unmet(input))
+    }
+
+    /// Whether the old object is in another namespace than that of the policy.
+    fn has_moved(&self, input: &Input<'_>) -> bool {
+        let own = self.namespace.as_deref();
+        own.is_some_and(|namespace| !is_old_object_in(namespace, input))
+    }
+
+    /// The condition of the webhook that does not hold when Kyverno evaluates it again.
+    fn unmet(&self, input: &Input<'_>) -> Option<Part> {
         let conditions = self.conditions.as_ref()?;
         let Documents {
             object,
@@ -300,7 +370,7 @@ impl CompiledClassicPolicy {
 }
 
 impl Compiled {
-    fn new(policy: &ClassicPolicy, rule: &Rule) -> Self {
+    fn new(policy: &ClassicPolicy, rule: &Rule, lens: Lens) -> Self {
         let body = match unsupported(rule) {
             Some(what) => Body::Unsupported(what),
             None => match (CompiledRule::compile(rule), ClassicRule::new(policy, rule)) {
@@ -313,49 +383,66 @@ impl Compiled {
             name: rule.name.value.clone(),
             matches: rule.matches.clone(),
             exclude: rule.exclude.clone(),
-            actions: Actions::new(policy, rule.validate.as_ref()),
+            actions: Actions::new(policy, rule.validate.as_ref(), lens),
             prelude: Prelude::new(rule),
             body,
         }
     }
 
     /// The answer to a request that the rule matches; `None` where it has nothing to say.
-    fn decide(&self, asked: RuleContext<'_>, input: &Input<'_>, host: &dyn Host) -> Option<RuleResponse> {
+    fn decide(
+        &self,
+        step: &Step<'_>,
+        context: RuleContext<'_>,
+        input: &Input<'_>,
+        host: &dyn Host,
+    ) -> Option<RuleResponse> {
         if let Body::Unsupported(what) = &self.body {
             return Some(RuleResponse::unsupported(&self.name, *what));
         }
-        let is_named = asked
-            .exceptions
-            .iter()
-            .any(|exception| exception.names(asked.policy, asked.rule));
-        if let (Body::Cel(cel), true, false) = (&self.body, self.prelude.is_empty(), is_named) {
+        // Most rules in CEL have nothing to do before the check.
+        if let (Body::Cel(cel), true, []) = (&self.body, self.prelude.is_empty(), step.exceptions.as_slice()) {
             return Some(cel.decide(input, host));
         }
-        let namespace = asked.selection.policy_namespace;
-        let outside = outside(input, asked.policy, asked.rule, namespace, host);
-        let mut driver = Driver::new(input, asked, &*outside);
-        if let Some(said) = driver.prepare(&self.prelude) {
-            return Some(self.response(said, Part::Precondition(0)));
-        }
-        match &self.body {
-            Body::Cel(cel) => {
-                let lifted = driver.exceptions();
-                if lifted.is_empty() {
-                    return Some(cel.decide(input, host));
+        let namespace = context.selection.policy_namespace;
+        let outside = outside(input, context.policy, context.rule, namespace, host);
+        let mut driver = Driver::new(input, context, &*outside);
+        let mut lifted = Vec::new();
+        let mut answer = None;
+        let Ok(()) = step.stages().decide((), |stage, ()| {
+            answer = match stage {
+                Stage::Preconditions => {
+                    let said = driver.prepare(&self.prelude);
+                    said.map(|said| self.response(said, Part::Precondition(0)))
                 }
-                Some(self.response(lifted_by(&lifted), Part::Exception))
-            }
-            Body::Classic(rule) => {
-                let said = driver.check(rule)?;
-                let part = match said.status {
-                    Status::Pass => Part::All,
-                    _ if said.exceptions.is_empty() => Part::Validation(0),
-                    _ => Part::Exception,
-                };
-                Some(self.response(said, part))
-            }
-            Body::Unsupported(_) => None,
-        }
+                Stage::Exceptions => {
+                    lifted = driver.granted(&step.exceptions);
+                    let is_whole = match &self.body {
+                        Body::Classic(rule) => rule.is_lifted_as_a_whole(input.request.operation),
+                        Body::Cel(_) | Body::Unsupported(_) => true,
+                    };
+                    (is_whole && !lifted.is_empty()).then(|| self.response(lifted_by(&lifted), Part::Exception))
+                }
+                Stage::Check => match &self.body {
+                    Body::Cel(cel) => Some(cel.decide(input, host)),
+                    Body::Classic(rule) => self.checked(driver.check(rule, &lifted)),
+                    Body::Unsupported(_) => None,
+                },
+                Stage::Conditions | Stage::InvalidSelector => None,
+            };
+            Ok::<_, Infallible>(answer.is_none().then_some(()))
+        });
+        answer
+    }
+
+    fn checked(&self, said: Option<RuleResult>) -> Option<RuleResponse> {
+        let said = said?;
+        let part = match said.status {
+            Status::Pass => Part::All,
+            _ if said.exceptions.is_empty() => Part::Validation(0),
+            _ => Part::Exception,
+        };
+        Some(self.response(said, part))
     }
 
     fn response(&self, said: RuleResult, part: Part) -> RuleResponse {

@@ -6,13 +6,12 @@
 //! Known deviations: of the chart's filters those that only concern objects of Kyverno's own installation in its namespace
 //! are left out: the selector keeps requests about that namespace away.
 
-use super::input::Input;
 use kyvtest_go_compat::{
     text::wildcard,
     value::{Document, List, Map, Value},
 };
 use kyvtest_model::{
-    kube::{Atom, Expression, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Text},
+    kube::{Atom, Expression, Facts, LabelSelector, Operation, Pairs, Pattern, Request, RequestClass, Text},
     policy::KindSelector,
 };
 
@@ -133,19 +132,19 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether a request is judged.
-    pub fn judges(&self, input: &Input<'_>) -> bool {
-        let request = input.request;
-        let roles = request.roles.as_deref().unwrap_or_default();
-        let cluster_roles = request.cluster_roles.as_deref().unwrap_or_default();
+    /// Whether Kyverno judges the requests of a cell. Facts do not answer questions about roles with wildcards: without a
+    /// request they do not count, and where [`Config::has_wild_roles`] holds, this is not the whole answer.
+    pub fn judges<'p>(
+        &'p self,
+        cell: &RequestClass<'_>,
+        facts: &mut impl Facts<'p>,
+        request: Option<&Request>,
+    ) -> bool {
+        let roles = request.and_then(|request| request.roles.as_deref()).unwrap_or_default();
+        let cluster_roles = request.and_then(|request| request.cluster_roles.as_deref());
+        let cluster_roles = cluster_roles.unwrap_or_default();
         let wild = |users: &Users| users.list_wild_roles(roles, cluster_roles);
-        self.judges_with(&request.cell(), &mut input.facts(), wild)
-    }
-
-    /// Whether Kyverno judges the requests of a cell. Roles with wildcards are no question that facts answer: where
-    /// [`Config::has_wild_roles`] says so, this is not the whole answer.
-    pub fn judges_cell<'p>(&'p self, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
-        self.judges_with(cell, facts, |_| false)
+        self.judges_with(cell, facts, wild)
     }
 
     /// Whether roles with wildcards are left out or let in.

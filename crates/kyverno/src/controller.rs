@@ -16,12 +16,13 @@ use super::{
     lens::{Lens, Route},
     lowered::{EngineResponse, Lowered},
     refusal::{Answered, Refusal},
+    select::Selection,
     validating_policy::CompileErrors,
-    webhook::{Call, Registration, Webhook},
+    webhook::{Call, Delivery, Registration, Webhook},
 };
 use kyvtest_cel::observe::Observer;
 use kyvtest_model::{
-    kube::{Discovery, Environment, Request},
+    kube::{Discovery, Environment, Facts, Request, RequestClass},
     policy::{
         CelPolicyException, ClassicPolicy, Policy, PolicyException, PolicyId, ValidatingPolicy, validate_exception,
     },
@@ -98,13 +99,13 @@ impl Controller {
         let mut policies: Vec<Lowered> = classic
             .iter()
             .enumerate()
-            .map(|(number, policy)| Lowered::classic(Arc::clone(policy), number))
+            .map(|(number, policy)| Lowered::classic(Arc::clone(policy), number, lens))
             .collect();
         let mut refused = Vec::new();
         let mut accepted: Vec<&ValidatingPolicy> = Vec::new();
         for policy in installed.policies.iter().filter_map(Policy::as_validating) {
             let exceptions = installed.cel_exceptions.iter().map(|exception| &**exception);
-            match Lowered::validating(policy, exceptions, accepted.len()) {
+            match Lowered::validating(policy, exceptions, accepted.len(), lens) {
                 Ok(lowered) => {
                     accepted.push(policy);
                     policies.push(lowered);
@@ -120,14 +121,14 @@ impl Controller {
             |exception: &&Arc<PolicyException>| lens.route == Route::Direct || validate_exception(exception).is_none();
         let controller = Self {
             policies,
-            registration: Registration::new(&classic, &accepted, discovery),
+            registration: Registration::new(&classic, &accepted, discovery, lens),
             exceptions: installed
                 .exceptions
                 .iter()
                 .filter(usable)
                 .map(|exception| CompiledException::new(exception))
                 .collect(),
-            config,
+            config: if lens.configuration { config } else { Config::bare() },
             lens,
         };
         (controller, refused)
@@ -161,28 +162,72 @@ impl Controller {
         environment: Environment<'_>,
     ) -> Option<Cow<'r, Request>> {
         let Environment { world, discovery, .. } = environment;
-        let delivery = |webhook: &Webhook| {
-            let input = Input::new(request, world, discovery, self.lens);
-            webhook
-                .delivers(&request.cell(), discovery, &mut input.facts())
-                .of(request)
-        };
+        let input = Input::new(request, world, discovery, self.lens);
+        let delivery = self.delivers(policy, &request.cell(), discovery, &mut input.facts(), Some(request));
+        // Mutate rules come by the mutating webhook, which is not registered here.
+        let mutated = || policy.mutates().then_some(Cow::Borrowed(request));
+        delivery.of(request).or_else(mutated)
+    }
+
+    /// As what a policy gets the requests of a class: by the webhook's rules and selectors, then by Kyverno's configuration.
+    /// Roles with wildcards in the configuration count only for a given request.
+    fn delivers<'p, 'd>(
+        &'p self,
+        policy: &Lowered,
+        cell: &RequestClass<'d>,
+        discovery: &'d Discovery,
+        facts: &mut impl Facts<'p>,
+        request: Option<&Request>,
+    ) -> Delivery<'d> {
         let webhook = self.webhook(policy);
+        let mut delivery = || webhook.map_or(Delivery::None, |webhook| webhook.delivers(cell, discovery, facts));
         match self.lens.route {
-            Route::Direct => Some(Cow::Borrowed(request)),
-            Route::Converted => Some(webhook.and_then(delivery).unwrap_or(Cow::Borrowed(request))),
+            Route::Direct => Delivery::AsIs,
+            Route::Converted => match delivery() {
+                Delivery::None => Delivery::AsIs,
+                delivery => delivery,
+            },
             Route::Webhooks => {
-                let delivered = webhook.and_then(delivery);
+                let delivery = delivery();
                 // Kyverno's filters see the request as it arrives, converted to the listed version.
-                let judged = |request: &Cow<'_, Request>| {
-                    let input = Input::new(request, world, discovery, self.lens);
-                    self.config.judges(&input)
-                };
-                // Mutate rules come by the mutating webhook, which is not registered here.
-                let mutated = || policy.mutates().then_some(Cow::Borrowed(request));
-                delivered.filter(judged).or_else(mutated)
+                let arrived = delivery.of_cell(cell);
+                match arrived.filter(|cell| self.config.judges(cell, facts, request)) {
+                    Some(_) => delivery,
+                    None => Delivery::None,
+                }
             }
         }
+    }
+
+    /// Which parts of a policy decide about the requests of a class, and the class as Kyverno gets it; `None` if it does not
+    /// get them.
+    pub fn select<'p, 'd>(
+        &'p self,
+        policy: &'p Lowered,
+        cell: &RequestClass<'d>,
+        discovery: &'d Discovery,
+        facts: &mut impl Facts<'p>,
+    ) -> Option<(RequestClass<'d>, Selection<'p, bool>)> {
+        let delivered = self.delivers(policy, cell, discovery, facts, None).of_cell(cell)?;
+        Some((delivered, self.selection(policy, &delivered, facts)))
+    }
+
+    /// Which parts of a policy decide about the requests of a class that Kyverno gets.
+    fn selection<'p>(
+        &'p self,
+        policy: &'p Lowered,
+        cell: &RequestClass<'_>,
+        facts: &mut impl Facts<'p>,
+    ) -> Selection<'p, bool> {
+        Selection {
+            webhook: self.webhook(policy).filter(|_| self.lens.route == Route::Webhooks),
+            ..policy.select(cell, facts, &self.exceptions, self.lens)
+        }
+    }
+
+    /// Kyverno's configuration, as far as it counts.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// What one of the policies says about a request.
@@ -208,9 +253,10 @@ impl Controller {
         if let Some(values) = values {
             input = input.with_values(values);
         }
-        let webhook = self.webhook(policy).filter(|_| self.lens.route == Route::Webhooks);
-        match webhook.map_or(Call::Made, |webhook| webhook.call(&input, host)) {
-            Call::Made => Evaluation::Evaluated(policy.evaluate(&input, &self.exceptions, host)),
+        let selection = self.selection(policy, &delivered.cell(), &mut policy.facts(&input));
+        let (call, responses) = policy.evaluate(selection, &input, &self.exceptions, host);
+        match call {
+            Call::Made => Evaluation::Evaluated(responses),
             Call::NotMade(condition) => {
                 let part = condition.map_or(Part::Match, Part::WebhookCondition);
                 Evaluation::NotCalled(part, policy.trace(&input, host))

@@ -4,8 +4,14 @@
 //! controls concerns `podSecurity` rules alone. Whom it lifts is decided in [`super::classic`], which knows the variables of
 //! conditions.
 
-use super::classic::{condition::Conditions, pod_security::Exclusion};
-use kyvtest_model::policy::{ExceptedRules, MatchResources, PolicyException};
+use super::{
+    classic::{condition::Conditions, pod_security::Exclusion},
+    matching::exempts,
+};
+use kyvtest_model::{
+    kube::{Facts, RequestClass},
+    policy::{ExceptedRules, MatchResources, PolicyException},
+};
 
 /// An exception that is ready to be asked.
 #[derive(Debug, Clone)]
@@ -57,8 +63,26 @@ impl CompiledException {
         &self.pod_security
     }
 
+    /// Whether it lifts a rule as a whole and without conditions.
+    pub fn is_plain(&self) -> bool {
+        self.conditions.is_none() && self.pod_security.is_empty()
+    }
+
     /// Whether it names a rule of a policy.
     pub fn names(&self, policy: &str, rule: &str) -> bool {
         self.rules.iter().any(|rules| rules.names(policy, rule))
     }
+}
+
+/// The exceptions for a rule of a policy that match the requests of a cell, whatever their conditions say.
+pub fn matching<'p>(
+    exceptions: &'p [CompiledException],
+    (policy, rule): (&str, &str),
+    cell: &RequestClass<'_>,
+    facts: &mut impl Facts<'p>,
+) -> Vec<&'p CompiledException> {
+    let named = exceptions.iter().filter(|exception| exception.names(policy, rule));
+    named
+        .filter(|exception| exempts(&exception.matches, cell, facts))
+        .collect()
 }

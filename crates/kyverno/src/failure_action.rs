@@ -7,6 +7,7 @@
 //!
 //! Known deviation: wildcards in the `namespaceSelector` of an override are taken as they are.
 
+use crate::lens::Lens;
 use kyvtest_model::{
     kube::{Atom, Facts, LabelSelector, Operation, Pairs, Pattern, RequestClass, Text},
     policy::{ClassicPolicy, FailureAction, FailureActionOverride, FailurePolicy, Validate},
@@ -61,7 +62,7 @@ impl Override {
 
 impl Actions {
     /// The actions of a rule with this validation.
-    pub fn new(policy: &ClassicPolicy, validate: Option<&Validate>) -> Self {
+    pub fn new(policy: &ClassicPolicy, validate: Option<&Validate>, lens: Lens) -> Self {
         let spec = &policy.spec;
         let webhook = spec.webhook.as_ref();
         let failure_policy = webhook
@@ -76,7 +77,7 @@ impl Actions {
             policy: spec.validation_failure_action,
             policy_overrides: Override::list(&spec.validation_failure_action_overrides),
             fails_on_errors: failure_policy.is_none_or(|policy| policy.value == FailurePolicy::Fail),
-            own_webhook: webhook.is_some_and(|webhook| !webhook.match_conditions.is_empty()),
+            own_webhook: lens.webhook_conditions && webhook.is_some_and(|webhook| !webhook.match_conditions.is_empty()),
         }
     }
 

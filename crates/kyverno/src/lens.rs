@@ -1,6 +1,30 @@
-//! Whose eyes a request is seen with: those of the admission controller in a cluster, or those of `kyverno test`.
+//! How a request is seen and how much of Kyverno counts: as in a cluster, or less of it in a proof, or as by `kyverno test`.
 //!
-//! Every difference between the two is a field, so that the engine reads as one; upstream's places are named beside them.
+//! Every difference is a field, so that the engine reads as one and no policy is edited to leave a part of it out; upstream's
+//! places are named beside the fields.
+
+/// How much of Kyverno counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layer {
+    /// `match`, `exclude`, exceptions and preconditions: what `kyverno test` looks at.
+    Rule,
+    /// Also rules for pod controllers, `spec.admission` and the webhook: what the admission controller runs.
+    #[default]
+    Policy,
+    /// Also Kyverno's configuration: what users experience.
+    Cluster,
+}
+
+impl Layer {
+    /// The layer's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rule => "rule",
+            Self::Policy => "policy",
+            Self::Cluster => "cluster",
+        }
+    }
+}
 
 /// How numbers of the given objects look to CEL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +61,12 @@ pub enum Route {
 pub struct Lens {
     /// How requests get to the policies.
     pub route: Route,
+    /// Whether Kyverno's configuration counts; otherwise it is that of an empty ConfigMap.
+    pub configuration: bool,
+    /// Whether rules are generated for pod controllers.
+    pub autogen: bool,
+    /// Whether the match conditions count that a ClusterPolicy or Policy has for its webhook.
+    pub webhook_conditions: bool,
     /// How numbers look.
     pub numbers: Numbers,
     /// What is known of namespaces.
@@ -62,6 +92,9 @@ impl Lens {
     /// The admission controller of a cluster.
     pub const CLUSTER: Self = Self {
         route: Route::Webhooks,
+        configuration: true,
+        autogen: true,
+        webhook_conditions: true,
         numbers: Numbers::Decoded,
         namespaces: Namespaces::Stored,
         converts_objects: true,
@@ -73,15 +106,22 @@ impl Lens {
         rbac: true,
     };
 
-    /// The rules of a policy in a cluster, whatever its webhook lets through.
+    /// The written rules of a policy in a cluster, whatever its webhook lets through.
     pub const RULE: Self = Self {
         route: Route::Converted,
+        configuration: false,
+        autogen: false,
+        webhook_conditions: false,
+        admission_switch: false,
         ..Self::CLUSTER
     };
 
     /// `kyverno test`.
     pub const CLI: Self = Self {
         route: Route::Direct,
+        configuration: false,
+        autogen: true,
+        webhook_conditions: true,
         numbers: Numbers::Doubles,
         namespaces: Namespaces::Described,
         converts_objects: false,
@@ -92,4 +132,16 @@ impl Lens {
         cluster_wide_params: true,
         rbac: false,
     };
+
+    /// The lens of a proof at a layer.
+    pub const fn at(layer: Layer) -> Self {
+        match layer {
+            Layer::Rule => Self::RULE,
+            Layer::Policy => Self {
+                configuration: false,
+                ..Self::CLUSTER
+            },
+            Layer::Cluster => Self::CLUSTER,
+        }
+    }
 }

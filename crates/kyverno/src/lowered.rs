@@ -8,15 +8,19 @@ use std::sync::Arc;
 use super::{
     classic_policy::CompiledClassicPolicy,
     constraints,
+    evaluator::Evaluator,
     exception::CompiledException,
     input::Input,
+    lens::Lens,
     response::RuleResponse,
+    select::{Selection, Step},
     validating_policy::{CompileErrors, CompiledValidatingPolicy, PolicyResult},
-    webhook::{Registration, Webhook},
+    webhook::{Call, Registration, Webhook},
 };
 use kyvtest_cel::{host::Host, observe::Observer, trace};
 use kyvtest_go_compat::value::Value;
 use kyvtest_model::{
+    kube::{Concrete, Facts, RequestClass},
     policy::{CelPolicyException, ClassicPolicy, Mode, PolicyId, ValidatingPolicy, ValidationAction},
     verdict::Part,
 };
@@ -56,12 +60,12 @@ pub struct EngineResponse {
 
 impl Lowered {
     /// Lowers a ClusterPolicy or Policy.
-    pub(super) fn classic(policy: Arc<ClassicPolicy>, number: usize) -> Self {
+    pub(super) fn classic(policy: Arc<ClassicPolicy>, number: usize, lens: Lens) -> Self {
         Self {
             id: policy.id(),
             number,
             marked: false,
-            rules: Rules::Classic(Box::new(CompiledClassicPolicy::new(policy))),
+            rules: Rules::Classic(Box::new(CompiledClassicPolicy::with_lens(policy, lens))),
         }
     }
 
@@ -70,12 +74,13 @@ impl Lowered {
         policy: &ValidatingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException> + Clone,
         number: usize,
+        lens: Lens,
     ) -> Result<Self, CompileErrors> {
         Ok(Self {
             id: policy.id(),
             number,
             marked: policy.is_marked(),
-            rules: Rules::Validating(CompiledValidatingPolicy::compile_all(policy, exceptions)?),
+            rules: Rules::Validating(CompiledValidatingPolicy::compile_all(policy, exceptions, lens)?),
         })
     }
 
@@ -148,27 +153,89 @@ impl Lowered {
         }
     }
 
-    /// Evaluates the policy on a request that Kyverno gets.
-    pub(super) fn evaluate(
-        &self,
+    /// Which parts of the policy decide about the requests of a class that Kyverno gets, in order.
+    pub fn select<'p>(
+        &'p self,
+        cell: &RequestClass<'_>,
+        facts: &mut impl Facts<'p>,
+        exceptions: &'p [CompiledException],
+        lens: Lens,
+    ) -> Selection<'p, bool> {
+        match &self.rules {
+            Rules::Classic(policy) => policy.select(cell, facts, exceptions, lens),
+            Rules::Validating(variants) => {
+                let variants = variants.iter().enumerate();
+                let steps = variants.map(|(number, variant)| (variant.select(number, cell, facts, lens), true));
+                Selection {
+                    webhook: None,
+                    delivered: true,
+                    open: true,
+                    closed: None,
+                    asks_again: false,
+                    only_one: false,
+                    steps: steps.collect(),
+                }
+            }
+        }
+    }
+
+    /// What matching asks about a request.
+    pub(super) fn facts<'i>(&self, input: &'i Input<'_>) -> Concrete<'i> {
+        match self.rules {
+            Rules::Classic(_) => input.facts(),
+            Rules::Validating(_) => input.cel_facts(),
+        }
+    }
+
+    /// Evaluates what is selected of the policy on a request. There are no responses if the API server does not call Kyverno.
+    pub(super) fn evaluate<'p>(
+        &'p self,
+        selection: Selection<'p, bool>,
         input: &Input<'_>,
-        exceptions: &[CompiledException],
+        exceptions: &'p [CompiledException],
         host: &dyn Host,
-    ) -> Vec<EngineResponse> {
+    ) -> (Call, Vec<EngineResponse>) {
         match &self.rules {
             Rules::Classic(policy) => {
-                let decided = policy.decide(input, exceptions, host);
+                let (call, decided) = policy.evaluate(selection, input, exceptions, host);
+                if call != Call::Made {
+                    return (call, Vec::new());
+                }
                 let mut response = EngineResponse {
                     policy: self.name().to_owned(),
-                    part: decided.unmatched.last().map_or(Part::Match, |(_, part)| *part),
+                    part: decided.part.unwrap_or(Part::Match),
                     warns: false,
                     rules: decided.rules,
                     trace: Vec::new(),
                 };
                 response.trace = trace(host, || policy.explain(input), &response.rules);
-                vec![response]
+                (call, vec![response])
             }
-            Rules::Validating(variants) => variants.iter().map(|policy| variant(policy, input, host)).collect(),
+            Rules::Validating(variants) => {
+                let mut responses: Vec<Option<EngineResponse>> = vec![None; variants.len()];
+                let mut respond = |step: &Step<'_>| {
+                    if let (Some(policy), Some(slot)) = (variants.get(step.number), responses.get_mut(step.number)) {
+                        *slot = Some(variant(policy, policy.respond(step, input, host), input, host));
+                    }
+                };
+                let call = Evaluator::new(
+                    input,
+                    host,
+                    || true,
+                    |step: &Step<'p>| {
+                        respond(step);
+                        true
+                    },
+                )
+                .evaluate(&selection);
+                if call != Call::Made {
+                    return (call, Vec::new());
+                }
+                for (step, _) in selection.steps.iter().filter(|(step, _)| !step.is_evaluated()) {
+                    respond(step);
+                }
+                (call, responses.into_iter().flatten().collect())
+            }
         }
     }
 
@@ -200,8 +267,13 @@ impl Lowered {
     }
 }
 
-fn variant(policy: &CompiledValidatingPolicy, input: &Input<'_>, host: &dyn Host) -> EngineResponse {
-    let (rules, part) = match policy.decide(input, host) {
+fn variant(
+    policy: &CompiledValidatingPolicy,
+    result: PolicyResult,
+    input: &Input<'_>,
+    host: &dyn Host,
+) -> EngineResponse {
+    let (rules, part) = match result {
         PolicyResult::NoMatch(part) => (Vec::new(), part),
         PolicyResult::Rule(rule) => (vec![rule], Part::Match),
     };

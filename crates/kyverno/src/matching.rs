@@ -23,6 +23,7 @@ use kyvtest_go_compat::text::wildcard;
 use kyvtest_model::{
     kube::{Atom, Facts, Pattern, RequestClass, Resource, Text},
     policy::{KindSelector, MatchResources, ResourceFilter},
+    verdict::Part,
 };
 
 /// What decides whether a rule applies.
@@ -66,7 +67,17 @@ impl Mismatch<'_> {
 
 /// Whether a rule applies to the requests of a cell.
 pub fn applies<'p>(selection: Selection<'p>, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> bool {
-    gate(selection, cell, facts).is_none() && selected(selection, cell, facts, &mut Quiet)
+    mismatch(selection, cell, facts).is_none()
+}
+
+/// The part that keeps the requests of a cell from a rule; `None` if it applies.
+pub fn mismatch<'p>(selection: Selection<'p>, cell: &RequestClass<'_>, facts: &mut impl Facts<'p>) -> Option<Part> {
+    if gate(selection, cell, facts).is_some() || !matched(selection.matches, cell, facts, &mut Quiet) {
+        return Some(Part::Match);
+    }
+    let mut exclude = selection.exclude.filter(|exclude| !exclude.is_empty()).into_iter();
+    let excluded = exclude.any(|exclude| excluded(exclude, cell, facts, &mut Quiet));
+    excluded.then_some(Part::Exclude)
 }
 
 /// Whether a rule applies, and if not, why.

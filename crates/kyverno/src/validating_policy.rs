@@ -10,9 +10,11 @@ pub(crate) mod evaluate;
 pub use compile::{CompileErrors, FieldError};
 
 use super::{
-    constraints::applies,
+    constraints::{InvalidSelector, applies},
     input::{Documents, Input},
+    lens::Lens,
     response::RuleResponse,
+    select::{Selected, Stages, Step},
 };
 use kyvtest_cel::{
     composite::Composite,
@@ -159,41 +161,61 @@ impl CompiledValidatingPolicy {
         exceptions.map(|exception| (exception.is_full(), exception.conditions.as_slice()))
     }
 
-    /// Answers a request.
-    pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> PolicyResult {
-        if input.lens.admission_switch && !self.admission || self.mode == Mode::Json {
-            return PolicyResult::NoMatch(Part::Match);
+    /// Whether the policy is evaluated on the requests of a cell, and with which effects.
+    pub fn select<'p>(
+        &'p self,
+        number: usize,
+        cell: &RequestClass<'_>,
+        facts: &mut impl Facts<'p>,
+        lens: Lens,
+    ) -> Step<'p> {
+        if lens.admission_switch && !self.admission || self.mode == Mode::Json {
+            return Step::unselected(number, Part::Match);
         }
-        let mut facts = input.cel_facts();
-        let cell = input.request.cell();
         if let Some(namespace) = self.namespace.as_deref()
-            && input.lens.namespaced_policies
-            && !is_in_namespace(namespace, &cell, &mut facts)
+            && lens.namespaced_policies
+            && !is_in_namespace(namespace, cell, facts)
         {
-            return PolicyResult::NoMatch(Part::Namespace);
+            return Step::unselected(number, Part::Namespace);
         }
         let Some(constraints) = &self.constraints else {
-            return PolicyResult::NoMatch(Part::Match);
+            return Step::unselected(number, Part::Match);
         };
-        match applies(constraints, &cell, &mut facts) {
-            Ok(true) => {}
-            Ok(false) => return PolicyResult::NoMatch(Part::Match),
-            Err(error) => {
-                let message = format!("failed to execute matching: {error}");
+        match applies(constraints, cell, facts) {
+            Ok(true) => Step::new(number, Stages::CEL, [self.effect(); 2]),
+            Ok(false) => Step::unselected(number, Part::Match),
+            Err(InvalidSelector { error }) => Step::invalid(number, error, self.effect()),
+        }
+    }
+
+    /// Answers a request.
+    pub fn decide(&self, input: &Input<'_>, host: &dyn Host) -> PolicyResult {
+        let step = self.select(0, &input.request.cell(), &mut input.cel_facts(), input.lens);
+        self.respond(&step, input, host)
+    }
+
+    /// Answers a request by what is selected.
+    pub(super) fn respond(&self, step: &Step<'_>, input: &Input<'_>, host: &dyn Host) -> PolicyResult {
+        match step.selected {
+            Selected::No(part) => PolicyResult::NoMatch(part),
+            Selected::Invalid(error) => {
+                let message = format!("failed to execute matching: {}", InvalidSelector { error });
                 let response = RuleResponse::new("match", Status::Error, message, Trace::error(Part::Match));
-                return PolicyResult::Rule(self.with_effect(response));
+                PolicyResult::Rule(self.with_effect(response))
+            }
+            Selected::Yes => {
+                let Documents {
+                    object,
+                    old_object,
+                    request,
+                    namespace,
+                } = input.policy();
+                PolicyResult::Rule(self.evaluate(
+                    [object.root(), old_object.root(), request.root(), namespace.root()],
+                    host,
+                ))
             }
         }
-        let Documents {
-            object,
-            old_object,
-            request,
-            namespace,
-        } = input.policy();
-        PolicyResult::Rule(self.evaluate(
-            [object.root(), old_object.root(), request.root(), namespace.root()],
-            host,
-        ))
     }
 
     /// Answers about a payload: only `object` has a value.
@@ -212,17 +234,21 @@ impl CompiledValidatingPolicy {
         self.with_effect(response)
     }
 
-    /// What fails or errs is refused, reported or warned about, as the policy's actions say.
+    /// What a violation or an error does: it is refused, reported or warned about, as the policy's actions say.
+    pub fn effect(&self) -> Effect {
+        let has = |action| self.actions.contains(&action);
+        if has(ValidationAction::Deny) {
+            Effect::Deny
+        } else if has(ValidationAction::Audit) {
+            Effect::Audit
+        } else {
+            Effect::Warn
+        }
+    }
+
     fn with_effect(&self, mut response: RuleResponse) -> RuleResponse {
         if matches!(response.status, Status::Fail | Status::Error) {
-            let has = |action| self.actions.contains(&action);
-            response.effect = if has(ValidationAction::Deny) {
-                Effect::Deny
-            } else if has(ValidationAction::Audit) {
-                Effect::Audit
-            } else {
-                Effect::Warn
-            };
+            response.effect = self.effect();
         }
         response
     }

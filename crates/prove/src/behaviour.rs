@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use self::metadata::decorated;
 use super::{
-    Layer, Options, Target, at_layer,
+    Options, Target,
     candidates::{Pairs, Plans},
     example,
     explain::{Table, literals},
@@ -27,11 +27,10 @@ use crate::pair::Pair;
 use kyvtest_cel::host::{Host, Mocks};
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Document;
-use kyvtest_kyverno::config::Config;
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare::Divergence,
-    kube::{Concrete, Discovery, Environment, Facts as _, Request, RequestClass, Resource, World},
+    kube::{Concrete, Discovery, Environment, Facts as _, Request, RequestClass, World},
     verdict::{Effect, Status, Verdict},
 };
 
@@ -217,20 +216,14 @@ fn found_from(
     let target = twin(&pair);
     let has_native = target.is_ok();
     let target: Target = target.unwrap_or_default();
-    let layered = at_layer(original, options.layer);
-    let config = if options.layer == Layer::Cluster {
-        options.config.clone()
-    } else {
-        Config::bare()
-    };
-    let engines = match Engines::new(&layered, exceptions, &target, &config, options.layer, &universe) {
+    let engines = match Engines::new(original, exceptions, &target, &options.config, options.layer, &universe) {
         Ok(engines) => engines,
         Err(message) => {
             found.note = format!("Kyverno rejects the policy: {message}");
             return found;
         }
     };
-    let sides = LoweredSides::new(&layered, exceptions, &target, &config, options.layer, &universe);
+    let sides = LoweredSides::new(original, exceptions, &target, &options.config, options.layer, &universe);
     if let Some(first) = sides.inexact.first() {
         found.note.clone_from(first);
     }
@@ -241,9 +234,8 @@ fn found_from(
     };
     let mut explored: Vec<(RequestClass<'_>, Vec<Path<'_, PerSide>>)> = Vec::new();
     for cell in universe::cells(&universe) {
-        let equivalents: Vec<&Resource> = universe.equivalents(cell.resource).map(|one| &**one).collect();
         let paths = explore(&mut solver, &mut budget, &cell, |facts| {
-            sides.run(&cell, &equivalents, &universe, facts)
+            sides.run(&cell, &universe, facts)
         });
         match paths {
             Ok(paths) => explored.push((cell, paths)),
@@ -258,7 +250,6 @@ fn found_from(
         .iter()
         .map(|tried| {
             let request = &tried.request;
-            let equivalents: Vec<&Resource> = universe.equivalents(&request.resource).map(|one| &**one).collect();
             let namespace = world.namespace(&request.namespace).cloned().or_else(|| {
                 let name = request.namespace.as_str();
                 (!name.is_empty()).then(|| kyvtest_model::kube::Namespace::minimal(name))
@@ -266,7 +257,7 @@ fn found_from(
             let mut facts = Concrete::new(request, namespace.as_ref());
             Seen {
                 tried,
-                both: sides.run(&request.cell(), &equivalents, &universe, &mut facts),
+                both: sides.run(&request.cell(), &universe, &mut facts),
                 native: pair
                     .native(request, Environment::new(world, discovery, host))
                     .map(|native| native.verdict),
@@ -281,7 +272,7 @@ fn found_from(
         pair: &pair,
         explored: &explored,
         has_native,
-        plans: Plans::new(&layered, &sides.bodies),
+        plans: Plans::new(original, &sides.bodies),
         seeds,
         made: 0,
     };

@@ -58,39 +58,14 @@ use self::{
 use crate::pair::{JSON_MODE, Pair, VAP_INVALID};
 use kyvtest_cel::{profile::Profile, time::Timestamp};
 use kyvtest_convert::{Exceptions, RefusalCode};
-use kyvtest_kyverno::{autogen, config::Config};
+pub use kyvtest_kyverno::lens::Layer;
+use kyvtest_kyverno::{autogen, config::Config, lens::Lens};
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     kube::Discovery,
-    policy::{
-        Spanned, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, autogen::ANNOTATION, validate_admission,
-        validate_in_cluster,
-    },
+    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, validate_admission, validate_in_cluster},
     verdict::DivergenceClass,
 };
-
-/// How much of Kyverno counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Layer {
-    /// `match`, `exclude`, exceptions and preconditions: what `kyverno test` looks at.
-    Rule,
-    /// Also rules for pod controllers, `spec.admission` and the webhook: what the admission controller runs.
-    #[default]
-    Policy,
-    /// Also Kyverno's configuration: what users experience.
-    Cluster,
-}
-
-impl Layer {
-    /// The word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rule => "rule",
-            Self::Policy => "policy",
-            Self::Cluster => "cluster",
-        }
-    }
-}
 
 /// How two policies differ, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -384,17 +359,11 @@ pub fn prove(
         proof.reason = reason;
         return proof;
     }
-    let layered = at_layer(original, options.layer);
-    let config = if options.layer == Layer::Cluster {
-        options.config.clone()
-    } else {
-        Config::bare()
-    };
     let engines = Engines::for_profile(
-        &layered,
+        original,
         exceptions,
         target,
-        &config,
+        &options.config,
         options.layer,
         &universe,
         options.kube,
@@ -410,13 +379,8 @@ pub fn prove(
         let text = format!("the API server rejects Kyverno's webhook, so Kyverno receives no requests: {problem}");
         proof.notes.push(text);
     }
-    let mut sides = LoweredSides::new(&layered, exceptions, target, &config, options.layer, &universe);
-    if config.has_wild_roles() {
-        sides
-            .inexact
-            .push("Kyverno's configuration contains roles with wildcards".to_owned());
-    }
-    if options.layer != Layer::Rule && asks_again(&layered) {
+    let mut sides = LoweredSides::new(original, exceptions, target, &options.config, options.layer, &universe);
+    if options.layer != Layer::Rule && asks_again(original) {
         let problem = "Kyverno evaluates the conditions of its webhook a second time, and sees absent objects as \
             empty ones";
         sides.inexact.push(problem.to_owned());
@@ -426,7 +390,15 @@ pub fn prove(
         paths: options.paths,
         stop: options.stop,
     };
-    let mut search = Search::new(&layered, target, &sides, &engines, &universe, &cause, options);
+    let mut search = Search::new(
+        (original, Lens::at(options.layer)),
+        target,
+        &sides,
+        &engines,
+        &universe,
+        &cause,
+        options,
+    );
     let explored = search.explore(&mut solver, &mut budget);
     match explored {
         Ok(()) => search.conclude(&mut solver, &mut proof),
@@ -503,35 +475,4 @@ fn asks_again(original: &Policy) -> bool {
         let odd = ["oldObject", "null", "request", "namespaceObject", "authorizer"];
         odd.iter().any(|word| plain.contains(word))
     })
-}
-
-/// The policy with what counts at a layer.
-pub fn at_layer(original: &Policy, layer: Layer) -> Policy {
-    if layer != Layer::Rule {
-        return original.clone();
-    }
-    match original {
-        Policy::Classic(policy) => {
-            let mut policy = (**policy).clone();
-            policy.spec.admission = true;
-            if let Some(webhook) = &mut policy.spec.webhook {
-                webhook.match_conditions.clear();
-            }
-            let span = policy.metadata.name.span;
-            let annotations = &mut policy.metadata.annotations;
-            annotations.retain(|(key, _)| key.value != ANNOTATION);
-            annotations.push((
-                Spanned::new(ANNOTATION.to_owned(), span),
-                Spanned::new("none".to_owned(), span),
-            ));
-            Policy::Classic(Arc::new(policy))
-        }
-        Policy::Validating(policy) => {
-            let mut policy = (**policy).clone();
-            policy.spec.autogen.pod_controllers = Some(Vec::new());
-            policy.spec.evaluation.admission = true;
-            Policy::Validating(Arc::new(policy))
-        }
-        _ => original.clone(),
-    }
 }

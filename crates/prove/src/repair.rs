@@ -22,9 +22,10 @@ use std::collections::BTreeSet;
 
 pub use self::scopes::{Before, NoScope, RuleScope, applied_before, rule_scopes};
 use self::{object::Objects, steps::Steps};
-use super::{Label, Layer, NEITHER, Options, Proof, Region, Target, at_layer, out_of_scope, prove, sides::ignores};
+use super::{Label, Layer, NEITHER, Options, Proof, Region, Target, out_of_scope, prove, sides::ignores};
 use crate::pair::Pair;
 use kyvtest_convert::{Exceptions, Object, Outcome};
+use kyvtest_kyverno::lens::Lens;
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     kube::Discovery,
@@ -133,9 +134,8 @@ fn repaired(
     if let Some(reason) = out_of_scope(original, discovery) {
         return Err(Refused::new(code::REJECTED, reason));
     }
-    let layered = at_layer(original, options.layer);
     let mut shapes = vec![Shape::default()];
-    if let Policy::Validating(policy) = &layered {
+    if let Policy::Validating(policy) = original {
         if options.layer != Layer::Rule && validating::may_refuse_errors(policy, discovery) {
             shapes.push(Shape {
                 refuses_errors: true,
@@ -152,7 +152,7 @@ fn repaired(
     }
     let mut first = None;
     for shape in shapes {
-        match candidate(original, &layered, exceptions, discovery, options, shape) {
+        match candidate(original, exceptions, discovery, options, shape) {
             Ok(repaired) => return Ok(repaired),
             Err(refused) => first = first.or(Some(refused)),
         }
@@ -172,7 +172,6 @@ struct Shape {
 /// Builds a candidate and proves it.
 fn candidate(
     original: &Policy,
-    layered: &Policy,
     exceptions: Exceptions<'_>,
     discovery: &Discovery,
     options: &Options<'_>,
@@ -180,17 +179,18 @@ fn candidate(
 ) -> Result<Repaired, Refused> {
     let mut steps = Steps::default();
     let mut objects = Objects::new(original.kind(), original.name());
-    match layered {
+    match original {
         Policy::Classic(policy) => {
             rules::add(policy, exceptions, (discovery, options.layer), &mut objects, &mut steps)?;
         }
         Policy::Validating(policy) => {
-            validating::add(policy, exceptions, (discovery, shape), &mut objects, &mut steps)?;
+            let lens = Lens::at(options.layer);
+            validating::add(policy, exceptions, (discovery, lens, shape), &mut objects, &mut steps)?;
         }
         // Out of scope, hence never a candidate.
         _ => {}
     }
-    let asked = options.layer == Layer::Rule || asks(layered);
+    let asked = options.layer == Layer::Rule || asks(original);
     if !asked {
         objects.policies.clear();
         objects.bindings.clear();

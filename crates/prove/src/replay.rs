@@ -114,11 +114,7 @@ impl<'d> Engines<'d> {
             exceptions: exceptions.classic,
             cel_exceptions: exceptions.cel,
         };
-        let lens = match layer {
-            Layer::Rule => Lens::RULE,
-            Layer::Policy | Layer::Cluster => Lens::CLUSTER,
-        };
-        let (controller, mut refused) = Controller::new(installed, config.clone(), lens, discovery);
+        let (controller, mut refused) = Controller::new(installed, config.clone(), Lens::at(layer), discovery);
         if let Some(refused) = refused.pop() {
             return Err(refused.errors.to_string());
         }

@@ -27,6 +27,7 @@ use super::{
     witness::{Scenario, Witness},
 };
 use crate::pair::Note;
+use kyvtest_kyverno::lens::Lens;
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
     compare::Divergence,
@@ -97,7 +98,7 @@ fn namespace(scenario: &Scenario) -> Option<Namespace> {
 impl<'p, 'u> Search<'p, 'u> {
     /// Starts a search.
     pub(super) fn new(
-        original: &'p Policy,
+        (original, lens): (&'p Policy, Lens),
         target: &Target,
         sides: &'p LoweredSides,
         engines: &'p Engines<'u>,
@@ -131,7 +132,7 @@ impl<'p, 'u> Search<'p, 'u> {
             },
             params: Parameters::new(original, target, &sides.bodies),
             plans: Plans::new(original, &sides.bodies),
-            starts: Starts::new(original, options.samples),
+            starts: Starts::new(original, lens, options.samples),
             options,
             cells,
             explored: Vec::new(),
@@ -151,11 +152,8 @@ impl<'p, 'u> Search<'p, 'u> {
             if !self.options.exempt && !cell.resource.reaches_native_policies() {
                 continue;
             }
-            let equivalents = self.equivalents(&cell);
             let (sides, discovery) = (self.sides, self.discovery);
-            let paths = explore(solver, budget, &cell, |facts| {
-                sides.run(&cell, &equivalents, discovery, facts)
-            })?;
+            let paths = explore(solver, budget, &cell, |facts| sides.run(&cell, discovery, facts))?;
             if self.options.paranoid {
                 for path in &paths {
                     let witness = Witness::new(solver, &cell, &path.literals);
@@ -189,8 +187,7 @@ impl<'p, 'u> Search<'p, 'u> {
         let scenario = &self.scenario(witness, cell, &Json::Null, &Json::Null);
         let namespace = namespace(scenario);
         let mut facts = Concrete::new(&scenario.request, namespace.as_ref());
-        self.sides
-            .run(cell, &self.equivalents(cell), self.discovery, &mut facts)
+        self.sides.run(cell, self.discovery, &mut facts)
     }
 
     fn blame(&mut self, cell: &RequestClass<'_>, literals: &[Literal<'_>], what: &str) {

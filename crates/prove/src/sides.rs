@@ -1,15 +1,17 @@
-//! Both sides of a proof as functions of facts: which of their expressions are asked about a request, and what a violation
+//! Both sides of a proof as functions of facts: which of their expressions decide about a request, and what a violation
 //! does.
 //!
-//! Matching itself is the engines' own: `kyverno::matching`, `kyverno::constraints`, `kyverno::failure_action`,
-//! `kyverno::webhook` and `vap::matching`. Here stands only the order in which they are asked; that it is the engines' order
-//! shows when a witness is replayed.
+//! Order and matching are the engines' own: [`Controller::select`] and [`Server::select`] with symbolic facts. Here is only
+//! the oracle that decides the stages: match conditions within the decidable fragment by facts, all other expressions by
+//! number, so that the same expressions on both sides decide alike.
 
+mod ask;
 mod build;
 mod called;
 
 use std::collections::BTreeMap;
 
+use self::ask::Asking;
 pub(super) use self::build::ignores;
 use self::build::{LoweredRules, classic, native, validating};
 use self::called::Called;
@@ -17,21 +19,18 @@ use super::{
     Layer, Target,
     condition::{Condition, Tri},
 };
-use kyvtest_apiserver::matching::{self as native_matching, Match};
+use kyvtest_apiserver::{self as vap, Server, Step, matching::listed_as};
 use kyvtest_convert::Exceptions;
 use kyvtest_kyverno::{
     config::Config,
-    constraints,
-    failure_action::Actions,
-    matching::{self, Selection},
-    validating_policy::is_in_namespace,
-    webhook::{Delivery, Registration, Webhook},
+    controller::{Controller, Installed},
+    lens::{Lens, Route},
+    webhook::{Delivery, Webhook},
 };
 use kyvtest_model::policy::Policy;
 use kyvtest_model::{
-    kube::{Atom, Discovery, Facts, Pattern, RequestClass, Resource, Text},
-    policy::{MatchConstraints, MatchResources},
-    verdict::{Effect, Status},
+    kube::{Discovery, Facts, RequestClass, Resource},
+    verdict::Effect,
 };
 
 /// Expressions that decide, their match conditions aside.
@@ -85,10 +84,8 @@ struct MatchConditions {
 /// A rule of a classic policy.
 #[derive(Debug)]
 struct ClassicRule {
-    matches: MatchResources,
-    exclude: Option<MatchResources>,
-    exceptions: Vec<MatchResources>,
-    actions: Actions,
+    /// Whether it has `context` or `preconditions`, whose errors come before its exceptions.
+    may_fail_before: bool,
     conditions: MatchConditions,
     body: usize,
 }
@@ -96,34 +93,22 @@ struct ClassicRule {
 /// A ValidatingPolicy, or what autogen makes of it.
 #[derive(Debug)]
 struct Variant {
-    constraints: Option<MatchConstraints>,
-    effect: Effect,
     conditions: MatchConditions,
     exceptions: Vec<MatchConditions>,
     body: usize,
 }
 
+/// The expressions of Kyverno's side, in the order of the lowered policy.
 #[derive(Debug)]
 enum Kyverno {
-    Classic {
-        /// By kind; the empty kind stands for all others.
-        rules: BTreeMap<String, Vec<ClassicRule>>,
-        policy_namespace: String,
-        /// The namespace that requests must be in.
-        namespace: Option<String>,
-        only_one: bool,
-    },
-    Validating {
-        variants: Vec<Variant>,
-        namespace: Option<String>,
-    },
+    /// By kind; the empty kind is for all others.
+    Classic(BTreeMap<String, Vec<ClassicRule>>),
+    Validating(Vec<Variant>),
 }
 
-/// A native policy with its bindings.
+/// The expressions of a native policy.
 #[derive(Debug)]
 struct Native {
-    constraints: Option<MatchConstraints>,
-    bindings: Vec<(Option<MatchConstraints>, Effect)>,
     conditions: MatchConditions,
     /// The conditions outside the decidable fragment.
     unread: Vec<String>,
@@ -137,13 +122,11 @@ pub struct LoweredSides {
     pub bodies: Vec<LoweredRule>,
     /// What is not exact about the match part.
     pub inexact: Vec<String>,
+    controller: Controller,
     kyverno: Kyverno,
-    registration: Registration,
     called: Called,
-    config: Config,
+    server: Server,
     native: Vec<Native>,
-    layer: Layer,
-    admission: bool,
 }
 
 impl LoweredSides {
@@ -156,44 +139,40 @@ impl LoweredSides {
         layer: Layer,
         discovery: &Discovery,
     ) -> Self {
+        let lens = Lens::at(layer);
+        let installed = Installed {
+            policies: std::slice::from_ref(original),
+            exceptions: exceptions.classic,
+            cel_exceptions: exceptions.cel,
+        };
+        // A policy that Kyverno rejects decides nothing.
+        let (controller, _) = Controller::new(installed, config.clone(), lens, discovery);
         let mut bodies = LoweredRules::default();
         let mut inexact = Vec::new();
         let native = native(target, &mut bodies);
-        let registration = match original {
-            Policy::Classic(policy) => Registration::of_policy(policy, discovery),
-            Policy::Validating(policy) => Registration::of_validating_policy(policy, discovery),
-            _ => Registration::new(&[], &[], discovery),
-        };
-        let webhook = registration.only().filter(|_| layer != Layer::Rule);
+        let webhook = webhook(&controller).filter(|_| lens.route == Route::Webhooks);
         let called = Called::new(webhook, &mut bodies, &mut inexact);
         let unread = called.unguarded();
-        let (kyverno, admission) = match original {
-            Policy::Classic(policy) => (
-                classic(policy, exceptions, &unread, &mut bodies, &mut inexact),
-                policy.spec.admission,
-            ),
-            Policy::Validating(policy) => (
-                validating(policy, exceptions, &mut bodies, &mut inexact),
-                policy.spec.evaluation.admission,
-            ),
-            _ => (
-                Kyverno::Validating {
-                    variants: Vec::new(),
-                    namespace: None,
-                },
-                false,
-            ),
+        let kyverno = match original {
+            Policy::Classic(policy) => classic(policy, exceptions, lens, &unread, &mut bodies, &mut inexact),
+            Policy::Validating(policy) => validating(policy, exceptions, lens, &mut bodies, &mut inexact),
+            _ => Kyverno::Validating(Vec::new()),
         };
+        if controller.config().has_wild_roles() {
+            inexact.push("Kyverno's configuration contains roles with wildcards".to_owned());
+        }
         let mut sides = Self {
             called,
             bodies: bodies.0,
             inexact,
+            controller,
             kyverno,
-            registration,
-            config: config.clone(),
+            server: Server::new(
+                target.policies.iter().map(|policy| &**policy),
+                target.bindings.iter().map(|binding| &**binding),
+                vap::Lens::ApiServer,
+            ),
             native,
-            layer,
-            admission,
         };
         sides.compare_conditions();
         sides
@@ -206,8 +185,8 @@ impl LoweredSides {
             theirs.extend(self.bodies.get(native.body).map(|body| body.conditions.as_slice()));
         }
         let bodies: Vec<usize> = match &self.kyverno {
-            Kyverno::Classic { rules, .. } => rules.values().flatten().map(|rule| rule.body).collect(),
-            Kyverno::Validating { variants, .. } => variants.iter().map(|variant| variant.body).collect(),
+            Kyverno::Classic(rules) => rules.values().flatten().map(|rule| rule.body).collect(),
+            Kyverno::Validating(variants) => variants.iter().map(|variant| variant.body).collect(),
         };
         let ours: Vec<&[String]> = bodies
             .iter()
@@ -228,12 +207,11 @@ impl LoweredSides {
     pub fn run<'p, 'd>(
         &'p self,
         cell: &RequestClass<'d>,
-        equivalents: &[&'d Resource],
         discovery: &'d Discovery,
         facts: &mut impl Facts<'p>,
     ) -> PerSide {
         let mut kyverno = self.kyverno(cell, discovery, facts);
-        let mut native = self.native(cell, equivalents, facts);
+        let mut native = self.native(cell, discovery, facts);
         for said in [&mut kyverno, &mut native] {
             // What cannot object has no effect.
             said.retain(|(body, _)| self.bodies.get(*body).is_none_or(|body| !body.never_objects()));
@@ -254,7 +232,7 @@ impl LoweredSides {
         equivalents: &[&Resource],
         discovery: &Discovery,
     ) -> bool {
-        let Some(webhook) = self.registration.only() else {
+        let Some(webhook) = webhook(&self.controller) else {
             return false;
         };
         let kyverno: &Resource = match webhook.route(cell, discovery) {
@@ -262,9 +240,9 @@ impl LoweredSides {
             Delivery::AsIs => cell.resource,
             Delivery::As(resource) => resource,
         };
-        let constraints = self.native.iter().filter_map(|native| native.constraints.as_ref());
-        let mut matched =
-            constraints.filter_map(|constraints| native_matching::listed_as(constraints, cell, equivalents));
+        let policies = self.server.policies().iter();
+        let constraints = policies.filter_map(|policy| policy.constraints());
+        let mut matched = constraints.filter_map(|constraints| listed_as(constraints, cell, equivalents));
         matched.any(|native| native.gvr() != kyverno.gvr())
     }
 
@@ -274,125 +252,55 @@ impl LoweredSides {
         discovery: &'d Discovery,
         facts: &mut impl Facts<'p>,
     ) -> SelectedRules {
-        let webhook = self.registration.only();
-        let delivery = delivered(webhook, self.layer, cell, discovery, facts);
-        let Some(delivered) = delivery.of_cell(cell) else {
+        let selected = self.controller.policies().first();
+        let selected = selected.and_then(|policy| self.controller.select(policy, cell, discovery, facts));
+        let Some((delivered, selection)) = selected else {
             return SelectedRules::new();
         };
-        if self.layer != Layer::Rule && (!self.admission || !self.config.judges_cell(&delivered, facts)) {
-            return SelectedRules::new();
-        }
-        let requested = cell.resource;
-        let cell = &delivered;
-        let mut said = match self.called.on(cell, requested, facts) {
-            called::Outcome::NotCalled => return SelectedRules::new(),
-            called::Outcome::Denied => return vec![(BROKEN, Effect::Deny)],
-            called::Outcome::Called(refusing) => refusing,
+        let mut asking = Asking {
+            sides: self,
+            cell: &delivered,
+            requested: cell.resource,
+            facts,
+            selected: SelectedRules::new(),
+            applied: false,
         };
-        match &self.kyverno {
-            Kyverno::Classic {
-                rules,
-                policy_namespace,
-                namespace,
-                only_one,
-            } => {
-                let own_namespace = namespace.as_deref();
-                if !own_namespace.is_none_or(|own| facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(own)))) {
-                    return said;
-                }
-                let own = rules.get(&cell.resource.kind).or_else(|| rules.get(""));
-                for rule in own.into_iter().flatten() {
-                    let selection = Selection {
-                        matches: &rule.matches,
-                        exclude: rule.exclude.as_ref(),
-                        policy_namespace,
-                    };
-                    if !matching::applies(selection, cell, facts)
-                        || rule
-                            .exceptions
-                            .iter()
-                            .any(|exception| matching::exempts(exception, cell, facts))
-                    {
-                        continue;
-                    }
-                    let effect = rule.actions.effect(Status::Fail, cell, facts);
-                    match rule.conditions.hold(cell, requested, facts) {
-                        Tri::False => continue,
-                        Tri::Error => said.push((BROKEN, effect)),
-                        Tri::True => said.push((rule.body, effect)),
-                    }
-                    if *only_one {
-                        break;
-                    }
-                }
-            }
-            Kyverno::Validating { variants, namespace } => {
-                let own_namespace = namespace.as_deref();
-                if !own_namespace.is_none_or(|own| is_in_namespace(own, cell, facts)) {
-                    return said;
-                }
-                for variant in variants {
-                    let Some(constraints) = &variant.constraints else {
-                        continue;
-                    };
-                    match constraints::applies(constraints, cell, facts) {
-                        Ok(false) => {}
-                        Err(_) => said.push((BROKEN, variant.effect)),
-                        Ok(true) => match variant.said(cell, requested, facts) {
-                            Tri::False => {}
-                            Tri::Error => said.push((BROKEN, variant.effect)),
-                            Tri::True => said.push((variant.body, variant.effect)),
-                        },
-                    }
-                }
-            }
-        }
-        said
+        let Ok(()) = selection.decide(&mut asking);
+        asking.selected
     }
 
     fn native<'p>(
         &'p self,
         cell: &RequestClass<'_>,
-        equivalents: &[&Resource],
+        discovery: &Discovery,
         facts: &mut impl Facts<'p>,
     ) -> SelectedRules {
         let mut said = SelectedRules::new();
-        if !cell.resource.reaches_native_policies() {
-            return said;
-        }
-        for native in &self.native {
-            if native.bindings.is_empty() {
-                continue;
-            }
-            let Some(constraints) = &native.constraints else {
-                said.push((BROKEN, Effect::Deny));
-                continue;
-            };
-            let matched = match native_matching::matches(constraints, cell, equivalents, facts) {
-                Ok(Match::No(_)) => continue,
-                Ok(Match::Yes(resource)) => RequestClass { resource, ..*cell },
-                Err(_) => {
-                    said.push((BROKEN, Effect::Deny));
-                    continue;
-                }
-            };
-            for (block, effect) in &native.bindings {
-                match block
-                    .as_ref()
-                    .map(|block| native_matching::matches(block, cell, equivalents, facts))
-                {
-                    None | Some(Ok(Match::Yes(_))) => match native.conditions.hold(&matched, cell.resource, facts) {
-                        Tri::False => {}
-                        Tri::Error => said.push((BROKEN, *effect)),
-                        Tri::True => {
-                            said.push((native.body, *effect));
-                            // An error in a condition outside the decidable fragment.
-                            let same = self.called.refusing_with(&native.unread);
-                            said.extend(same.map(|body| (body, *effect)));
-                        }
-                    },
-                    Some(Ok(Match::No(_))) => {}
-                    Some(Err(_)) => said.push((BROKEN, Effect::Deny)),
+        for (policy, native) in self.server.policies().iter().zip(&self.native) {
+            for step in self.server.select(policy, *cell, discovery, facts) {
+                let (binding, matched) = match step {
+                    Step::Unselected(..) => continue,
+                    Step::Misconfigured(..) => {
+                        let effect = policy.misconfiguration_effect();
+                        said.extend((effect != Effect::Admit).then_some((BROKEN, effect)));
+                        continue;
+                    }
+                    Step::Bound { binding, matched, .. } => (binding, matched),
+                };
+                let effect = binding.effect();
+                let as_matched = RequestClass {
+                    resource: matched,
+                    ..*cell
+                };
+                match native.conditions.hold(&as_matched, cell.resource, facts) {
+                    Tri::False => {}
+                    Tri::Error => said.push((BROKEN, effect)),
+                    Tri::True => {
+                        said.push((native.body, effect));
+                        // An error in a condition outside the decidable fragment.
+                        let same = self.called.refusing_with(&native.unread);
+                        said.extend(same.map(|body| (body, effect)));
+                    }
                 }
             }
         }
@@ -400,18 +308,12 @@ impl LoweredSides {
     }
 }
 
-impl Variant {
-    /// Whether its validations are asked. Exceptions come first; an error in one counts unless one before it lifts the policy.
-    fn said<'p>(&'p self, cell: &RequestClass<'_>, requested: &Resource, facts: &mut impl Facts<'p>) -> Tri {
-        for exception in &self.exceptions {
-            match exception.hold(cell, requested, facts) {
-                Tri::True => return Tri::False,
-                Tri::False => {}
-                Tri::Error => return Tri::Error,
-            }
-        }
-        self.conditions.hold(cell, requested, facts)
-    }
+/// The webhook of the only policy.
+fn webhook(controller: &Controller) -> Option<&Webhook> {
+    controller
+        .policies()
+        .first()
+        .and_then(|policy| controller.webhook(policy))
 }
 
 impl MatchConditions {
@@ -430,20 +332,5 @@ impl MatchConditions {
         } else {
             all
         }
-    }
-}
-
-/// As what Kyverno gets a request. A single rule is asked about everything, but gets what it lists in the version that it
-/// lists.
-pub fn delivered<'p, 'd>(
-    webhook: Option<&'p Webhook>,
-    layer: Layer,
-    cell: &RequestClass<'d>,
-    discovery: &'d Discovery,
-    facts: &mut impl Facts<'p>,
-) -> Delivery<'d> {
-    match webhook.map_or(Delivery::None, |webhook| webhook.delivers(cell, discovery, facts)) {
-        Delivery::None if layer == Layer::Rule => Delivery::AsIs,
-        delivery => delivery,
     }
 }

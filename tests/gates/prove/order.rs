@@ -7,7 +7,7 @@ use kyvtest::{
     kyverno::config::Config,
     pair::Pair,
     prove::{
-        Label, Layer, Proof, Target, at_layer,
+        Label, Layer, Proof, Target,
         sides::LoweredSides,
         solver::Solver,
         symbolic::{Budget, explore},
@@ -138,9 +138,8 @@ fn check_mirror(case: &Case, discovery: &Discovery) -> Result<(), String> {
     let again = Pair::new(models.original.clone(), models.exceptions(), discovery, None);
     let (one, two) = (natives(&pair), natives(&again));
     let universe = with_unknown(discovery);
-    let layered = at_layer(&models.original, Layer::Policy);
     let sides = LoweredSides::new(
-        &layered,
+        &models.original,
         models.exceptions(),
         &one,
         &Config::bare(),
@@ -180,7 +179,7 @@ fn check_mirror(case: &Case, discovery: &Discovery) -> Result<(), String> {
                 if native_first {
                     let _ = matches(ours, &cell, &equivalents, facts);
                 }
-                sides.run(&cell, &equivalents, &universe, facts)
+                sides.run(&cell, &universe, facts)
             });
             let paths = paths.map_err(|why| format!("{why:?}"))?;
             Ok(paths.iter().map(|path| format!("{:?}", path.outcome)).collect())

@@ -10,7 +10,7 @@ use kyvtest::{
     kube::{Discovery, NAME_LABEL, Namespace, Operation, Request, RequestClass, UserInfo, World},
     kyverno::config::Config,
     prove::{
-        Layer, Target, at_layer,
+        Target,
         replay::Engines,
         universe::{cells, with_unknown},
         witness::Scenario,
@@ -427,15 +427,17 @@ fn product(sizes: &[usize; 11], used: [bool; 11], dice: &mut Dice) -> Vec<[usize
 pub(super) fn counterexample(case: &Case, natives: &[Value], random: usize, small: bool) -> Result<usize, String> {
     let models = case.models()?;
     let universe = with_unknown(&Discovery::kubernetes());
-    let layered = at_layer(&models.original, case.layer);
     let texts: Vec<String> = natives.iter().map(Value::to_string).collect();
     let target: Target = target(&texts.join("\n---\n"));
-    let config = if case.layer == Layer::Cluster {
-        Config::chart()
-    } else {
-        Config::bare()
-    };
-    let engines = Engines::new(&layered, models.exceptions(), &target, &config, case.layer, &universe)?;
+    let original = &models.original;
+    let engines = Engines::new(
+        original,
+        models.exceptions(),
+        &target,
+        &Config::chart(),
+        case.layer,
+        &universe,
+    )?;
     let choices = Choices::new(case, natives);
     let sizes = choices.sizes();
     let mut dice = Dice::new(SEED);

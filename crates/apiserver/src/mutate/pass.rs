@@ -8,7 +8,7 @@ use crate::{
     mutating::CompiledMutatingPolicy,
     params,
     policy::{Binding, Failure},
-    select::{BindingSelection, PolicySelection, Selector, by_name},
+    select::{Selector, Step, by_name},
 };
 use kyvtest_cel::{
     admission::{Cause, Inputs},
@@ -111,44 +111,32 @@ impl<'s> Pass<'s> {
 
     /// Everything that is selected, before any mutation.
     fn invocations<'i>(self, input: &'i Input<'i>, run: &mut Run<'_>) -> Vec<Invocation<'s, 'i>> {
-        let selector = Selector::new(input);
+        let selector = Selector::new(input.request.cell(), input.discovery);
         let bindings = by_name(self.bindings, Binding::name);
         let mut invocations = Vec::new();
         for policy in by_name(self.policies, CompiledMutatingPolicy::name) {
-            let mut own = bindings
-                .iter()
-                .filter(|binding| binding.policy == policy.name)
-                .peekable();
-            if own.peek().is_none() {
-                run.silent(policy, None, Status::NoMatch, Part::Binding);
-                continue;
-            }
-            let (matched, params) = match selector.policy(policy.constraints.as_ref(), policy.param_kind.as_ref()) {
-                PolicySelection::Yes { matched, params } => (matched, params),
-                PolicySelection::No(part) => {
-                    run.silent(policy, None, Status::NoMatch, part);
-                    continue;
-                }
-                PolicySelection::Misconfigured(error, part) => {
-                    run.misconfigured(policy, None, &error, part);
-                    continue;
-                }
-            };
-            for &binding in own {
-                match selector.binding(binding, params) {
-                    BindingSelection::No => run.silent(policy, Some(binding), Status::NoMatch, Part::Binding),
-                    BindingSelection::Misconfigured(error, part) => {
-                        run.misconfigured(policy, Some(binding), &error, part);
-                    }
-                    BindingSelection::Yes(params) if params.is_empty() => {
-                        run.silent(policy, Some(binding), Status::Skip, Part::Params);
-                    }
-                    BindingSelection::Yes(params) => invocations.extend(params.into_iter().map(|param| Invocation {
-                        policy,
+            let own = bindings.iter().copied().filter(|binding| binding.policy == policy.name);
+            let (constraints, param_kind) = (policy.constraints.as_ref(), policy.param_kind.as_ref());
+            for step in selector.steps(constraints, param_kind, own, &mut input.facts()) {
+                match step {
+                    Step::Unselected(binding, part) => run.silent(policy, binding, Status::NoMatch, part),
+                    Step::Misconfigured(binding, error, part) => run.misconfigured(policy, binding, &error, part),
+                    Step::Bound {
                         binding,
-                        param,
                         matched,
-                    })),
+                        params,
+                    } => match params::collect(params, binding.params.as_ref(), input) {
+                        Err(error) => run.misconfigured(policy, Some(binding), &error, Part::Params),
+                        Ok(params) if params.is_empty() => {
+                            run.silent(policy, Some(binding), Status::Skip, Part::Params);
+                        }
+                        Ok(params) => invocations.extend(params.into_iter().map(|param| Invocation {
+                            policy,
+                            binding,
+                            param,
+                            matched,
+                        })),
+                    },
                 }
             }
         }

@@ -17,10 +17,10 @@ use super::{
     variables::substitute_preconditions,
 };
 use crate::{
-    exception::CompiledException,
+    exception::{self, CompiledException},
     input::Input,
     manifests::Manifests,
-    matching::{Selection, applies, exempts},
+    matching::{Selection, applies},
 };
 use kyvtest_cel::host::Host;
 use kyvtest_go_compat::value::Data;
@@ -104,6 +104,16 @@ impl ClassicRule {
 }
 
 impl ClassicRule {
+    /// Whether an exception lifts the rule before its check. Exceptions may be for some Pod Security controls, and a deletion is
+    /// not checked at all.
+    pub(crate) fn is_lifted_as_a_whole(&self, operation: Operation) -> bool {
+        match self.check {
+            Kind::Resource(_) => true,
+            Kind::Manifests(_) => operation != Operation::Delete,
+            Kind::PodSecurity(_) => false,
+        }
+    }
+
     /// What its parts came to. Preconditions are asked before it.
     pub(crate) fn parts(&self, parts: &mut Parts<'_>) {
         if let Kind::Resource(validation) = &self.check {
@@ -232,38 +242,18 @@ impl<'d> Driver<'d> {
         unmet(prelude.preconditions.as_ref(), &mut self.context).map(RuleResult::from)
     }
 
-    /// The exceptions that lift the rule for the request at hand.
-    pub(crate) fn exceptions(&mut self) -> Vec<&'d CompiledException> {
-        let (input, asked) = (self.input, self.asked);
-        self.exceptions_for(&input.request.cell(), &mut input.facts(), asked)
+    /// Those of the exceptions that match whose conditions hold.
+    pub(crate) fn granted<'p>(&mut self, matching: &[&'p CompiledException]) -> Vec<&'p CompiledException> {
+        granting(&mut self.context, matching)
     }
 
-    fn exceptions_for<'p>(
-        &mut self,
-        cell: &kyvtest_model::kube::RequestClass<'_>,
-        facts: &mut Concrete<'_>,
-        asked: RuleContext<'p>,
-    ) -> Vec<&'p CompiledException> {
-        granted(&mut self.context, cell, facts, asked)
-    }
-
-    /// Checks the rule; `None` if there is nothing to say.
-    pub(crate) fn check(&mut self, rule: &ClassicRule) -> Option<RuleResult> {
+    /// Checks the rule; `None` if there is nothing to say. `lifted` are the exceptions that hold.
+    pub(crate) fn check(&mut self, rule: &ClassicRule, lifted: &[&CompiledException]) -> Option<RuleResult> {
         match &rule.check {
-            Kind::Resource(validation) => {
-                let lifted = self.exceptions();
-                if !lifted.is_empty() {
-                    return Some(lifted_by(&lifted));
-                }
-                self.resource(rule, validation)
-            }
+            Kind::Resource(validation) => self.resource(rule, validation),
             Kind::Manifests(manifests) => {
                 if self.operation == Operation::Delete {
                     return None;
-                }
-                let lifted = self.exceptions();
-                if !lifted.is_empty() {
-                    return Some(lifted_by(&lifted));
                 }
                 Some(match manifests.verify(&self.new) {
                     Ok((true, message)) => (Status::Pass, message).into(),
@@ -278,8 +268,7 @@ impl<'d> Driver<'d> {
                 if self.operation == Operation::Delete {
                     return None;
                 }
-                let lifted = self.exceptions();
-                let said = self.pod_security(rule, security, &lifted);
+                let said = self.pod_security(rule, security, lifted);
                 if said.status == Status::Fail
                     && rule.forgives
                     && self.is_update()
@@ -441,7 +430,8 @@ impl<'d> Driver<'d> {
         let namespace = self.input.namespace();
         let asked = self.asked;
         let said = self.with_old(|driver| {
-            let lifted = driver.exceptions_for(&creation.cell(), &mut Concrete::new(&creation, namespace), asked);
+            let mut facts = Concrete::new(&creation, namespace);
+            let lifted = granted(&mut driver.context, &creation.cell(), &mut facts, asked);
             driver.pod_security(rule, security, &lifted)
         });
         said.status == Status::Fail
@@ -455,20 +445,19 @@ pub(crate) fn granted<'p>(
     facts: &mut Concrete<'_>,
     asked: RuleContext<'p>,
 ) -> Vec<&'p CompiledException> {
-    let named = asked
-        .exceptions
-        .iter()
-        .filter(|exception| exception.names(asked.policy, asked.rule));
-    named
-        .filter(|exception| exempts(exception.matches(), cell, facts))
-        .filter(|exception| {
-            let mut substitute =
-                |data: &Data| substitute_preconditions(data, context).map_err(|error| error.to_string());
-            // One whose conditions cannot be evaluated is left out.
-            let lifts = |conditions: &Conditions| conditions.lift(&mut substitute) == Ok(true);
-            exception.conditions().is_none_or(lifts)
-        })
-        .collect()
+    let matching = exception::matching(asked.exceptions, (asked.policy, asked.rule), cell, facts);
+    granting(context, &matching)
+}
+
+/// Those of the exceptions that match whose conditions hold.
+fn granting<'p>(context: &mut Context<'_>, matching: &[&'p CompiledException]) -> Vec<&'p CompiledException> {
+    let holds = |exception: &&&'p CompiledException| {
+        let mut substitute = |data: &Data| substitute_preconditions(data, context).map_err(|error| error.to_string());
+        // One whose conditions cannot be evaluated is left out.
+        let lifts = |conditions: &Conditions| conditions.lift(&mut substitute) == Ok(true);
+        exception.conditions().is_none_or(lifts)
+    };
+    matching.iter().filter(holds).copied().collect()
 }
 
 /// Whether an answer is one of those that come before the check.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{CompiledValidatingPolicy, Exception, Slots, Validation};
-use crate::autogen::variants;
+use crate::{autogen::variants_at, lens::Lens};
 use kyvtest_cel::{
     admission::aggregate,
     compile::{CompileError, analyse},
@@ -259,8 +259,9 @@ impl CompiledValidatingPolicy {
     pub fn compile_all<'e>(
         policy: &ValidatingPolicy,
         exceptions: impl IntoIterator<Item = &'e CelPolicyException> + Clone,
+        lens: Lens,
     ) -> Result<Vec<Self>, CompileErrors> {
-        let generated = variants(policy);
+        let generated = variants_at(policy, lens);
         std::iter::once(policy)
             .chain(generated.iter().map(|variant| &variant.policy))
             .map(|policy| Self::compile(policy, exceptions.clone()))

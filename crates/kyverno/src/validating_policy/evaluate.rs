@@ -1,7 +1,12 @@
 //! One evaluation of a policy: exceptions, match conditions, validations, annotations.
 
+use std::convert::Infallible;
+
 use super::{CompiledValidatingPolicy, Exception, Slots};
-use crate::response::RuleResponse;
+use crate::{
+    response::RuleResponse,
+    select::{Stage, Stages},
+};
 use kyvtest_cel::{
     context::{Context, Scratch},
     eval::{Activation, Variables, evaluate as run},
@@ -36,40 +41,70 @@ pub(super) fn evaluate(
     ] {
         values[slot as usize] = Some(Val::from(value));
     }
-    let granted = {
-        let run = Run {
-            ignores_errors: policy.ignores_errors,
-            values: &values,
-            variables: None,
-            scratch: &scratch,
-            host,
+    let mut answer = None;
+    let Ok(()) = Stages::CEL.decide((), |stage, ()| {
+        answer = match stage {
+            Stage::Exceptions => match lifted(policy, &values, &scratch, host) {
+                Ok(Granted::Full(exceptions)) => Some(excepted(&exceptions)),
+                Ok(Granted::Partly {
+                    images,
+                    values: allowed,
+                }) => {
+                    let context = Context::new(&scratch, policy.env.profile(), host);
+                    let exception = kyverno::Exception::new(&images, &allowed);
+                    values[slots.exceptions as usize] = Some(context.opaque(exception));
+                    None
+                }
+                Err(error) => Some(not_loaded(Part::ExceptionCondition, &error)),
+            },
+            Stage::Conditions => unmet(policy, &values, &scratch, host),
+            Stage::Check => Some(validate(policy, slots, std::mem::take(&mut values), &scratch, host)),
+            Stage::Preconditions | Stage::InvalidSelector => None,
         };
-        match run.exceptions(&policy.exceptions) {
-            Ok(granted) => granted,
-            Err(error) => return not_loaded(Part::ExceptionCondition, &error),
-        }
-    };
-    let (images, allowed) = match granted {
-        Granted::Full(exceptions) => return excepted(&exceptions),
-        Granted::Partly { images, values } => (images, values),
-    };
-    let context = Context::new(&scratch, policy.env.profile(), host);
-    values[slots.exceptions as usize] = Some(context.opaque(kyverno::Exception::new(&images, &allowed)));
-    let conditions = Run {
+        Ok::<_, Infallible>(answer.is_none().then_some(()))
+    });
+    answer.unwrap_or_else(|| RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Match)))
+}
+
+/// What the exceptions give.
+fn lifted<'a>(
+    policy: &'a CompiledValidatingPolicy,
+    values: &'a [Option<Val<'a>>],
+    scratch: &'a Scratch,
+    host: &'a dyn Host,
+) -> Result<Granted<'a>, String> {
+    let run = Run {
         ignores_errors: policy.ignores_errors,
-        values: &values,
+        values,
         variables: None,
-        scratch: &scratch,
+        scratch,
         host,
     };
-    match conditions.matches(&policy.match_conditions) {
-        Ok(None) => {}
+    run.exceptions(&policy.exceptions)
+}
+
+/// The answer of match conditions that do not hold.
+fn unmet<'a>(
+    policy: &'a CompiledValidatingPolicy,
+    values: &'a [Option<Val<'a>>],
+    scratch: &'a Scratch,
+    host: &'a dyn Host,
+) -> Option<RuleResponse> {
+    let run = Run {
+        ignores_errors: policy.ignores_errors,
+        values,
+        variables: None,
+        scratch,
+        host,
+    };
+    match run.matches(&policy.match_conditions) {
+        Ok(None) => None,
         Ok(Some(index)) => {
-            return RuleResponse::new("", Status::Skip, "skip", Trace::of(Part::Precondition(index)));
+            let trace = Trace::of(Part::Precondition(index));
+            Some(RuleResponse::new("", Status::Skip, "skip", trace))
         }
-        Err((index, error)) => return not_loaded(Part::Precondition(index), &error),
+        Err((index, error)) => Some(not_loaded(Part::Precondition(index), &error)),
     }
-    validate(policy, slots, values, &scratch, host)
 }
 
 fn validate<'a>(

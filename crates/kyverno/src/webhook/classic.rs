@@ -10,7 +10,7 @@ use super::{
     RegisteredCondition, Webhook, name,
     registration::{Members, sorted},
 };
-use crate::autogen;
+use crate::{autogen, lens::Lens};
 use kyvtest_go_compat::yaml::{Items, Node, Number};
 use kyvtest_model::{
     kube::{Discovery, LabelSelector, Operation, ResourcePattern, RuleWithOperations, Scope},
@@ -48,16 +48,17 @@ struct Listed {
     unknown: Vec<(KindSelector, Vec<Operation>)>,
 }
 
-pub(super) fn webhooks(policies: &[&ClassicPolicy], discovery: &Discovery) -> Vec<Members> {
+pub(super) fn webhooks(policies: &[&ClassicPolicy], discovery: &Discovery, lens: Lens) -> Vec<Members> {
+    let is_on = |policy: &ClassicPolicy| policy.spec.admission || !lens.admission_switch;
     let shared = |is_ignore| (is_ignore, Listed::default(), TIMEOUT, Vec::new());
     let mut shared = [shared(false), shared(true)];
     let mut own = Vec::new();
-    for (number, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.spec.admission) {
-        let listed = listed(policy, discovery);
+    for (number, policy) in policies.iter().enumerate().filter(|(_, policy)| is_on(policy)) {
+        let listed = listed(policy, discovery, lens);
         let timeout = timeout(policy).unwrap_or(0).max(TIMEOUT);
         let is_ignore = ignores(policy);
         let conditions = policy.spec.webhook.as_ref().map(|webhook| &webhook.match_conditions);
-        match conditions.filter(|conditions| !conditions.is_empty()) {
+        match conditions.filter(|conditions| lens.webhook_conditions && !conditions.is_empty()) {
             Some(conditions) => {
                 let key = policy.key();
                 let word = word(is_ignore);
@@ -132,9 +133,9 @@ fn timeout(policy: &ClassicPolicy) -> Option<i64> {
     })
 }
 
-fn listed(policy: &ClassicPolicy, discovery: &Discovery) -> Listed {
+fn listed(policy: &ClassicPolicy, discovery: &Discovery, lens: Lens) -> Listed {
     let mut kinds = Kinds::new();
-    for rule in autogen::all_rules(policy) {
+    for rule in autogen::rules_at(policy, lens) {
         collect(&rule, &mut kinds);
     }
     let scope = match policy.kind {

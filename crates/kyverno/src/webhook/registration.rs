@@ -6,6 +6,7 @@
 //! Kyverno's configuration), and flags have their defaults.
 
 use super::{Webhook, classic, is_qualified, validating};
+use crate::lens::Lens;
 use kyvtest_cel::{profile::Profile, syntax::parse};
 use kyvtest_go_compat::value::{Builder, Document};
 use kyvtest_model::{
@@ -35,8 +36,14 @@ const LONGEST_NAME: usize = 253;
 pub(super) type Members = (Webhook, Vec<usize>);
 
 impl Registration {
-    /// Registers all policies that are installed together: those without settings of their own share webhooks.
-    pub fn new(policies: &[&ClassicPolicy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Self {
+    /// Registers all policies that are installed together, as far as they count with a lens: those without settings of their
+    /// own share webhooks.
+    pub fn new(
+        policies: &[&ClassicPolicy],
+        validating: &[&ValidatingPolicy],
+        discovery: &Discovery,
+        lens: Lens,
+    ) -> Self {
         let mut registration = Self {
             webhooks: Vec::new(),
             classic: vec![None; policies.len()],
@@ -52,11 +59,11 @@ impl Registration {
                 }
             }
         };
-        for webhook in classic::webhooks(policies, discovery) {
+        for webhook in classic::webhooks(policies, discovery, lens) {
             add(webhook, |registration| &mut registration.classic);
         }
         for namespaced in [false, true] {
-            for webhook in validating::webhooks(validating, namespaced) {
+            for webhook in validating::webhooks(validating, namespaced, lens) {
                 add(webhook, |registration| &mut registration.validating);
             }
         }
@@ -73,14 +80,9 @@ impl Registration {
         self.webhooks.get(number?).filter(|_| self.problem.is_none())
     }
 
-    /// Registers a ClusterPolicy or Policy that is alone in its cluster.
-    pub fn of_policy(policy: &ClassicPolicy, discovery: &Discovery) -> Self {
-        Self::new(&[policy], &[], discovery)
-    }
-
     /// Registers a ValidatingPolicy that is alone in its cluster.
-    pub fn of_validating_policy(policy: &ValidatingPolicy, discovery: &Discovery) -> Self {
-        Self::new(&[], &[policy], discovery)
+    pub fn of_validating_policy(policy: &ValidatingPolicy, discovery: &Discovery, lens: Lens) -> Self {
+        Self::new(&[], &[policy], discovery, lens)
     }
 
     /// The webhook of the classic policy at an index; `None` if Kyverno registers none for it.
@@ -127,7 +129,7 @@ impl Registration {
 
 /// The ValidatingWebhookConfiguration of policies that Kyverno evaluates itself.
 pub fn configuration(policies: &[&ClassicPolicy], validating: &[&ValidatingPolicy], discovery: &Discovery) -> Document {
-    Registration::new(policies, validating, discovery).configuration()
+    Registration::new(policies, validating, discovery, Lens::CLUSTER).configuration()
 }
 
 impl Webhook {

@@ -8,7 +8,10 @@ use super::{
     registration::{Members, sorted},
     selectors,
 };
-use crate::autogen::{self, Target, Variant};
+use crate::{
+    autogen::{self, Target, Variant},
+    lens::Lens,
+};
 use kyvtest_model::{
     kube::{self, LabelSelector, RuleWithOperations},
     policy::{FailurePolicy, MatchCondition, MatchConstraints, MatchPolicy, ValidatingPolicy},
@@ -26,12 +29,13 @@ const PODS: Target = Target {
 type Numbered<'p> = (usize, &'p ValidatingPolicy);
 
 /// The webhooks of the policies of one of the two kinds.
-pub(super) fn webhooks(policies: &[&ValidatingPolicy], namespaced: bool) -> Vec<Members> {
+pub(super) fn webhooks(policies: &[&ValidatingPolicy], namespaced: bool, lens: Lens) -> Vec<Members> {
+    let is_on = |policy: &ValidatingPolicy| policy.spec.evaluation.admission || !lens.admission_switch;
     let served = policies
         .iter()
         .copied()
         .enumerate()
-        .filter(|(_, policy)| policy.namespaced == namespaced && policy.spec.evaluation.admission);
+        .filter(|(_, policy)| policy.namespaced == namespaced && is_on(policy));
     let (fine, basic): (Vec<Numbered<'_>>, Vec<Numbered<'_>>) = served.partition(|(_, policy)| is_fine(policy));
     let (base, root) = if namespaced {
         ("nvpol.validate.kyverno.svc", "/nvpol")
@@ -40,9 +44,9 @@ pub(super) fn webhooks(policies: &[&ValidatingPolicy], namespaced: bool) -> Vec<
     };
     let fine = fine
         .iter()
-        .map(|(number, policy)| (own(policy, base, root), vec![*number]));
+        .map(|(number, policy)| (own(policy, base, root, lens), vec![*number]));
     let mut webhooks: Vec<Members> = fine.collect();
-    webhooks.extend(shared(&basic, base, root));
+    webhooks.extend(shared(&basic, base, root, lens));
     for (webhook, _) in &mut webhooks {
         webhook.rules = sorted(std::mem::take(&mut webhook.rules));
     }
@@ -121,7 +125,7 @@ fn object_selector(policy: &ValidatingPolicy) -> Option<LabelSelector> {
 }
 
 /// The webhook of one policy.
-fn own(policy: &ValidatingPolicy, base: &str, root: &str) -> Webhook {
+fn own(policy: &ValidatingPolicy, base: &str, root: &str, lens: Lens) -> Webhook {
     let constraints = policy.spec.match_constraints.as_ref();
     let mut conditions = offloaded(&policy.spec.match_conditions);
     if constraints.is_some_and(MatchConstraints::is_pods_only) {
@@ -132,7 +136,7 @@ fn own(policy: &ValidatingPolicy, base: &str, root: &str) -> Webhook {
         config,
         targets,
         policy,
-    } in autogen::variants(policy)
+    } in autogen::variants_at(policy, lens)
     {
         let own = offloaded(&policy.spec.match_conditions);
         conditions.extend(guarded(&format!("autogen-{}", config.name()), &targets, own));
@@ -160,7 +164,7 @@ fn own(policy: &ValidatingPolicy, base: &str, root: &str) -> Webhook {
 type Group<'p> = (String, Vec<Numbered<'p>>);
 
 /// The webhooks that several policies share.
-fn shared(policies: &[Numbered<'_>], base: &str, root: &str) -> Vec<Members> {
+fn shared(policies: &[Numbered<'_>], base: &str, root: &str, lens: Lens) -> Vec<Members> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (number, policy) in policies {
         let key = selectors(policy);
@@ -188,7 +192,7 @@ fn shared(policies: &[Numbered<'_>], base: &str, root: &str) -> Vec<Members> {
                 .iter()
                 .filter(|(_, policy)| ignores(policy) == is_ignore)
                 .collect();
-            let rules: Vec<RuleWithOperations> = own.iter().flat_map(|(_, policy)| basic_rules(policy)).collect();
+            let rules: Vec<RuleWithOperations> = own.iter().flat_map(|(_, policy)| basic_rules(policy, lens)).collect();
             let Some((_, first)) = members.first().filter(|_| !rules.is_empty()) else {
                 continue;
             };
@@ -208,11 +212,11 @@ fn shared(policies: &[Numbered<'_>], base: &str, root: &str) -> Vec<Members> {
 }
 
 /// The rules that a policy adds to a shared webhook. Upstream omits what autogen generates from policies for one namespace.
-fn basic_rules(policy: &ValidatingPolicy) -> Vec<RuleWithOperations> {
+fn basic_rules(policy: &ValidatingPolicy, lens: Lens) -> Vec<RuleWithOperations> {
     let variants = if policy.namespaced {
         Vec::new()
     } else {
-        autogen::variants(policy)
+        autogen::variants_at(policy, lens)
     };
     let generated = variants
         .iter()

@@ -1,10 +1,12 @@
 //! One side of a comparison: any set of policies with their bindings, exceptions and parameters, once as engines that decide
 //! about a request and once as formulas about all requests of a class.
 //!
-//! Upstream counterpart: the order of evaluation of `kyvtest_kyverno::controller` and `kyvtest_apiserver::Server`. That the
-//! formulas say what the engines do is checked whenever a request goes through the engines.
+//! Order and matching are the engines' own: `Controller::select` and `Server::select` with symbolic facts. What expressions say
+//! is left to the oracles here, which turn each stage into formulas. That the formulas say what the engines do is checked
+//! whenever a request goes through the engines.
 
 mod classic;
+mod kyverno;
 mod native;
 mod validating;
 
@@ -17,16 +19,13 @@ use kyvtest_kyverno::{
     autogen,
     config::Config,
     controller::{Controller, Installed, Review},
-    exception::CompiledException,
     lens::Lens,
-    validating_policy::CompiledValidatingPolicy,
-    webhook::{Delivery, Registration, Webhook},
+    webhook::{Delivery, Webhook},
 };
 use kyvtest_model::{
     kube::{Discovery, Environment, Operation, RequestClass, Resource, parse_api_version},
     policy::{
-        ClassicPolicy, Loaded, ParamKind, ParamRef, Policy, Text, ValidatingAdmissionPolicy, ValidatingPolicy,
-        validate_admission, validate_exception, validate_in_cluster,
+        Loaded, ParamKind, ParamRef, Policy, Text, ValidatingAdmissionPolicy, validate_admission, validate_in_cluster,
     },
     verdict::{Effect, Verdict},
 };
@@ -40,7 +39,7 @@ use super::{
     shape::Shape,
     value::{Result, Sym, Truth, Value, unsupported},
 };
-use crate::{Layer, at_layer, pair::NativeVerdict, witness::Scenario};
+use crate::{Layer, pair::NativeVerdict, witness::Scenario};
 
 /// How much of Kyverno counts, and with which configuration.
 #[derive(Debug, Clone, Default)]
@@ -52,20 +51,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The configuration that counts.
-    fn config(&self) -> Config {
-        if self.layer == Layer::Cluster {
-            self.config.clone()
-        } else {
-            Config::bare()
-        }
-    }
-
     const fn lens(&self) -> Lens {
-        match self.layer {
-            Layer::Rule => Lens::RULE,
-            Layer::Policy | Layer::Cluster => Lens::CLUSTER,
-        }
+        Lens::at(self.layer)
     }
 }
 
@@ -76,12 +63,8 @@ pub struct Side {
     /// Objects that belong to the side, such as parameters.
     objects: Vec<Document>,
     controller: Option<Controller>,
-    registration: Registration,
-    config: Config,
+    /// In the order of the controller's policies.
     classic: Vec<ClassicRules>,
-    exceptions: Vec<CompiledException>,
-    validating: Vec<Vec<CompiledValidatingPolicy>>,
-    validating_policies: Vec<Arc<ValidatingPolicy>>,
     natives: Vec<Arc<ValidatingAdmissionPolicy>>,
     server: vap::Server,
 }
@@ -108,14 +91,11 @@ impl Side {
     /// # Errors
     /// Why Kyverno or the API server rejects one of the policies.
     pub fn with_setting(
-        mut loaded: Loaded,
+        loaded: Loaded,
         objects: Vec<Document>,
         discovery: &Discovery,
         setting: &Setting,
     ) -> std::result::Result<Self, String> {
-        for policy in &mut loaded.policies {
-            *policy = at_layer(policy, setting.layer);
-        }
         let compared = |policy: &&Policy| policy.validates() || policy.as_native().is_some();
         if let Some(other) = loaded.policies.iter().find(|policy| !compared(policy)) {
             return Err(format!("policies of kind `{}` are not compared", other.kind()));
@@ -137,43 +117,26 @@ impl Side {
                 return Err(format!("the API server rejects an object: {}", checked.message));
             }
         }
-        let config = setting.config();
         let installed = Installed {
             policies: &loaded.policies,
             exceptions: &loaded.exceptions,
             cel_exceptions: &loaded.cel_exceptions,
         };
-        let (controller, mut refused) = Controller::new(installed, config.clone(), setting.lens(), discovery);
+        let (controller, mut refused) = Controller::new(installed, setting.config.clone(), setting.lens(), discovery);
         if let Some(refused) = refused.pop() {
             return Err(format!(
                 "Kyverno rejects policy `{}`: {}",
                 refused.id.name, refused.errors
             ));
         }
-        let policies: Vec<&ClassicPolicy> = loaded.classic().map(|policy| &**policy).collect();
-        let validating: Vec<&ValidatingPolicy> = loaded.validating().map(|policy| &**policy).collect();
-        let registration = Registration::new(&policies, &validating, discovery);
-        let exceptions = || loaded.cel_exceptions.iter().map(|exception| &**exception);
-        let mut compiled = Vec::new();
-        for policy in loaded.validating() {
-            let variants = CompiledValidatingPolicy::compile_all(policy, exceptions());
-            compiled.push(variants.map_err(|error| error.to_string())?);
-        }
         let has_kyverno = loaded.policies.iter().any(Policy::validates);
         Ok(Self {
             controller: has_kyverno.then_some(controller),
-            registration,
-            config,
-            classic: loaded.classic().map(ClassicRules::new).collect(),
-            exceptions: loaded
-                .exceptions
-                .iter()
-                .filter(|exception| validate_exception(exception).is_none())
-                .map(|exception| CompiledException::new(exception))
+            classic: loaded
+                .classic()
+                .map(|policy| ClassicRules::new(policy, setting.lens()))
                 .collect(),
             natives: loaded.native().cloned().collect(),
-            validating_policies: loaded.validating().cloned().collect(),
-            validating: compiled,
             server: vap::Server::new(
                 loaded.native().map(|policy| &**policy),
                 loaded.bindings.iter().map(|binding| &**binding),
@@ -251,13 +214,12 @@ impl Side {
         if self.setting.layer == Layer::Rule && self.controller.is_some() {
             return true;
         }
-        let classic = (0..self.classic.len()).filter_map(|number| self.registration.classic(number));
-        let validating = 0..self.validating.len();
-        let validating = validating.filter_map(|number| self.registration.validating(number));
-        if classic
-            .chain(validating)
-            .any(|webhook| webhook.route(cell, discovery) != Delivery::None)
-        {
+        let controller = self.controller.iter();
+        let mut webhooks = controller.flat_map(|controller| {
+            let policies = controller.policies().iter();
+            policies.filter_map(|policy| controller.webhook(policy))
+        });
+        if webhooks.any(|webhook| webhook.route(cell, discovery) != Delivery::None) {
             return true;
         }
         let equivalents: Vec<&Resource> = discovery.equivalents(cell.resource).map(|other| &**other).collect();
@@ -277,11 +239,12 @@ impl Side {
         discovery: &'d Discovery,
     ) -> Result<Effects> {
         let mut effects = Effects::default();
-        for number in 0..self.classic.len() {
-            self.classic_policy(arena, request, discovery, number, &mut effects)?;
-        }
-        for number in 0..self.validating.len() {
-            self.validating_policy(arena, request, discovery, number, &mut effects)?;
+        if let Some(controller) = &self.controller {
+            let mut classic = self.classic.iter();
+            for policy in controller.policies() {
+                let rules = if policy.is_cel() { None } else { classic.next() };
+                self.kyverno_policy(arena, (request, discovery), (controller, policy, rules), &mut effects)?;
+            }
         }
         for number in 0..self.server.policies().len() {
             self.native_policy(arena, request, discovery, number, &mut effects)?;
@@ -334,15 +297,14 @@ impl Side {
     }
 
     /// Whether the API server calls Kyverno, and whether it denies the request because it cannot tell.
-    fn called(&self, arena: &mut Arena, webhook: Option<&Webhook>, request: &Request<'_>) -> Result<Called> {
-        let webhook = webhook.filter(|_| self.setting.layer != Layer::Rule);
-        let count = webhook.map_or(0, |webhook| webhook.match_conditions().len());
-        let Some(webhook) = webhook.filter(|_| count > 0) else {
+    fn called(arena: &mut Arena, webhook: &Webhook, request: &Request<'_>) -> Result<Called> {
+        let count = webhook.match_conditions().len();
+        if count == 0 {
             return Ok(Called {
                 called: Formula::TRUE,
                 denied: Formula::FALSE,
             });
-        };
+        }
         let programs = webhook.programs();
         let expressions = Expressions::new(&programs, request, Viewer::Webhook, request.seen);
         let conditions = expressions.conditions(arena, count)?;

@@ -17,7 +17,7 @@ use super::{
 use crate::{Layer, inline::inline};
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Value;
-use kyvtest_kyverno::{autogen, matching::kind_matches};
+use kyvtest_kyverno::{autogen, lens::Lens, matching::kind_matches};
 use kyvtest_model::{
     kube::{Discovery, NAME_LABEL, Operation},
     policy::{ClassicPolicy, MatchResources, PolicyException, PolicyKind, Rule, validate_exception},
@@ -34,7 +34,7 @@ pub(super) fn add(
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
-    let rules = autogen::all_rules(policy);
+    let rules = autogen::rules_at(policy, Lens::at(layer));
     steps.note(rules.len() > policy.spec.rules.len(), Construct::Autogen);
     steps.note(policy.spec.rules.len() > 1, Construct::Rules);
     let known = rules.iter().flat_map(|rule| rule.matches.kinds()).any(|kind| {
@@ -114,7 +114,11 @@ fn add_rule(
         if let Some(condition) = &scope.condition {
             conditions.add("kyverno-match", condition, steps);
         }
-        let webhook = policy.spec.webhook.as_ref();
+        let webhook = policy
+            .spec
+            .webhook
+            .as_ref()
+            .filter(|_| Lens::at(layer).webhook_conditions);
         let of_webhook = webhook.map_or(&[][..], |webhook| &webhook.match_conditions);
         steps.note(!of_webhook.is_empty(), Construct::WebhookConditions);
         for condition in of_webhook.iter().chain(&rule.cel_preconditions) {

@@ -9,7 +9,7 @@ use super::{
 };
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::value::Builder;
-use kyvtest_kyverno::{autogen, webhook::Registration};
+use kyvtest_kyverno::{autogen, lens::Lens, webhook::Registration};
 use kyvtest_model::{
     kube::{Discovery, NAME_LABEL, RequestClass},
     policy::{CelPolicyException, Mode, ValidatingPolicy, ValidationAction, write_selector},
@@ -19,7 +19,7 @@ use kyvtest_model::{
 pub(super) fn add(
     policy: &ValidatingPolicy,
     exceptions: Exceptions<'_>,
-    (discovery, shape): (&Discovery, Shape),
+    (discovery, lens, shape): (&Discovery, Lens, Shape),
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
@@ -46,8 +46,8 @@ pub(super) fn add(
         }
         lifting.push(exception);
     }
-    let mut generated = autogen::variants(policy);
-    let registration = Registration::of_validating_policy(policy, discovery);
+    let mut generated = autogen::variants_at(policy, lens);
+    let registration = Registration::of_validating_policy(policy, discovery, lens);
     generated.retain(|variant| is_registered(&variant.policy, &registration, discovery));
     steps.note(!generated.is_empty(), Construct::Autogen);
     let all = std::iter::once(policy).chain(generated.iter().map(|variant| &variant.policy));
@@ -55,7 +55,7 @@ pub(super) fn add(
         add_one(variant, &lifting, shape, objects, steps)?;
     }
     if shape.refuses_errors {
-        refuse_errors(policy, discovery, objects, steps)?;
+        refuse_errors(policy, (discovery, lens), objects, steps)?;
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ fn is_registered(variant: &ValidatingPolicy, registration: &Registration, discov
 
 /// Whether Kyverno's webhook has match conditions whose errors deny the request.
 pub(super) fn may_refuse_errors(policy: &ValidatingPolicy, discovery: &Discovery) -> bool {
-    let registration = Registration::of_validating_policy(policy, discovery);
+    let registration = Registration::of_validating_policy(policy, discovery, Lens::CLUSTER);
     let webhook = registration.only();
     webhook.is_some_and(|webhook| webhook.fails() && !webhook.match_conditions().is_empty())
 }
@@ -114,11 +114,11 @@ pub(super) fn may_refuse_errors(policy: &ValidatingPolicy, discovery: &Discovery
 /// be evaluated: an error in one denies the request on both sides.
 fn refuse_errors(
     policy: &ValidatingPolicy,
-    discovery: &Discovery,
+    (discovery, lens): (&Discovery, Lens),
     objects: &mut Objects<'_>,
     steps: &mut Steps,
 ) -> Result<(), Refused> {
-    let registration = Registration::of_validating_policy(policy, discovery);
+    let registration = Registration::of_validating_policy(policy, discovery, lens);
     let Some(webhook) = registration.only() else {
         return Ok(());
     };

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{REGIONS, Search, TRIES};
 use crate::{Kind, Proof, replay::Replayed, seeds::seeds, solver::Solver, universe, witness::Witness};
-use kyvtest_kyverno::autogen;
+use kyvtest_kyverno::{autogen, lens::Lens};
 use kyvtest_model::kube::{RequestClass, Resource};
 
 /// How many objects are given for one resource.
@@ -29,9 +29,9 @@ pub(super) struct Starts<'p> {
 }
 
 impl<'p> Starts<'p> {
-    pub(super) fn new(original: &Policy, samples: &'p [Json]) -> Self {
+    pub(super) fn new(original: &Policy, lens: Lens, samples: &'p [Json]) -> Self {
         let rules = match original {
-            Policy::Classic(policy) => autogen::all_rules(policy)
+            Policy::Classic(policy) => autogen::rules_at(policy, lens)
                 .iter()
                 .map(|rule| (rule.name.value.clone(), seeds(rule)))
                 .collect(),

@@ -1,6 +1,6 @@
 //! Reads both sides from policies.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{ClassicRule, Kyverno, LoweredRule, MatchConditions, Native, Variant};
 use crate::{
@@ -10,13 +10,10 @@ use crate::{
 };
 use kyvtest_convert::Exceptions;
 use kyvtest_go_compat::text::wildcard;
-use kyvtest_kyverno::{autogen, exception::CompiledException, failure_action::Actions};
-use kyvtest_model::{
-    policy::{
-        ApplyRules, ClassicPolicy, FailurePolicy, MatchCondition, MatchResources, Mode, PolicyKind, Rule,
-        ValidatingAdmissionPolicyBinding, ValidatingPolicy, Validation, ValidationAction, validate_exception,
-    },
-    verdict::Effect,
+use kyvtest_kyverno::{autogen, lens::Lens};
+use kyvtest_model::policy::{
+    ApplyRules, ClassicPolicy, FailurePolicy, MatchCondition, MatchResources, Mode, PolicyException, Rule,
+    ValidatingPolicy, Validation, validate_exception,
 };
 
 fn text_of(conditions: &[MatchCondition]) -> Vec<String> {
@@ -28,15 +25,6 @@ fn text_of(conditions: &[MatchCondition]) -> Vec<String> {
 fn objecting(validations: &[Validation]) -> Vec<String> {
     let texts = validations.iter().map(|part| part.expression.text().trim());
     texts.filter(|text| *text != "true").map(str::to_owned).collect()
-}
-
-fn effect_of(actions: impl IntoIterator<Item = ValidationAction>) -> Effect {
-    let effects = actions.into_iter().map(|action| match action {
-        ValidationAction::Deny => Effect::Deny,
-        ValidationAction::Audit => Effect::Audit,
-        ValidationAction::Warn => Effect::Warn,
-    });
-    effects.max().unwrap_or(Effect::Admit)
 }
 
 /// All expressions, each once.
@@ -131,21 +119,11 @@ fn classic_body(rule: &Rule, conditions: Vec<String>) -> LoweredRule {
 }
 
 pub(super) fn native(target: &Target, bodies: &mut LoweredRules) -> Vec<Native> {
-    let bindings_of = |name: &str| {
-        let own = target
-            .bindings
-            .iter()
-            .filter(|binding| binding.policy_name.value == name);
-        own.map(|binding| (binding.match_resources.clone(), binding_effect(binding)))
-            .collect()
-    };
     let text = |text: &str| text.trim().to_owned();
     let policies = target.policies.iter();
     let policies = policies.map(|policy| (policy, text_of(&policy.match_conditions)));
     policies
         .map(|(policy, texts)| Native {
-            constraints: policy.match_constraints.clone(),
-            bindings: bindings_of(&policy.metadata.name.value),
             conditions: MatchConditions {
                 conditions: asked(&texts, Reader::Native),
                 ignores_errors: policy
@@ -177,24 +155,17 @@ pub(super) fn native(target: &Target, bodies: &mut LoweredRules) -> Vec<Native> 
         .collect()
 }
 
-fn binding_effect(binding: &ValidatingAdmissionPolicyBinding) -> Effect {
-    let actions = binding.validation_actions.iter();
-    effect_of(actions.filter_map(|action| ValidationAction::from_text(&action.value)))
-}
-
 pub(super) fn classic(
     policy: &ClassicPolicy,
     exceptions: Exceptions<'_>,
+    lens: Lens,
     called: &[String],
     bodies: &mut LoweredRules,
     inexact: &mut Vec<String>,
 ) -> Kyverno {
-    let usable = exceptions
-        .classic
-        .iter()
-        .filter(|exception| validate_exception(exception).is_none());
-    let compiled: Vec<(CompiledException, bool)> = usable
-        .map(|exception| (CompiledException::new(exception), exception.conditions.is_some()))
+    let usable = exceptions.classic.iter();
+    let usable: Vec<_> = usable
+        .filter(|exception| validate_exception(exception).is_none())
         .collect();
     let key = policy.key();
     let mut make = |rule: &Rule| {
@@ -202,10 +173,12 @@ pub(super) fn classic(
         if blocks.clone().any(is_random) {
             inexact.push("label wildcards that match the same key: Kyverno's result is random".to_owned());
         }
-        let own = compiled
-            .iter()
-            .filter(|(exception, _)| exception.names(&key, &rule.name.value));
-        if own.clone().any(|(_, conditional)| *conditional) {
+        let mut conditional = usable.iter().filter(|exception| exception.conditions.is_some());
+        let names = |exception: &&&Arc<PolicyException>| {
+            let mut rules = exception.exceptions.iter();
+            rules.any(|rules| rules.names(&key, &rule.name.value))
+        };
+        if conditional.find(names).is_some() {
             inexact.push("an exception has conditions".to_owned());
         }
         let cel = rule.validate.as_ref().and_then(|validate| validate.cel.as_ref());
@@ -220,10 +193,7 @@ pub(super) fn classic(
             .collect();
         let unread = unreadable(&[texts.as_slice(), called].concat());
         ClassicRule {
-            matches: rule.matches.clone(),
-            exclude: rule.exclude.clone(),
-            exceptions: own.map(|(exception, _)| exception.matches().clone()).collect(),
-            actions: Actions::new(policy, rule.validate.as_ref()),
+            may_fail_before: rule.preconditions.is_some() || rule.context.is_some(),
             conditions: MatchConditions {
                 conditions: asked(&texts, Reader::Classic),
                 ignores_errors: false,
@@ -232,27 +202,16 @@ pub(super) fn classic(
         }
     };
     let mut rules = BTreeMap::new();
-    for kind in autogen::controllers(policy) {
+    for kind in autogen::kinds_at(policy, lens) {
         let own = autogen::rules_for(policy, &kind);
         rules.insert(kind, own.iter().map(|rule| make(rule)).collect::<Vec<_>>());
     }
-    rules.insert(String::new(), policy.spec.rules.iter().map(&mut make).collect());
-    let own = policy
-        .metadata
-        .namespace
-        .as_ref()
-        .map(|namespace| namespace.value.clone());
     let apply = policy.spec.apply_rules.as_ref();
     let only_one = apply.is_some_and(|apply| apply.value == ApplyRules::One);
     if only_one && policy.spec.rules.len() > 1 {
         inexact.push("`applyRules: One` with several rules".to_owned());
     }
-    Kyverno::Classic {
-        rules,
-        policy_namespace: own.clone().unwrap_or_default(),
-        namespace: (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or_else(|| "default".to_owned())),
-        only_one,
-    }
+    Kyverno::Classic(rules)
 }
 
 /// Whether a wildcard of a selector may find a key that another pair of it names: which of the two is asked then depends on
@@ -284,6 +243,7 @@ fn is_random(block: &MatchResources) -> bool {
 pub(super) fn validating(
     policy: &ValidatingPolicy,
     exceptions: Exceptions<'_>,
+    lens: Lens,
     bodies: &mut LoweredRules,
     inexact: &mut Vec<String>,
 ) -> Kyverno {
@@ -311,27 +271,19 @@ pub(super) fn validating(
     }
     match policy.spec.evaluation.mode {
         Mode::Kubernetes => {}
-        // Such a policy is never asked about a request.
-        Mode::Json => {
-            return Kyverno::Validating {
-                variants: Vec::new(),
-                namespace: None,
-            };
-        }
+        // Such a policy is never evaluated on a request.
+        Mode::Json => return Kyverno::Validating(Vec::new()),
         Mode::Http | Mode::Envoy | Mode::Other(_) => inexact.push("a policy for other input than requests".to_owned()),
     }
-    let generated = autogen::variants(policy);
+    let generated = autogen::variants_at(policy, lens);
     let all = std::iter::once(policy).chain(generated.iter().map(|variant| &variant.policy));
     let text = |text: &str| text.trim().to_owned();
     let variants = all
         .map(|policy| {
             let spec = &policy.spec;
-            let actions = spec.validation_actions.as_ref();
             let texts = text_of(&spec.match_conditions);
             let unread = unreadable(&texts);
             Variant {
-                constraints: spec.match_constraints.clone(),
-                effect: actions.map_or(Effect::Deny, |list| effect_of(list.iter().map(|action| action.value))),
                 conditions: MatchConditions {
                     conditions: asked(&texts, Reader::Validating),
                     ignores_errors: ignores(policy),
@@ -356,15 +308,7 @@ pub(super) fn validating(
             }
         })
         .collect();
-    let own = policy
-        .metadata
-        .namespace
-        .as_ref()
-        .map(|namespace| namespace.value.clone());
-    Kyverno::Validating {
-        variants,
-        namespace: own.filter(|_| policy.namespaced),
-    }
+    Kyverno::Validating(variants)
 }
 
 /// Whether a ValidatingPolicy ignores errors.

@@ -1,4 +1,4 @@
-//! Classic policies: webhook, rules after autogen, exceptions, preconditions, and each rule's check.
+//! Rules of classic policies: exceptions, preconditions, and each rule's check.
 //!
 //! Upstream counterpart: `kyvtest_kyverno::{classic_policy, cel_rule, classic}`.
 
@@ -7,22 +7,21 @@ use std::sync::Arc;
 use kyvtest_kyverno::{
     autogen,
     cel_rule::CompiledRule,
-    failure_action::Actions,
+    lens::Lens,
     matching::{self, Selection},
+    select::{Stage, Step},
 };
 use kyvtest_model::{
-    kube::{Atom, Discovery, Facts, Operation, Pattern, RequestClass, Resource, Text},
-    policy::{ApplyRules, ClassicPolicy, PolicyKind, Rule},
-    verdict::{Effect, Status},
+    kube::{Discovery, Operation, RequestClass, Resource},
+    policy::{ClassicPolicy, Rule},
 };
 
-use super::{Effects, Expressions, Side};
+use super::{Expressions, Side, kyverno::Modelling};
 use crate::body::{
     formula::{Arena, Formula},
     request::{Request, Viewer, paths},
     value::{Result, unsupported},
 };
-use crate::{Layer, sides::delivered};
 
 /// The rules of a policy by kind; the empty kind is for all others.
 pub(super) struct ClassicRules {
@@ -32,25 +31,21 @@ pub(super) struct ClassicRules {
 
 struct ClassicRule {
     rule: Arc<Rule>,
-    actions: Actions,
     cel: Option<CompiledRule>,
 }
 
 impl ClassicRules {
-    pub(super) fn new(policy: &Arc<ClassicPolicy>) -> Self {
-        let make = |rule: Arc<Rule>| ClassicRule {
-            actions: Actions::new(policy, rule.validate.as_ref()),
+    pub(super) fn new(policy: &Arc<ClassicPolicy>, lens: Lens) -> Self {
+        let make = |rule: Rule| ClassicRule {
             cel: CompiledRule::compile(&rule),
-            rule,
+            rule: Arc::new(rule),
         };
         let mut rules = Vec::new();
-        for kind in autogen::controllers(policy) {
-            let generated = autogen::rules_for(policy, &kind);
-            let own = generated.iter().map(|rule| make(Arc::new((**rule).clone()))).collect();
+        for kind in autogen::kinds_at(policy, lens) {
+            let own = autogen::rules_for(policy, &kind).into_iter();
+            let own = own.map(|rule| make(rule.into_owned())).collect();
             rules.push((kind, own));
         }
-        let written = policy.spec.rules.iter().map(|rule| make(Arc::new(rule.clone())));
-        rules.push((String::new(), written.collect()));
         Self {
             policy: Arc::clone(policy),
             rules,
@@ -63,147 +58,48 @@ impl ClassicRules {
     }
 }
 
-/// A rule that matches, and what its statuses do.
-struct Matched {
-    rule: usize,
-    fail: Effect,
-    error: Effect,
-}
-
-impl Side {
-    pub(super) fn classic_policy<'d>(
-        &self,
-        arena: &mut Arena,
-        request: &Request<'d>,
-        discovery: &'d Discovery,
-        number: usize,
-        effects: &mut Effects,
-    ) -> Result<()> {
-        let ClassicRules { policy, .. } = &self.classic[number];
-        let layer = self.setting.layer;
-        let webhook = self.registration.classic(number);
-        if !policy.spec.admission || webhook.is_none() && layer != Layer::Rule {
-            return Ok(());
-        }
-        let cell = &request.cell;
-        let rules = self.classic[number].of_kind(&request.seen.kind);
-        let key = policy.key();
-        let own = policy
-            .metadata
-            .namespace
-            .as_ref()
-            .map(|namespace| namespace.value.as_str());
-        let own_namespace = (policy.kind == PolicyKind::Policy).then(|| own.unwrap_or("default"));
-        let found = paths(arena, request, |facts| {
-            let delivered = delivered(webhook, layer, cell, discovery, facts).of_cell(cell)?;
-            if !self.config.judges_cell(&delivered, facts) {
-                return None;
-            }
-            let as_is = delivered.resource.gvr() == request.seen.gvr();
-            let mut matched = Vec::new();
-            if own_namespace.is_none_or(|own| facts.ask(Atom::Text(Text::Namespace, Pattern::Exact(own)))) {
-                for (at, rule) in rules.iter().enumerate() {
-                    let selection = Selection {
-                        matches: &rule.rule.matches,
-                        exclude: rule.rule.exclude.as_ref(),
-                        policy_namespace: own.unwrap_or_default(),
-                    };
-                    if !matching::applies(selection, &delivered, facts) {
-                        continue;
-                    }
-                    let mut exceptions = self.exceptions.iter();
-                    let lifted = exceptions.any(|exception| {
-                        exception.names(&key, &rule.rule.name.value)
-                            && matching::exempts(exception.matches(), &delivered, facts)
-                    });
-                    if !lifted {
-                        matched.push(Matched {
-                            rule: at,
-                            fail: rule.actions.effect(Status::Fail, &delivered, facts),
-                            error: rule.actions.effect(Status::Error, &delivered, facts),
-                        });
-                    }
-                }
-            }
-            Some((as_is, matched))
-        });
-        let Some(found) = found else {
-            return unsupported("matching has too many paths");
+impl<'p> Modelling<'_, 'p, '_> {
+    /// Adds the effects of a rule that is evaluated on some requests.
+    pub(super) fn rule(&mut self, rules: &'p ClassicRules, step: &Step<'p>, requests: Formula) -> Result<()> {
+        let Some(rule) = rules.of_kind(&self.request.seen.kind).get(step.number) else {
+            return unsupported("a rule that was not read");
         };
-        let mut delivered = Vec::new();
-        let mut applied: Vec<(usize, Effect, Effect, Formula)> = Vec::new();
-        for (condition, outcome) in found {
-            let Some((as_is, matched)) = outcome else { continue };
-            if !as_is {
-                return unsupported("objects that are converted to another version");
+        let mut exceptions = step.exceptions.iter();
+        let is_lifted = exceptions.any(|exception| exception.is_plain());
+        step.stages().decide(requests, |stage, reached| match stage {
+            Stage::Preconditions if is_lifted && rule.may_fail_before() => {
+                unsupported("an exception to a rule with `context` or `preconditions`, whose errors come first")
             }
-            delivered.push(condition);
-            for Matched { rule, fail, error } in matched {
-                applied.push((rule, fail, error, condition));
-            }
-        }
-        let delivered = arena.or(delivered);
-        if delivered == Formula::FALSE {
-            return Ok(());
-        }
-        if policy
-            .spec
-            .webhook
-            .as_ref()
-            .is_some_and(|own| !own.match_conditions.is_empty())
-        {
-            return unsupported("match conditions of a classic policy's webhook");
-        }
-        let called = self.called(arena, webhook, request)?;
-        effects.add(arena.and([delivered, called.denied]), Effect::Deny);
-        let only_one = policy
-            .spec
-            .apply_rules
-            .as_ref()
-            .is_some_and(|apply| apply.value == ApplyRules::One);
-        if only_one && rules.len() > 1 {
-            return unsupported("`applyRules: One` with several rules");
-        }
-        self.check_exceptions(&key, rules)?;
-        let mut known: Vec<Option<Outcome>> = rules.iter().map(|_| None).collect();
-        for (at, fail, error, condition) in applied {
-            if fail == Effect::Admit && error == Effect::Admit {
-                continue;
-            }
-            if known[at].is_none() {
-                known[at] = Some(rules[at].outcome(self, arena, policy, request, discovery)?);
-            }
-            if let Some(outcome) = &known[at] {
-                let applies = arena.and([called.called, condition]);
-                effects.add(arena.and([applies, outcome.fail]), fail);
-                effects.add(arena.and([applies, outcome.error]), error);
-                if outcome.either != Formula::FALSE && fail != error {
-                    return unsupported("a pattern whose failures may be errors");
-                }
-                effects.add(arena.and([applies, outcome.either]), fail);
-            }
-        }
-        Ok(())
+            Stage::Exceptions if is_lifted => Ok(None),
+            Stage::Exceptions if !step.exceptions.is_empty() => unsupported("an exception with conditions"),
+            Stage::Check => self.check(rules, rule, step, reached).map(|()| None),
+            _ => Ok(Some(reached)),
+        })
     }
 
-    /// Exceptions that are more than a match block are not modelled.
-    fn check_exceptions(&self, key: &str, rules: &[ClassicRule]) -> Result<()> {
-        for (exception, source) in self.exceptions.iter().zip(
-            self.loaded
-                .exceptions
-                .iter()
-                .filter(|exception| kyvtest_model::policy::validate_exception(exception).is_none()),
-        ) {
-            let concerned = rules.iter().any(|rule| exception.names(key, &rule.rule.name.value));
-            if concerned && (source.conditions.is_some() || source.pod_security.is_some()) {
-                return unsupported("an exception with conditions");
+    fn check(&mut self, rules: &ClassicRules, rule: &ClassicRule, step: &Step<'_>, reached: Formula) -> Result<()> {
+        let known = self.known.iter().find(|(number, _)| *number == step.number);
+        let outcome = match known {
+            Some((_, outcome)) => *outcome,
+            None => {
+                let outcome = rule.outcome(self.side, self.arena, &rules.policy, self.request, self.discovery)?;
+                self.known.push((step.number, outcome));
+                outcome
             }
+        };
+        let Outcome { fail, error, either } = outcome;
+        self.add([reached, fail], step.fail);
+        self.add([reached, error], step.error);
+        if either != Formula::FALSE && step.fail != step.error {
+            return unsupported("a pattern whose failures may be errors");
         }
+        self.add([reached, either], step.fail);
         Ok(())
     }
 }
 
 /// When a rule that matches fails, and when it is an error.
+#[derive(Clone, Copy)]
 pub(in crate::body) struct Outcome {
     pub(in crate::body) fail: Formula,
     pub(in crate::body) error: Formula,
@@ -212,6 +108,13 @@ pub(in crate::body) struct Outcome {
 }
 
 impl ClassicRule {
+    /// Whether something is evaluated before the rule's exceptions.
+    fn may_fail_before(&self) -> bool {
+        let parts = [&self.rule.context, &self.rule.preconditions];
+        let mut parts = parts.into_iter().flatten();
+        parts.any(|part| !part.node().is_null())
+    }
+
     /// Whether the rule would have matched when the old object was created, and that request.
     fn creation<'d>(
         &self,

@@ -1,13 +1,9 @@
-//! Native policies: constraints, bindings, conditions, validations and audit annotations.
+//! Native policies: parameters, conditions, validations and audit annotations of what is selected.
 //!
 //! Upstream counterpart: `kyvtest_apiserver::decide`.
 
-use kyvtest_apiserver::matching::{self, Match};
-use kyvtest_model::{
-    kube::{Discovery, Resource},
-    policy::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidationAction},
-    verdict::Effect,
-};
+use kyvtest_apiserver::Step;
+use kyvtest_model::{kube::Discovery, verdict::Effect};
 
 use super::{Effects, Expressions, Side};
 use crate::body::{
@@ -15,12 +11,6 @@ use crate::body::{
     request::{Request, Viewer, paths},
     value::{Result, unsupported},
 };
-
-/// What matching says about a binding.
-enum Bound<'d> {
-    Misconfigured,
-    To(usize, &'d Resource),
-}
 
 impl Side {
     pub(super) fn native_policy<'d>(
@@ -31,93 +21,54 @@ impl Side {
         number: usize,
         effects: &mut Effects,
     ) -> Result<()> {
-        let policy = &*self.natives[number];
-        let mut bindings: Vec<&ValidatingAdmissionPolicyBinding> = Vec::new();
-        for binding in &self.loaded.bindings {
-            if binding.policy_name.value == policy.metadata.name.value {
-                bindings.push(binding);
-            }
-        }
-        let cell = &request.cell;
-        if bindings.is_empty() || !cell.resource.reaches_native_policies() {
-            return Ok(());
-        }
-        let ignores = policy
-            .failure_policy
-            .as_ref()
-            .is_some_and(|word| word.value == "Ignore");
-        let refusal = if ignores { Effect::Admit } else { Effect::Deny };
-        let Some(constraints) = &policy.match_constraints else {
-            effects.add(Formula::TRUE, refusal);
-            return Ok(());
-        };
-        let equivalents: Vec<&'d Resource> = discovery.equivalents(cell.resource).map(|other| &**other).collect();
+        let policy = &self.server.policies()[number];
         let found = paths(arena, request, |facts| {
-            let mut bound = Vec::new();
-            let matched = match matching::matches(constraints, cell, &equivalents, facts) {
-                Ok(Match::No(_)) => return bound,
-                Ok(Match::Yes(resource)) => resource,
-                Err(_) => {
-                    bound.push(Bound::Misconfigured);
-                    return bound;
-                }
-            };
-            for (number, binding) in bindings.iter().enumerate() {
-                let block = binding.match_resources.as_ref();
-                match block.map(|block| matching::matches(block, cell, &equivalents, facts)) {
-                    None | Some(Ok(Match::Yes(_))) => bound.push(Bound::To(number, matched)),
-                    Some(Ok(Match::No(_))) => {}
-                    Some(Err(_)) => bound.push(Bound::Misconfigured),
-                }
-            }
-            bound
+            self.server.select(policy, request.cell, discovery, facts)
         });
         let Some(found) = found else {
             return unsupported("matching has too many paths");
         };
+        let bindings = self.server.bindings();
         let mut applied: Vec<Vec<Formula>> = vec![Vec::new(); bindings.len()];
-        for (condition, bound) in found {
-            for bound in bound {
-                match bound {
-                    Bound::Misconfigured => effects.add(condition, refusal),
-                    Bound::To(_, matched) if matched.gvr() != request.seen.gvr() => {
+        for (condition, steps) in found {
+            for step in steps {
+                match step {
+                    Step::Unselected(..) => {}
+                    Step::Misconfigured(..) => effects.add(condition, policy.misconfiguration_effect()),
+                    Step::Bound { matched, .. } if matched.gvr() != request.seen.gvr() => {
                         return unsupported("objects that are converted to another version");
                     }
-                    Bound::To(number, _) => applied[number].push(condition),
+                    Step::Bound { binding, .. } => {
+                        let own = bindings.iter().zip(&mut applied);
+                        let mut own = own.filter(|(other, _)| std::ptr::eq(*other, binding));
+                        if let Some((_, conditions)) = own.next() {
+                            conditions.push(condition);
+                        }
+                    }
                 }
             }
         }
-        for (binding, conditions) in bindings.iter().zip(applied) {
+        for (at, conditions) in applied.into_iter().enumerate() {
             let applies = arena.or(conditions);
             if applies != Formula::FALSE {
-                self.bound_policy(arena, (request, discovery), (number, policy, binding), applies, effects)?;
+                self.bound_policy(arena, (request, discovery), (number, at), applies, effects)?;
             }
         }
         Ok(())
     }
 
+    /// Adds the effects of a policy with a binding that applies to some requests.
     fn bound_policy(
         &self,
         arena: &mut Arena,
         (request, discovery): (&Request<'_>, &Discovery),
-        (number, policy, binding): (usize, &ValidatingAdmissionPolicy, &ValidatingAdmissionPolicyBinding),
+        (number, at): (usize, usize),
         applies: Formula,
         effects: &mut Effects,
     ) -> Result<()> {
-        let ignores = policy
-            .failure_policy
-            .as_ref()
-            .is_some_and(|word| word.value == "Ignore");
-        let actions = binding.validation_actions.iter();
-        let actions = actions.filter_map(|action| ValidationAction::from_text(&action.value));
-        let effect = actions
-            .map(|action| match action {
-                ValidationAction::Deny => Effect::Deny,
-                ValidationAction::Audit => Effect::Audit,
-                ValidationAction::Warn => Effect::Warn,
-            })
-            .max()
-            .unwrap_or(Effect::Admit);
+        let (policy, binding) = (&*self.natives[number], &*self.loaded.bindings[at]);
+        let ignores = self.server.policies()[number].ignores_errors();
+        let effect = self.server.bindings()[at].effect();
         let mut applies = applies;
         let mut parameter = None;
         if let Some(kind) = &policy.param_kind {

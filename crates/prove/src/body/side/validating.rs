@@ -1,165 +1,113 @@
-//! ValidatingPolicies and what autogen makes of them: webhook, constraints, exceptions, conditions, validations.
+//! ValidatingPolicies and what autogen makes of them: exceptions, conditions, validations.
 //!
-//! Upstream counterpart: `kyvtest_kyverno::{admission, validating_policy}`.
+//! Upstream counterpart: `kyvtest_kyverno::validating_policy`.
 
-use kyvtest_kyverno::{constraints, validating_policy::CompiledValidatingPolicy, validating_policy::is_in_namespace};
-use kyvtest_model::{
-    kube::Discovery,
-    policy::{Mode, ValidationAction},
-    verdict::Effect,
+use kyvtest_cel::{observe::Place, program::Program};
+use kyvtest_kyverno::{
+    select::{Stage, Step},
+    validating_policy::CompiledValidatingPolicy,
 };
 
-use super::{Effects, Expressions, Side, together};
+use super::{Expressions, kyverno::Modelling, together};
 use crate::body::{
     cel,
-    formula::{Arena, Formula},
-    request::{Request, Viewer, paths},
+    formula::Formula,
+    request::Viewer,
     value::{Result, unsupported},
 };
-use crate::{Layer, sides::delivered};
 
-impl Side {
-    pub(super) fn validating_policy<'d>(
-        &self,
-        arena: &mut Arena,
-        request: &Request<'d>,
-        discovery: &'d Discovery,
-        number: usize,
-        effects: &mut Effects,
-    ) -> Result<()> {
-        let policy = &*self.validating_policies[number];
-        let layer = self.setting.layer;
-        let webhook = self.registration.validating(number);
-        if webhook.is_none() && layer != Layer::Rule {
-            return Ok(());
-        }
-        let cell = &request.cell;
-        let variants = &self.validating[number];
-        let namespace = policy.metadata.namespace.as_ref().filter(|_| policy.namespaced);
-        let found = paths(arena, request, |facts| {
-            let delivered = delivered(webhook, layer, cell, discovery, facts).of_cell(cell)?;
-            if !self.config.judges_cell(&delivered, facts) {
-                return None;
-            }
-            let own = namespace.is_none_or(|own| is_in_namespace(&own.value, &delivered, facts));
-            let applied: Vec<Option<bool>> = variants
-                .iter()
-                .map(|variant| match variant.constraints() {
-                    Some(block) if own => constraints::applies(block, &delivered, facts).ok(),
-                    _ => Some(false),
-                })
-                .collect();
-            Some((delivered.resource.gvr() == request.seen.gvr(), applied))
-        });
-        let Some(found) = found else {
-            return unsupported("matching has too many paths");
+impl<'p> Modelling<'_, 'p, '_> {
+    /// Adds the effects of a CEL policy that is evaluated on some requests.
+    pub(super) fn variant(&mut self, step: &Step<'p>, requests: Formula) -> Result<()> {
+        let Some(policy) = self.policy.variants().get(step.number) else {
+            return unsupported("a policy that was not compiled");
         };
-        let mut delivered = Vec::new();
-        let mut applies: Vec<Vec<Formula>> = vec![Vec::new(); variants.len()];
-        let mut broken: Vec<Vec<Formula>> = vec![Vec::new(); variants.len()];
-        for (condition, outcome) in found {
-            let Some((as_is, applied)) = outcome else { continue };
-            if !as_is {
-                return unsupported("objects that are converted to another version");
-            }
-            delivered.push(condition);
-            for (at, applied) in applied.into_iter().enumerate() {
-                match applied {
-                    Some(true) => applies[at].push(condition),
-                    Some(false) => {}
-                    None => broken[at].push(condition),
+        let programs = policy.programs();
+        let expressions = Expressions::new(&programs, self.request, Viewer::Validating, self.request.seen);
+        step.stages().decide(requests, |stage, reached| {
+            let goes_on = match stage {
+                Stage::InvalidSelector => {
+                    self.effects.add(reached, step.error);
+                    Formula::FALSE
                 }
+                Stage::Exceptions => {
+                    let [open, failed] = self.exceptions(policy, &expressions)?;
+                    self.add([reached, failed], step.error);
+                    self.arena.and([reached, open])
+                }
+                Stage::Conditions => {
+                    let conditions = expressions.conditions(self.arena, count(&programs, is_condition))?;
+                    if !policy.ignores_errors() {
+                        self.add([reached, conditions.error], step.error);
+                    }
+                    self.arena.and([reached, conditions.holds])
+                }
+                Stage::Check => {
+                    let bad = self.violated(&programs, &expressions)?;
+                    self.add([reached, bad], step.fail);
+                    Formula::FALSE
+                }
+                Stage::Preconditions => reached,
+            };
+            Ok((goes_on != Formula::FALSE).then_some(goes_on))
+        })
+    }
+
+    /// Where no exception lifts the policy, and where one cannot be evaluated: that counts unless one before it lifts the
+    /// policy.
+    fn exceptions(
+        &mut self,
+        policy: &'p CompiledValidatingPolicy,
+        expressions: &Expressions<'p>,
+    ) -> Result<[Formula; 2]> {
+        let mut lifted = Formula::FALSE;
+        let mut failed = Formula::FALSE;
+        for (is_full, conditions) in policy.exception_programs() {
+            if !is_full {
+                return unsupported("an exception for some values");
             }
-        }
-        let delivered = arena.or(delivered);
-        if delivered == Formula::FALSE {
-            return Ok(());
-        }
-        let called = self.called(arena, webhook, request)?;
-        effects.add(arena.and([delivered, called.denied]), Effect::Deny);
-        for (at, variant) in variants.iter().enumerate() {
-            if *variant.mode() == Mode::Json {
-                continue;
+            let mut truths = Vec::new();
+            for program in conditions {
+                truths.push(cel::truth(self.arena, program, &expressions.surroundings)?);
             }
-            let effect = effect_of(variant);
-            let broken = arena.or(std::mem::take(&mut broken[at]));
-            effects.add(arena.and([called.called, broken]), effect);
-            let applies = arena.or(std::mem::take(&mut applies[at]));
-            let applies = arena.and([called.called, applies]);
-            if applies != Formula::FALSE {
-                let objects = objects(arena, variant, request)?;
-                effects.add(arena.and([applies, objects]), effect);
+            let conditions = together(self.arena, &truths);
+            let open = self.arena.not(failed);
+            if !policy.ignores_errors() {
+                let before = self.arena.not(lifted);
+                let fails = self.arena.and([open, before, conditions.error]);
+                failed = self.arena.or([failed, fails]);
             }
+            let lifts = self.arena.and([open, conditions.holds]);
+            lifted = self.arena.or([lifted, lifts]);
         }
-        Ok(())
+        let (not_lifted, not_failed) = (self.arena.not(lifted), self.arena.not(failed));
+        Ok([self.arena.and([not_lifted, not_failed]), failed])
+    }
+
+    /// Where a validation does not hold, or an annotation cannot be evaluated.
+    fn violated(&mut self, programs: &[(Place, &'p Program)], expressions: &Expressions<'p>) -> Result<Formula> {
+        let mut bad = Vec::new();
+        for truth in expressions.validations(self.arena, count(programs, is_validation))? {
+            bad.push(self.arena.not(truth.yes));
+        }
+        bad.push(expressions.annotation_error(self.arena, count(programs, is_annotation), false)?);
+        Ok(self.arena.or(bad))
     }
 }
 
-fn effect_of(policy: &CompiledValidatingPolicy) -> Effect {
-    let has = |action| policy.actions().contains(&action);
-    if has(ValidationAction::Deny) {
-        Effect::Deny
-    } else if has(ValidationAction::Audit) {
-        Effect::Audit
-    } else {
-        Effect::Warn
-    }
+const fn is_condition(place: &Place) -> bool {
+    matches!(place, Place::MatchCondition(_))
 }
 
-/// Whether a policy objects to a request that it matches.
-fn objects(arena: &mut Arena, policy: &CompiledValidatingPolicy, request: &Request<'_>) -> Result<Formula> {
-    let programs = policy.programs();
-    let expressions = Expressions::new(&programs, request, Viewer::Validating, request.seen);
-    let ignores = policy.ignores_errors();
-    // Exceptions come first; an error in one counts unless one before it lifts the policy.
-    let mut lifted = Formula::FALSE;
-    let mut failed = Formula::FALSE;
-    for (is_full, conditions) in policy.exception_programs() {
-        if !is_full {
-            return unsupported("an exception for some values");
-        }
-        let mut truths = Vec::new();
-        for program in conditions {
-            truths.push(cel::truth(arena, program, &expressions.surroundings)?);
-        }
-        let conditions = together(arena, &truths);
-        let open = arena.not(failed);
-        if !ignores {
-            let before = arena.not(lifted);
-            let fails = arena.and([open, before, conditions.error]);
-            failed = arena.or([failed, fails]);
-        }
-        let lifts = arena.and([open, conditions.holds]);
-        lifted = arena.or([lifted, lifts]);
-    }
-    let conditions = expressions.conditions(arena, count(&programs, true))?;
-    let mut bad = Vec::new();
-    for truth in expressions.validations(arena, count(&programs, false))? {
-        bad.push(arena.not(truth.yes));
-    }
-    let annotations = programs
-        .iter()
-        .filter(|(place, _)| matches!(place, kyvtest_cel::observe::Place::Annotation(_)))
-        .count();
-    bad.push(expressions.annotation_error(arena, annotations, false)?);
-    let bad = arena.or(bad);
-    let mut objections = vec![arena.and([conditions.holds, bad])];
-    if !ignores {
-        objections.push(conditions.error);
-    }
-    let objections = arena.or(objections);
-    let (not_lifted, not_failed) = (arena.not(lifted), arena.not(failed));
-    let own = arena.and([not_lifted, not_failed, objections]);
-    Ok(arena.or([failed, own]))
+const fn is_validation(place: &Place) -> bool {
+    matches!(place, Place::Validation(_))
 }
 
-/// How many conditions or validations a policy has; all of them compile.
-fn count(programs: &[(kyvtest_cel::observe::Place, &kyvtest_cel::program::Program)], conditions: bool) -> usize {
-    use kyvtest_cel::observe::Place;
-    let own = programs.iter().filter(|(place, _)| match place {
-        Place::MatchCondition(_) => conditions,
-        Place::Validation(_) => !conditions,
-        _ => false,
-    });
-    own.count()
+const fn is_annotation(place: &Place) -> bool {
+    matches!(place, Place::Annotation(_))
+}
+
+/// How many expressions of a kind a policy has; all of them compile.
+fn count(programs: &[(Place, &Program)], is_own: fn(&Place) -> bool) -> usize {
+    programs.iter().filter(|(place, _)| is_own(place)).count()
 }
