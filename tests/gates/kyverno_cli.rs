@@ -343,7 +343,7 @@ fn checks() {
         .collect();
     Gate {
         name: "kyverno-cli-checks",
-        rows: 3628,
+        rows: 3638,
     }
     .run(
         &checks,
