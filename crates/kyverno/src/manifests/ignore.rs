@@ -3,6 +3,8 @@
 //! Upstream counterpart: `ObjectFieldBindingList` of `k8s-manifest-sigstore`, its default configuration and Kyverno's
 //! (`pkg/engine/resources/default-config.yaml`, 1.19).
 
+use std::cell::OnceCell;
+
 use kyvtest_go_compat::{regex::Regex, value::Data};
 use kyvtest_model::kube::parse_api_version;
 
@@ -142,7 +144,7 @@ impl IgnoreFields {
     }
 
     /// The patterns of the keys that do not count in an object.
-    pub(super) fn patterns(&self, object: &Data) -> Vec<Pattern> {
+    pub(super) fn patterns(&self, object: &Data) -> Vec<Pattern<'_>> {
         let text = |path: &[&str]| object.at(path).and_then(Data::as_str).unwrap_or_default();
         let (group, version) = parse_api_version(text(&["apiVersion"]));
         let place = [
@@ -163,17 +165,53 @@ impl IgnoreFields {
 }
 
 /// A pattern of keys: a field and everything below it.
-pub(super) struct Pattern(Option<Regex>);
+///
+/// Upstream takes the text for a regular expression, with stars for anything, and finds it anywhere in a key.
+pub(super) struct Pattern<'f> {
+    field: &'f str,
+    /// Whether its only special characters are points and stars: such a pattern needs no regular expression.
+    is_plain: bool,
+    regex: OnceCell<Option<Regex>>,
+}
 
-impl Pattern {
-    fn new(field: &str) -> Self {
-        // Upstream takes the text for a regular expression, with stars for anything, and finds it anywhere.
-        Self(Regex::new(&format!("{field}*").replace('*', ".*")).ok())
+impl<'f> Pattern<'f> {
+    fn new(field: &'f str) -> Self {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".*/-_".contains(&byte);
+        Self {
+            field,
+            is_plain: field.bytes().all(plain),
+            regex: OnceCell::new(),
+        }
     }
 
     pub(super) fn matches(&self, key: &str) -> bool {
-        self.0.as_ref().is_some_and(|regex| regex.is_match(key))
+        // A point is one character, and neither a point nor a star matches the end of a line.
+        if self.is_plain && key.is_ascii() && !key.contains('\n') {
+            return finds(self.field, key.as_bytes());
+        }
+        let regex = self
+            .regex
+            .get_or_init(|| Regex::new(&format!("{}*", self.field).replace('*', ".*")).ok());
+        regex.as_ref().is_some_and(|regex| regex.is_match(key))
     }
+}
+
+/// Whether the parts of a pattern between its stars are in a key, in this order.
+fn finds(pattern: &str, key: &[u8]) -> bool {
+    let mut rest = key;
+    pattern.split('*').filter(|part| !part.is_empty()).all(|part| {
+        let is_part = |window: &[u8]| {
+            window
+                .iter()
+                .zip(part.bytes())
+                .all(|(own, byte)| byte == b'.' || *own == byte)
+        };
+        let start = rest.windows(part.len()).position(is_part);
+        if let Some(start) = start {
+            rest = &rest[start + part.len()..];
+        }
+        start.is_some()
+    })
 }
 
 /// Whether a pattern of an object's part fits: empty and `*` fit anything, a final star means a beginning.
@@ -185,5 +223,44 @@ fn fits(pattern: &str, text: &str) -> bool {
         pattern if pattern.ends_with('*') => text.starts_with(pattern.trim_end_matches('*')),
         pattern if pattern == text => true,
         pattern => pattern.contains(',') && pattern.split(',').any(|part| fits(part, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pattern without a regular expression matches what its regular expression does.
+    #[test]
+    fn plain_patterns_match_as_their_regular_expressions_do() {
+        let fields = [
+            "status",
+            "spec.ports.*.nodePort",
+            "a.*",
+            "*",
+            "spec.clusterIPs.0",
+            "x**y",
+            "metadata.uid*",
+        ];
+        let keys = [
+            "status.phase",
+            "spec.ports.0.nodePort",
+            "a",
+            "a.b",
+            "specXports.1.nodePort",
+            "xy",
+            "x.y.z",
+            "metadata.uids",
+            "",
+        ];
+        for field in fields {
+            let pattern = Pattern::new(field);
+            assert!(pattern.is_plain);
+            let regex = Regex::new(&format!("{field}*").replace('*', ".*"));
+            for key in keys {
+                let expected = regex.as_ref().is_ok_and(|regex| regex.is_match(key));
+                assert_eq!(pattern.matches(key), expected, "{field} on {key}");
+            }
+        }
     }
 }
