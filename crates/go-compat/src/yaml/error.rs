@@ -1,4 +1,4 @@
-//! Why a document cannot be read, and where.
+//! Errors of the YAML reader, with their location.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,20 +7,20 @@ use super::{parse_collection::AFTER_QUOTE, position::Span};
 /// The message about bytes that are not UTF-8.
 pub const NOT_UTF8: &str = "this is not UTF-8";
 
-/// Which step of the reader refused.
+/// The rule that the document violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Bytes that no YAML text has: invalid UTF-8, control characters.
+    /// Bytes that cannot occur in YAML: invalid UTF-8, control characters.
     Encoding,
-    /// A line that looks like a document separator and is none.
+    /// A line that looks like a document separator but is not one.
     Separator,
-    /// A character that may not stand where it stands.
+    /// A character that is not allowed at its position.
     Token,
-    /// A construct that is left unfinished or that does not belong there.
+    /// A construct that is unfinished or misplaced.
     Structure,
-    /// An alias without anchor, an anchor that contains itself, or too much of both.
+    /// An alias without anchor, an anchor that contains itself, or too much aliasing.
     Alias,
-    /// A value that its tag does not admit.
+    /// A value that its tag does not permit.
     Tag,
     /// A merge of something that is not a map.
     Merge,
@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Key,
     /// A key that is set twice; only in strict mode.
     Duplicate,
-    /// A number that JSON cannot say: infinity or not-a-number.
+    /// A number that JSON cannot express: infinity or not-a-number.
     Number,
     /// Deeper than the reader's limit.
     Depth,
@@ -36,7 +36,7 @@ pub enum ErrorKind {
     Size,
 }
 
-/// A refusal with its place.
+/// An error with its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Refusal>);
 
@@ -71,28 +71,26 @@ impl Error {
         self
     }
 
-    /// Which step refused.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What is wrong.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Where it is wrong, in bytes of the whole source.
+    /// The location, in bytes of the whole source.
     pub fn span(&self) -> Span {
         self.0.span
     }
 
-    /// A second place that explains the first, with a label for it: where the open construct began, the first of two
+    /// A second span that explains the first, with its label: the start of the open construct, or the first of two
     /// equal keys.
     pub fn related(&self) -> Option<(Span, &'static str)> {
         self.0.related
     }
 
-    /// What to do about it, where that is not plain from the message.
+    /// A suggested fix, unless the message makes it obvious.
     pub fn help(&self) -> Option<&'static str> {
         match self.message() {
             AFTER_QUOTE => Some("put quotes around all of it: `\"'a' in b\"`"),
@@ -102,8 +100,8 @@ impl Error {
         }
     }
 
-    /// The line number in the message of the Go library, where it has one. It counts from the start of the document,
-    /// and for some errors the library is off by one; positions for people come from [`Error::span`].
+    /// The line number in the Go library's message, if it has one. It counts from the start of the document, and for
+    /// some errors the library is off by one; use [`Error::span`] for positions shown to users.
     pub fn go_line(&self) -> Option<u32> {
         self.0.go_line
     }

@@ -1,11 +1,11 @@
-//! Refusals in the words of the Go library, for those who compare with what Kyverno prints.
+//! Errors in the wording of the Go library, for comparison with Kyverno's output.
 //!
-//! Upstream counterpart: the messages of go.yaml.in/yaml/v2. A refusal that is not listed keeps our words.
+//! Upstream counterpart: the messages of go.yaml.in/yaml/v2. An error that is not listed keeps our wording.
 
 use super::{Error, ErrorKind, parse_collection::AFTER_QUOTE};
 
 impl Error {
-    /// The text of the Go library's error.
+    /// The Go library's message.
     pub fn go_text(&self) -> String {
         if self.kind() == ErrorKind::Number {
             let sign = if self.message().contains('-') { '-' } else { '+' };

@@ -1,7 +1,7 @@
-//! The parser: tokens to the syntax of one document, a flat list in document order.
+//! The parser: turns tokens into the syntax of one document, a flat list in document order.
 //!
-//! Counterpart: `parserc.go` of go.yaml.in/yaml/v2 2.4 and the first half of its `decode.go`. As there, only the first
-//! document of the text counts (what follows `...` is not even looked at), and an alias finds the latest anchor of its
+//! Upstream counterpart: `parserc.go` of go.yaml.in/yaml/v2 2.4 and the first half of its `decode.go`. As there, only
+//! the first document of the text counts (text after `...` is ignored), and an alias refers to the latest anchor of its
 //! name.
 
 use rustc_hash::FxHashMap;
@@ -14,9 +14,9 @@ use super::{
     token::{Mark, Token, TokenKind},
 };
 
-/// What a document says, before its scalars and aliases are resolved.
+/// The syntax of a document, before scalars and aliases are resolved.
 pub(super) struct Syntax {
-    /// The nodes, each before its children. Empty for a text without any document.
+    /// The nodes, each before its children. Empty if the text has no document.
     pub(super) nodes: Vec<Syn>,
     /// The tags that occur, in their long form.
     pub(super) tags: Vec<String>,
@@ -24,7 +24,6 @@ pub(super) struct Syntax {
     pub(super) shapes: Vec<Shape>,
 }
 
-/// One node of the syntax.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Syn {
     pub(super) kind: SynKind,
@@ -38,14 +37,14 @@ pub(super) struct Syn {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SynKind {
-    /// `implicit`: the text alone decides what the scalar is.
+    /// `implicit`: the text alone determines the type of the scalar.
     Scalar {
         text: Text,
         tag: Option<u32>,
         implicit: bool,
     },
     Sequence,
-    /// Keys and values in turn.
+    /// Keys and values alternate.
     Mapping,
     Alias {
         target: u32,
@@ -157,7 +156,7 @@ impl<'a> Parser<'a> {
         while let Some(frame) = self.frames.last().copied() {
             self.step(frame)?;
         }
-        // The end of the document is looked for, so an error right behind it counts.
+        // The end of the document has to be found, so an error right after it counts.
         self.scanner.peek()?;
         Ok(())
     }
@@ -203,7 +202,7 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// Drops the next token, which the caller has looked at, and answers the one behind it.
+    /// Drops the next token, which the caller has inspected, and returns the one after it.
     pub(super) fn advance(&mut self) -> Result<&Token> {
         self.take()?;
         self.scanner.peek()
@@ -242,7 +241,7 @@ impl<'a> Parser<'a> {
         number
     }
 
-    /// A value that is not there.
+    /// A missing value.
     pub(super) fn empty(&mut self, mark: Mark) {
         let text = Text::Source {
             start: mark.at,
@@ -335,7 +334,7 @@ impl<'a> Parser<'a> {
                 value: false,
             },
             _ if anchor.is_some() || tag.is_some() => {
-                // The end of the properties is the best place for what does not follow them.
+                // The end of the properties is the best location for an error about what should follow them.
                 let place = Mark {
                     at: self.end,
                     line: start.line,
@@ -398,7 +397,7 @@ impl<'a> Parser<'a> {
                 _ => return Err(self.error(at, format!("unknown tag handle `{handle}`"), None)),
             }
         };
-        // Most documents have none and the others few, so the last ones are the likely ones.
+        // Most documents have no tags and the others few, so recent ones are the likely ones.
         let known = self.tags.iter().rev().take(8).position(|known| *known == tag);
         if let Some(back) = known {
             return Ok((self.tags.len() - 1 - back) as u32);

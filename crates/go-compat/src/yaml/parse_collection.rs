@@ -1,4 +1,4 @@
-//! The parser's part for collections: one step at a time, so that nesting needs no stack of calls.
+//! The parser's part for collections: one step at a time, so that nesting does not need recursion.
 
 use super::{
     error::Result,
@@ -7,11 +7,11 @@ use super::{
     token::{Mark, TokenKind},
 };
 
-/// Text behind a quoted value on the same line.
+/// Text after a quoted value on the same line.
 pub(super) const AFTER_QUOTE: &str = "this value ends at its closing quote";
 
 impl Parser<'_> {
-    /// Reads what comes next in the innermost open collection.
+    /// Reads the next part of the innermost open collection.
     pub(super) fn step(&mut self, frame: Frame) -> Result<()> {
         match frame {
             Frame::BlockSequence { node, start } => self.block_sequence(node, start),
@@ -103,7 +103,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What is wrong where a key is due. Behind a quote it is mostly an expression that starts with a literal.
+    /// The message for a missing key. After a quote it is usually an expression that starts with a literal.
     fn no_key(&self, at: Mark) -> &'static str {
         let before = self.scanner.source.get(..at.at as usize).unwrap_or_default();
         let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();

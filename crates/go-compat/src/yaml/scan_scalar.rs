@@ -1,4 +1,4 @@
-//! The scanner's part that finds where scalars end.
+//! The scanner's part for scalars: finds their ends.
 
 use super::{
     chars::{break_len, byte, is_blank, is_break_or_end, is_document_marker, is_gap},
@@ -79,7 +79,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Goes over the characters up to a gap or an indicator that ends a plain scalar.
+    /// Skips characters up to a gap or an indicator that ends a plain scalar.
     fn plain_run(&mut self) {
         loop {
             while ORDINARY[byte(self.source, self.at) as usize] {
@@ -246,7 +246,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Goes over empty lines and the indentation of the next line; finds the indentation where it is not given (0).
+    /// Skips empty lines and the indentation of the next line; determines the indentation if it is not given (0).
     fn block_indentation(&mut self, indent: &mut usize, start: Mark) -> Result<()> {
         let mut widest = 0;
         loop {

@@ -153,7 +153,7 @@ impl Scanner<'_> {
         Ok(self.text[start..self.at].to_owned())
     }
 
-    /// The rest of a tag; `head` is what was taken for a handle, its first character does not count.
+    /// The rest of a tag; `head` was read as a possible handle, without its first character.
     fn tag_uri(&mut self, head: &str) -> Result<String> {
         let mut uri = head.get(1..).unwrap_or_default().as_bytes().to_vec();
         let mut found = !head.is_empty();
