@@ -191,7 +191,7 @@ fn run(args: &[OsString]) -> Exit {
         Err(failure) => Err(failure),
     };
     let exit = finish(result, &mut output);
-    // What is wrong with the command line or its files is not known to the command.
+    // The problems of the command line or its files is not known to the command.
     if is_compat(args) { exit.compat() } else { exit }
 }
 

@@ -118,9 +118,9 @@ pub struct KyvernoResponse {
 /// What both engines answer.
 #[derive(Debug, Clone)]
 pub struct BothResponses {
-    /// Kyverno's answer; `None` where there is no policy of Kyverno's.
+    /// Kyverno's answer; `None` if there is no policy of Kyverno's.
     pub kyverno: Option<KyvernoResponse>,
-    /// The API server's answer; `None` where there is no native policy.
+    /// The API server's answer; `None` if there is no native policy.
     pub vap: Option<vap::AdmissionResponse>,
     /// Whether the native policies are generated ones.
     pub generated: bool,
@@ -373,7 +373,7 @@ impl Evaluator {
         &self.cluster.discovery
     }
 
-    /// The policies and their twins.
+    /// The policies and their native counterparts.
     pub fn pairs(&self) -> &[Pair] {
         &self.pairs
     }
@@ -437,7 +437,8 @@ impl Evaluator {
         }
     }
 
-    /// The first difference of a policy and its twin. The only twin has said all of the answer.
+    /// The first difference of a policy and its native counterpart. The only native counterpart has said all of the
+    /// answer.
     fn first_difference(
         &self,
         request: &Request,
@@ -453,7 +454,7 @@ impl Evaluator {
             let kyverno = review.of_policy(&pair.original().id(), true);
             pair.compare(&kyverno, native.as_ref(), request, environment)
         });
-        // That a policy has no twin says least about the request.
+        // That a policy has no native counterpart says least about the request.
         divergences.min_by_key(|divergence| (divergence.class == DivergenceClass::NotConvertible, divergence.class))
     }
 }

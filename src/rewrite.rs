@@ -22,7 +22,7 @@ pub struct Moved {
     pub old: String,
     /// Whether something in it was not migrated, so that it stays in use.
     pub stays: bool,
-    /// Names and texts of the new files, in the same folder.
+    /// Names and texts of the new files, in the same directory.
     pub new: Vec<(String, String)>,
 }
 

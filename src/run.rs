@@ -145,7 +145,7 @@ pub struct SuiteRun {
     pub doc: usize,
     /// The suite's name.
     pub name: String,
-    /// What is wrong with the suite or its policies; places refer to the suite's sources.
+    /// The problems of the suite or its policies; places refer to the suite's sources.
     pub diagnostics: Vec<Diagnostic>,
     /// What became of the rows.
     pub cases: Vec<Case>,
@@ -155,7 +155,7 @@ pub struct SuiteRun {
     pub expected: Vec<ExpectedFile>,
     /// Where policies and resources stand.
     pub source_map: SourceMap,
-    /// The labels of the suite: `key`, and `key=value` where there is one.
+    /// The labels of the suite: `key`, and `key=value` if there is one.
     pub tags: Vec<String>,
     /// Notes on the comparison of policies with their native counterparts, by name of the policy.
     pub notes: Vec<(String, Note)>,
@@ -179,7 +179,7 @@ impl SuiteRun {
         self.diagnostics.iter().any(breaks)
     }
 
-    /// Everything that there is to tell: what is wrong with the suite, and which expectations are not met.
+    /// Everything that there is to tell: the problems of the suite, and which expectations are not met.
     pub fn all_diagnostics(&self) -> impl Iterator<Item = &Diagnostic> {
         let findings = self.cases.iter().flat_map(|case| &case.findings);
         self.diagnostics.iter().chain(findings)
@@ -217,11 +217,9 @@ pub struct Case {
     pub policy: String,
     /// The rule that answered, or the one that the row names.
     pub rule: Option<String>,
-    /// The resource.
     pub resource: Key,
-    /// The operation.
     pub operation: Operation,
-    /// The result that the row expects; empty where a case of the sidecar expects none.
+    /// The result that the row expects; empty if a case of the sidecar expects none.
     pub expected: &'static str,
     /// What came of it.
     pub outcome: Outcome,
@@ -293,7 +291,6 @@ pub struct CaseTrace {
 /// What a native policy answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NativeCaseVerdict {
-    /// The answer.
     pub answer: CaseVerdict,
     /// The policy's name.
     pub policy: String,
@@ -304,9 +301,7 @@ pub struct NativeCaseVerdict {
 /// What an engine answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseVerdict {
-    /// The status.
     pub status: Status,
-    /// The effect.
     pub effect: Effect,
     /// The text.
     pub message: String,
@@ -325,7 +320,7 @@ pub enum Outcome {
     Unsupported,
     /// Nothing answered.
     Unmatched,
-    /// `kyverno test` passes over the row.
+    /// `kyverno test` skips the row.
     Skip,
     /// `kyverno test` prints nothing for the row.
     Silent,
@@ -362,7 +357,6 @@ impl Outcome {
     }
 }
 
-/// Runs one suite.
 pub fn run(suite: &Suite, settings: &Settings) -> SuiteRun {
     run_on(suite, settings, None)
 }

@@ -46,7 +46,7 @@ use kyvtest_model::policy::{Loaded, Spanned, Text};
 pub struct Options<'a> {
     /// The name of test files.
     pub file_name: &'a str,
-    /// Whether the test file itself may be given instead of its folder, whatever its name.
+    /// Whether the test file itself may be given instead of its directory, whatever its name.
     pub accept_file: bool,
     /// Which kinds have no namespace.
     pub scopes: &'a dyn Scopes,
@@ -96,7 +96,7 @@ pub struct Suite {
     pub path: String,
     /// The document's number in it, from 0, blank documents not counted.
     pub document: usize,
-    /// The document; `None` where it cannot be read.
+    /// The document; `None` if it cannot be read.
     pub test: Option<Test>,
     /// What the policy files have. Exceptions among them count for nothing.
     pub policies: Loaded,
@@ -108,11 +108,11 @@ pub struct Suite {
     pub targets: Vec<Resource>,
     /// The parameters.
     pub params: Vec<Resource>,
-    /// The fake cluster; `None` where the suite has none.
+    /// The fake cluster; `None` if the suite has none.
     pub cluster: Option<Cluster>,
     /// The values, from the document or its file.
     pub values: Values,
-    /// Who asks; `None` where the suite does not say.
+    /// Who asks; `None` if the suite does not say.
     pub user_info: Option<UserInfo>,
     /// Objects and images for CEL expressions.
     pub context: Option<Context>,
@@ -158,7 +158,6 @@ pub struct Cluster {
 pub struct ExpectedFile {
     /// The path as rows write it.
     pub path: String,
-    /// The objects.
     pub objects: Vec<Resource>,
     /// Why the file cannot be used.
     pub problem: Option<String>,
@@ -169,7 +168,7 @@ pub struct ExpectedFile {
 pub struct Payload {
     /// The path as the suite writes it.
     pub path: Text,
-    /// The path from the working folder, by which rows name HTTP and Envoy payloads.
+    /// The path from the working directory, by which rows name HTTP and Envoy payloads.
     pub full_path: String,
     /// The content.
     pub document: Arc<Document>,
@@ -182,7 +181,7 @@ pub struct Payload {
 pub enum Upstream {
     /// It runs it.
     Runs,
-    /// It has no rows and is passed over.
+    /// It has no rows and is skipped.
     Skips,
     /// It cannot be decoded: nothing runs at all.
     Undecodable,
@@ -212,7 +211,6 @@ impl Suite {
         self.expected.iter().find(|file| file.path == path)
     }
 
-    /// The rows.
     pub fn rows(&self) -> &[Row] {
         self.test.as_ref().map_or(&[], |test| &test.results)
     }
@@ -233,7 +231,7 @@ impl Suite {
 /// The test files below a path, in the order in which Kyverno meets them.
 ///
 /// # Errors
-/// Why there can be none: the path is an address, is not there, or is a file where a folder is due.
+/// Why there can be none: the path is an address, is not there, or is a file where a directory is due.
 pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<Vec<String>, Diagnostic> {
     let (found, mut unreadable) = discover_all(files, path, options)?;
     if unreadable.is_empty() {
@@ -246,7 +244,7 @@ pub fn discover(files: &dyn Files, path: &str, options: &Options<'_>) -> Result<
 /// Test files, and directories that cannot be read with the reason.
 pub type Discovered = (Vec<String>, Vec<(String, Diagnostic)>);
 
-/// The test files below a path, and the folders below it that cannot be read, each with the reason.
+/// The test files below a path, and the directories below it that cannot be read, each with the reason.
 ///
 /// # Errors
 /// Why there can be none, see [`discover`].

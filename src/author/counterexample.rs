@@ -158,7 +158,7 @@ fn files(
     files
 }
 
-/// An object as it stands in its file, but for metadata that say nothing to engines.
+/// An object as written in its file, but for metadata that say nothing to engines.
 fn object(api_version: &str, kind: &str, metadata: &Metadata, spec: &Subtree) -> Json {
     let mut own = json!({"name": metadata.name.value});
     if let Some(namespace) = &metadata.namespace {

@@ -1,9 +1,9 @@
 //! The behaviours that a suite does not exercise, as suites of their own for the author to read and accept.
 //!
-//! A case is a row, and an entry of the sidecar with the effect, the old object and the difference between the engines where
-//! there is one. All requests of a suite have one user, and a namespace has one set of labels, so that cases may need several
-//! suites. Requests that a suite cannot express (subresources, CONNECT, collection deletes) are left out. No upstream
-//! counterpart.
+//! A case is a row, and an entry of the sidecar with the effect, the old object and the difference between the engines
+//! if there is one. All requests of a suite have one user, and a namespace has one set of labels, so that cases may
+//! need several suites. Requests that a suite cannot express (subresources, CONNECT, collection deletes) are left out.
+//! No upstream counterpart.
 
 use std::fmt::Write as _;
 
@@ -59,7 +59,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// That of suites in a folder below another suite.
+    /// That of suites in a directory below another suite.
     pub fn below(test: &Test) -> Self {
         let paths = |list: &[Text]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
         Self {
@@ -75,7 +75,7 @@ impl Frame {
         }
     }
 
-    /// The same for suites in a folder below.
+    /// The same for suites in a directory below.
     fn deeper(&self) -> Self {
         let paths = |list: &[String]| list.iter().map(|path| below(path)).collect::<Vec<_>>();
         Self {
@@ -92,7 +92,6 @@ impl Frame {
 /// A suite that is to be written.
 #[derive(Debug, Clone)]
 pub struct Written {
-    /// Its files.
     pub files: Vec<File>,
     /// The numbers of the cases in it; where all are about one rule, in the order of its rows.
     pub cases: Vec<usize>,
@@ -105,7 +104,7 @@ struct Bin<'b> {
     cases: Vec<(usize, &'b Missing<'b>, Json)>,
 }
 
-/// What a request looks like as a resource of a suite; `None` where it cannot be one.
+/// What a request looks like as a resource of a suite; `None` if it cannot be one.
 pub(super) fn resource(shown: &Shown) -> Option<Json> {
     let request = &shown.scenario.request;
     if !request.resource.subresource.is_empty() || request.collection {
@@ -139,7 +138,7 @@ fn namespace(shown: &Shown, terse: bool) -> Option<(String, Json)> {
     Some((shown.scenario.request.namespace.clone(), suite_writer::labels(labels)))
 }
 
-/// The suites that exercise what is missing, each as files of a folder.
+/// The suites that exercise what is missing, each as files of a directory.
 pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
     let mut bins: Vec<Bin<'_>> = Vec::new();
     for (number, one) in missing.iter().enumerate() {
@@ -204,7 +203,7 @@ pub fn suites(frame: &Frame, missing: &[Missing<'_>]) -> Vec<Written> {
     .collect()
 }
 
-/// A path that stands in a suite, seen from a folder below it.
+/// A path that stands in a suite, seen from a directory below it.
 fn below(path: &str) -> String {
     if path.starts_with('/') {
         path.to_owned()

@@ -54,7 +54,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// What is missing, for people; empty where nothing is.
+    /// What is missing, for people; empty if nothing is.
     pub fn missing(&self) -> String {
         let what = match (self.passes, self.fails) {
             (true, true) => return String::new(),
@@ -78,11 +78,11 @@ impl Rule {
 /// A new suite.
 #[derive(Debug)]
 pub struct Skeleton {
-    /// Folders, seen from that of the suite, with their files. Requests of several users need several suites.
+    /// Directories, seen from that of the suite, with their files. Requests of several users need several suites.
     pub folders: Vec<(String, Vec<File>)>,
     /// What was found.
     pub rules: Vec<Rule>,
-    /// What is wrong with the policies.
+    /// The problems of the policies.
     pub problems: (Vec<Diagnostic>, Sources),
 }
 
@@ -108,7 +108,8 @@ impl Candidate {
         let answer = answer.filter(|(status, _)| !self.adjusted && of_use(*status));
         match (answer, self.forms.get_mut(self.form)) {
             (Some((status, divergence)), Some((shown, _))) => {
-                // A rule alone and the policy that it is a part of may differ from their twins in other ways.
+                // A rule alone and the policy that it is a part of may differ from their native counterparts in other
+                // ways.
                 shown.kyverno.status = status;
                 shown.divergence = divergence;
                 self.adjusted = true;
@@ -124,7 +125,7 @@ impl Candidate {
 /// A row that is not met, and what was answered, if something was.
 type Wrong = (usize, Option<(Status, Option<Divergence>)>);
 
-/// Makes a suite for the policies of another one, which stands in the same folder and expects nothing.
+/// Makes a suite for the policies of another one, which stands in the same directory and expects nothing.
 pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn Files, folder: &str) -> Skeleton {
     let mut rules = Vec::new();
     let mut used = BTreeSet::new();
@@ -222,7 +223,7 @@ fn head(frame: &Frame, rules: &[Rule]) -> String {
     head
 }
 
-/// The first suite stands in the folder itself, the others below it.
+/// The first suite stands in the directory itself, the others below it.
 fn place(written: &[Written]) -> Vec<(String, Vec<File>)> {
     let place = |(number, suite): (usize, &Written)| {
         let below = if number == 0 {
@@ -394,7 +395,7 @@ fn found(
     candidates
 }
 
-/// The policy once for each thing that its expressions want; none where that is one thing, or very many.
+/// The policy once for each thing that its expressions want; none if that is one thing, or very many.
 fn single_expressions(original: &Policy) -> Vec<Policy> {
     const MOST: usize = 16;
     let validations: &[Validation] = match original {
@@ -465,7 +466,7 @@ fn split(validation: &Validation) -> Vec<Validation> {
     alone.collect()
 }
 
-/// A native policy as a ValidatingPolicy, to look for requests with; `None` where that cannot be.
+/// A native policy as a ValidatingPolicy, to look for requests with; `None` if that cannot be.
 fn as_validating(native: &ValidatingAdmissionPolicy) -> Option<Policy> {
     let written = native.source.document().root().to_serde();
     let mut spec = json!({"validationActions": ["Deny"]});

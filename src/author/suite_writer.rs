@@ -17,7 +17,6 @@ const API: &str = "cli.kyverno.io/v1alpha1";
 /// A file that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name.
     pub name: &'static str,
     /// What is in it.
     pub text: String,

@@ -51,7 +51,6 @@ pub enum Edit {
     Accept(Addition),
 }
 
-/// One change.
 #[derive(Debug, Clone)]
 pub struct Change {
     /// What it does, for people.
@@ -63,7 +62,6 @@ pub struct Change {
 /// The changes of a suite, and what is left as it is.
 #[derive(Debug, Default)]
 pub struct Update {
-    /// The changes.
     pub changes: Vec<Change>,
     /// What is not changed, and why.
     pub left: Vec<Diagnostic>,

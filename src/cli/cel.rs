@@ -312,7 +312,7 @@ fn run_lines(path: &Path, default: &'static Profile, output: &mut Output) -> Res
     Ok(exit)
 }
 
-/// What is wrong with a line: the byte in it, the code, the message.
+/// The problems of a line: the byte in it, the code, the message.
 type LineProblem = (usize, Code, String);
 
 fn answer_line(line: &str, default: &'static Profile) -> Result<Json, LineProblem> {

@@ -62,7 +62,7 @@ pub(super) struct Config {
     problems: Vec<Diagnostic>,
     /// Settings for single cases.
     pub(super) overrides: Vec<Override>,
-    /// The file, where there is one.
+    /// The file, if there is one.
     pub(super) path: Option<PathBuf>,
     /// What is odd and does no harm.
     pub(super) remarks: Vec<Diagnostic>,
@@ -303,7 +303,7 @@ fn words(arg: &Arg, item: &Item) -> Result<Vec<String>, &'static str> {
     }
 }
 
-/// The file of this folder, or of the nearest one above that has it.
+/// The file of this directory, or of the nearest one above that has it.
 fn above() -> Option<PathBuf> {
     let here = env::current_dir().ok()?;
     let found = here

@@ -65,7 +65,7 @@ pub(super) struct Args {
     #[arg(long)]
     messages: bool,
 
-    /// Prove or refute the pairs that no resource tells apart
+    /// Prove or refute the pairs that no resource distinguishes
     ///
     /// A REFUTED pair is a difference: a request follows on which the policies decide differently. UNKNOWN exits with
     /// code 5.
@@ -204,7 +204,7 @@ impl Args {
         Ok(exit)
     }
 
-    /// The proofs of the pairs that no resource tells apart, by the number of the pair.
+    /// The proofs of the pairs that no resource distinguishes, by the number of the pair.
     fn proofs(&self, found: &Diff, (from, to): (&[Suite], &[Suite]), settings: &Settings) -> Vec<Option<PairProof>> {
         if !self.prove {
             return found.pairs.iter().map(|_| None).collect();
@@ -318,7 +318,7 @@ fn differs(case: &DiffCase) -> bool {
     case.divergence.as_ref().is_some_and(|found| found.class.fails())
 }
 
-/// Reports what is wrong with suites.
+/// Reports the problems of suites.
 fn report(suites: &[Suite], output: &mut Output, exit: &mut Exit) {
     for suite in suites {
         for diagnostic in &suite.diagnostics {

@@ -125,7 +125,7 @@ impl Args {
         format!("{}{end}", file.name)
     }
 
-    /// The first folder in which nothing would be overwritten.
+    /// The first directory in which nothing would be overwritten.
     fn free(&self, folder: &Path, files: &[File]) -> PathBuf {
         let taken = |at: &Path| {
             files

@@ -39,7 +39,7 @@ pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, Diagnostic> {
     Ok(sources.add(name, text))
 }
 
-/// Reads the first document of a YAML or JSON file as a value; `null` where there is none.
+/// Reads the first document of a YAML or JSON file as a value; `null` if there is none.
 pub fn read_value(path: &Path, sources: &mut Sources) -> Result<Document, Vec<Diagnostic>> {
     let mut documents = read_values(path, sources)?;
     Ok(if documents.is_empty() {
@@ -168,7 +168,7 @@ fn has_policy(path: &Path) -> bool {
     let Ok(text) = fs::read_to_string(path) else {
         return false;
     };
-    // Reading is slow, and most files can be told apart without it.
+    // Reading is slow, and most files can be distinguished without it.
     if !KINDS.iter().any(|kind| text.contains(kind)) {
         return false;
     }

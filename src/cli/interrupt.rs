@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks the work to stop where it stands, so that what is known is still written; the second ends the
+//! Ctrl-C: the first asks the work to stop its location, so that what is known is still written; the second ends the
 //! process at once.
 
 use std::{

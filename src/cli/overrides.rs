@@ -87,7 +87,7 @@ impl Reader<'_> {
         self.problems.push(Diagnostic::at(Code::BadConfig, place, message));
     }
 
-    /// One entry; `None` where it has no filter that can be used.
+    /// One entry; `None` if it has no filter that can be used.
     fn entry(&mut self, table: &dyn TableLike) -> Option<Override> {
         let mut filter = None;
         let mut timeout = None;

@@ -179,7 +179,6 @@ pub(super) enum LayerWord {
 }
 
 impl LayerWord {
-    /// The layer.
     pub(super) const fn layer(self) -> Layer {
         match self {
             Self::Rule => Layer::Rule,

@@ -526,7 +526,7 @@ impl Args {
 
     /// Says why there was nothing to run, and returns what that means for the exit code.
     fn no_tests(&self, executed: &Executed, output: &mut Output) -> Exit {
-        // What is wrong with the files has been said.
+        // The problems of the files has been said.
         let broken = executed.runs.iter().any(|timed| timed.run.is_broken());
         if self.no_tests != NoTests::Pass && !broken {
             let message = self.suites.why_nothing(executed);

@@ -101,7 +101,7 @@ impl Args {
                 return Ok(Exit::Interrupted);
             }
             known.learn(&executed);
-            // Files outside of the given paths are watched through their folders.
+            // Files outside the given paths are watched through their directories.
             for folder in known.folders() {
                 watch(
                     &mut watcher,
@@ -160,13 +160,13 @@ fn problem(error: &notify::Error) -> Diagnostic {
     Diagnostic::new(Code::Unreadable, format!("cannot watch files: {why}"))
 }
 
-/// Watches a file or folder, once; what cannot be watched is left out.
+/// Watches a file or directory, once; what cannot be watched is left out.
 fn watch(watcher: &mut RecommendedWatcher, watched: &mut BTreeSet<String>, path: &Path, mode: RecursiveMode) {
     let name = absolute(path);
     let below = |folder: &String| name == *folder || name.starts_with(&format!("{folder}/"));
     let known = watched.contains(&format!("{name}/.")) || watched.iter().any(below);
     if !known && watcher.watch(path, mode).is_ok() {
-        // What is below a folder that is watched with everything in it needs no watch of its own.
+        // What is below a directory that is watched with everything in it needs no watch of its own.
         if mode == RecursiveMode::Recursive || !path.is_dir() {
             watched.insert(name);
         } else {
@@ -248,7 +248,7 @@ impl Known {
         self.bad.remove(path);
     }
 
-    /// All folders that something is read from.
+    /// All directories that something is read from.
     fn folders(&self) -> BTreeSet<String> {
         let all = self.suites.values();
         let parents = all.flat_map(|dependencies| {
@@ -274,7 +274,8 @@ fn parent(path: &str) -> String {
     }
 }
 
-/// The test files that changes touch: what they read, or looked for, or listed the folder of. All paths are from the root.
+/// The test files that changes touch: what they read, or looked for, or listed the directory of. All paths are from the
+/// root.
 fn affected(suites: &BTreeMap<String, Dependencies>, changed: &BTreeSet<String>) -> BTreeSet<String> {
     let touches = |dependencies: &Dependencies| {
         changed.iter().any(|path| {

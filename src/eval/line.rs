@@ -16,7 +16,6 @@ pub struct Line {
     pub readable: bool,
 }
 
-/// Answers one line.
 pub fn answer(text: &str, settings: &Settings) -> Line {
     let row: Json = match serde_json::from_str(text) {
         Ok(row) => row,
@@ -101,7 +100,7 @@ pub fn data(refused: Option<&Refused>) -> Json {
     }
 }
 
-/// An object as the API server writes it: whole numbers have no point.
+/// An object as the API server writes it: integers have no point.
 fn json_object(object: Option<&Document>) -> Json {
     let Some(object) = object else {
         return Json::Null;

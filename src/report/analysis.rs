@@ -85,7 +85,7 @@ pub(super) fn proof_cells(run: &SuiteRun) -> impl Iterator<Item = [String; 3]> {
     })
 }
 
-/// The proofs of all suites as a table in Markdown; nothing where there are none.
+/// The proofs of all suites as a table in Markdown; nothing if there are none.
 pub(super) fn proofs_markdown(runs: &[Run<'_>], text: &mut String) {
     if runs.iter().all(|(run, _)| run.proofs.is_empty()) {
         return;
@@ -191,7 +191,6 @@ fn witness(shown: &Shown, text: &mut String) {
     }
 }
 
-/// The behaviours as JSON.
 pub fn behaviours_json(runs: &[Run<'_>], now: &str) -> Value {
     let suites: Vec<Value> = runs
         .iter()

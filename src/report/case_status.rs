@@ -17,7 +17,7 @@ pub enum CaseStatus {
     Diverge,
     /// The policy or rule is of a type that is not decided.
     Unsupported,
-    /// `kyverno test` passes over the row, or prints nothing for it.
+    /// `kyverno test` skips the row, or prints nothing for it.
     Skip,
 }
 

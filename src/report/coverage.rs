@@ -141,7 +141,7 @@ fn shortened(text: &str) -> String {
     format!("{start}…")
 }
 
-/// What is missing at an item, in words; `None` where nothing is.
+/// What is missing at an item, in words; `None` if nothing is.
 pub fn missing(item: &Item) -> Option<String> {
     let missing: Vec<String> = item
         .missing()
@@ -174,7 +174,7 @@ pub fn missing(item: &Item) -> Option<String> {
     Some(format!("{}: {what}", subject(item)))
 }
 
-/// What is missing at an item, with its place; `None` where nothing is.
+/// What is missing at an item, with its place; `None` if nothing is.
 fn finding(item: &Item, sources: &Sources) -> Option<Diagnostic> {
     let message = missing(item)?;
     Some(Diagnostic::at(
@@ -201,7 +201,8 @@ fn first_line(span: Span, sources: &Sources) -> Span {
     )
 }
 
-/// What is missing, and a line of counts for every policy. Items inside of one that was never reached are not told apart.
+/// What is missing, and a line of counts for every policy. Items inside one that was never reached are not
+/// distinguished.
 pub fn human(runs: &[Run<'_>], color: bool) -> String {
     let mut text = String::new();
     for (run, sources, coverage) in covered(runs) {

@@ -33,7 +33,7 @@ pub fn render(view: &ReportInput<'_>) -> String {
                 let _ = write!(message, "\nhelp: {help}");
             }
             let command = command(word, found.primary, sources, &title, &message);
-            // Suites share files, and what is wrong with these is said once.
+            // Suites share files, and the problems of these is said once.
             if !list.contains(&command) {
                 list.push(command);
             }

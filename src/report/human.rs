@@ -28,7 +28,7 @@ pub struct HumanOptions<'l> {
     pub verbose: bool,
     /// Whether every failure and divergence is shown in full, and not only a few cases of each policy and cause.
     pub details: bool,
-    /// Whether commands name the folders of suites, as `kyverno test` wants it, and not the test files.
+    /// Whether commands name the directories of suites, as `kyverno test` wants it, and not the test files.
     pub folders: bool,
     /// The options that a command needs to run in the same surroundings, each with a blank before it.
     pub replay: &'l str,

@@ -314,7 +314,7 @@ fn status(case: &Case, sources: &Sources) -> TestCaseStatus {
     }
 }
 
-/// What is wrong with a suite.
+/// The problems of a suite.
 fn problem(diagnostic: &Diagnostic, sources: &Sources) -> TestCaseStatus {
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
     status

@@ -8,12 +8,12 @@ use crate::run::{Case, Outcome};
 pub enum Level {
     /// No case at all.
     None,
-    /// Cases that are otherwise than expected.
+    /// Cases that are differently from expected.
     Fail,
     /// And those on which the engines differ.
     #[default]
     Diverge,
-    /// And those that are not decided or passed over.
+    /// And those that are not decided or skipped.
     Skip,
     /// And those that are as expected.
     Pass,
@@ -53,7 +53,6 @@ impl Level {
         }
     }
 
-    /// Whether a case is shown.
     pub fn shows(self, case: &Case) -> bool {
         self >= Self::of(case)
     }

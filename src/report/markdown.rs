@@ -1,4 +1,4 @@
-//! Tables in Markdown: the counts, what is wrong with suites, and Kyverno's columns for each suite.
+//! Tables in Markdown: the counts, the problems of suites, and Kyverno's columns for each suite.
 
 use std::fmt::Write as _;
 

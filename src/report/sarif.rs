@@ -1,4 +1,4 @@
-//! SARIF 2.1.0 for code scanning: what is wrong with suites and policies, unmet expectations, and divergences.
+//! SARIF 2.1.0 for code scanning: the problems of suites and policies, unmet expectations, and divergences.
 //!
 //! A result's place is the policy's rule where it is known; the expectation and the resource are related places. The
 //! fingerprint of a case does not move with its lines.

@@ -11,7 +11,6 @@ use crate::run::{Outcome, SuiteRun};
 pub struct Summary {
     /// Documents of test files, unusable ones and paths that cannot be read included.
     pub suites: usize,
-    /// All cases.
     pub cases: usize,
     /// Cases that are as expected, and those that `kyverno test` skips.
     pub pass: usize,

@@ -44,7 +44,7 @@ fn clock(view: &ReportInput<'_>) -> String {
     }
 }
 
-/// One table; nothing where there are no lines.
+/// One table; nothing if there are no lines.
 fn table<'c>(cases: impl Iterator<Item = &'c Case>, view: &ReportInput<'_>) -> String {
     let numbered = cases.enumerate().map(|(number, case)| {
         let mut line = vec![(number + 1).to_string()];

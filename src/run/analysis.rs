@@ -32,11 +32,8 @@ const PATHS: u64 = 200_000;
 /// A policy by its place, and what was found.
 #[derive(Debug, Clone)]
 pub struct PolicyAnalysis<T> {
-    /// Its name.
     pub name: String,
-    /// Its kind.
     pub kind: &'static str,
-    /// Its file.
     pub file: FileId,
     /// Its document there.
     pub doc: usize,
@@ -44,7 +41,7 @@ pub struct PolicyAnalysis<T> {
     pub found: T,
 }
 
-/// The policies of a suite that have a native twin, or could have one, in the order of the files.
+/// The policies of a suite that have a native native counterpart, or could have one, in the order of the files.
 fn originals(engines: &Engines<'_>) -> Vec<Policy> {
     let loaded = &engines.suite.policies;
     let evaluated = |policy: &&Policy| match policy {

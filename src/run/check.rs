@@ -85,7 +85,7 @@ impl<'s> Check<'s> {
             .filter(|rule| !rule.is_empty())
     }
 
-    /// The word of the expected result; empty where none is expected.
+    /// The word of the expected result; empty if none is expected.
     pub(super) fn expected(&self) -> &'static str {
         self.result.map_or("", |result| result.value.as_str())
     }

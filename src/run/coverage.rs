@@ -25,13 +25,9 @@ pub enum ItemKind {
     Filter,
     /// A match condition or precondition in CEL.
     MatchCondition,
-    /// A variable.
     Variable,
-    /// A validation.
     Validation,
-    /// A message expression.
     MessageExpression,
-    /// An audit annotation.
     AuditAnnotation,
     /// A condition of `preconditions` or `deny`.
     Condition,
@@ -80,11 +76,11 @@ pub struct Item {
     pub kind: ItemKind,
     /// The rule that it belongs to; `None` in a policy without rules.
     pub rule: Option<String>,
-    /// Where it stands in the rule or spec: `validate.cel.expressions[0].expression`; empty for the rule itself.
+    /// Location in the rule or spec: `validate.cel.expressions[0].expression`; empty for the rule itself.
     pub path: String,
     /// The part as it is written, where it is an expression or a part of one; else empty.
     pub text: String,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
     /// What it came to.
     pub outcomes: Vec<Outcome>,
@@ -118,7 +114,6 @@ impl Item {
 pub struct Score {
     /// How many were seen.
     pub seen: u64,
-    /// How many there are.
     pub total: u64,
 }
 
@@ -149,11 +144,8 @@ impl Score {
 /// What was tried of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyCoverage {
-    /// Its name.
     pub name: String,
-    /// Its kind.
     pub kind: &'static str,
-    /// Its file.
     pub file: FileId,
     /// Its document there.
     pub doc: usize,
@@ -171,7 +163,6 @@ impl PolicyCoverage {
 /// What a suite tries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Coverage {
-    /// Its policies.
     pub policies: Vec<PolicyCoverage>,
     /// Its resources that no row and no case is about.
     pub unreferenced: Vec<(Key, Span)>,

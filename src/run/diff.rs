@@ -40,9 +40,7 @@ pub struct PolicyPair {
 /// One request on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffCase {
-    /// The resource.
     pub resource: Key,
-    /// The operation.
     pub operation: Operation,
     /// What the one side answers.
     pub from: CaseVerdict,

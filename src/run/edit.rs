@@ -9,7 +9,7 @@ use crate::suite::{Named, Resource, Suite};
 use kyvtest_go_compat::value::Document;
 use kyvtest_model::kube::{Operation, Request};
 
-/// The request as a classic policy sees it; `None` where no value edits it.
+/// The request as a classic policy sees it; `None` if no value edits it.
 pub(super) fn edited(suite: &Suite, policy: &str, resource: &Resource, request: &Request) -> Option<Request> {
     let values = &suite.values;
     let own = values

@@ -165,7 +165,7 @@ impl<'s> Engines<'s> {
         edited(self.suite, policy.name(), resource, request)
     }
 
-    /// What a policy of Kyverno's says about a request, none where upstream has no response.
+    /// What a policy of Kyverno's says about a request, none if upstream has no response.
     pub(super) fn kyverno(
         &self,
         policy: &Lowered,

@@ -32,9 +32,7 @@ pub struct Execution<'e> {
     pub overrides: &'e Overrides,
     /// The clock of reports.
     pub clock: &'e Clock,
-    /// On how many threads.
     pub threads: usize,
-    /// In which order.
     pub order: Order,
     /// Record which files suites depend on.
     pub record_files: bool,
@@ -65,7 +63,6 @@ impl<F: FnMut(&Event<'_>)> Sink for F {
 /// A suite's run, with the texts that its diagnostics refer to.
 #[derive(Debug)]
 pub struct FinishedSuite {
-    /// The run.
     pub run: SuiteRun,
     /// The texts.
     pub sources: Sources,
@@ -119,7 +116,7 @@ pub struct Executed {
     pub stopped: Option<Stop>,
     /// The clock.
     pub times: Times,
-    /// How long the run took; `None` where the clock stands still.
+    /// How long the run took; `None` if the clock stands still.
     pub elapsed: Option<Duration>,
 }
 
@@ -276,7 +273,7 @@ fn run_file(file: &PlannedFile, execution: &Execution<'_>) -> Option<Vec<Finishe
     Some(all)
 }
 
-/// Runs what is selected of a suite; `None` where nothing is.
+/// Runs what is selected of a suite; `None` if nothing is.
 fn run_suite(mut suite: Suite, execution: &Execution<'_>) -> Option<(SuiteRun, Sources)> {
     let Execution {
         settings,

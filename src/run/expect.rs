@@ -73,7 +73,7 @@ impl<'s> MergedExpectation<'s> {
     }
 }
 
-/// What is wrong with the messages, if none of them is as expected.
+/// The problems of the messages, if none of them is as expected.
 fn message(wanted: &ExpectedMessage, cases: &[Case]) -> Option<Diagnostic> {
     let found = || cases.iter().filter_map(|case| case.kyverno.as_ref());
     let (text, met, what) = match wanted {

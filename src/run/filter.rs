@@ -15,7 +15,6 @@ use kyvtest_go_compat::{
 };
 use kyvtest_model::{kube::Operation, verdict::DivergenceClass};
 
-/// A filter expression.
 #[derive(Debug, Clone)]
 pub struct Filter(Expression);
 
@@ -114,7 +113,7 @@ impl Filter {
         parse::parse(text, file).map(Self)
     }
 
-    /// Whether cases of a test file can be selected; `None` where that depends on more than its path.
+    /// Whether cases of a test file can be selected; `None` if that depends on more than its path.
     pub fn file(&self, path: &str) -> Option<bool> {
         self.0.decide(&|subject, matcher| match subject {
             Subject::Path => Some(matcher.matches(path)),
@@ -122,7 +121,7 @@ impl Filter {
         })
     }
 
-    /// Whether cases of a suite can be selected; `None` where that depends on the case.
+    /// Whether cases of a suite can be selected; `None` if that depends on the case.
     pub fn suite(&self, path: &str, name: &str, tags: &[String]) -> Option<bool> {
         self.0.decide(&|subject, matcher| match subject {
             Subject::Path => Some(matcher.matches(path)),
@@ -132,7 +131,7 @@ impl Filter {
         })
     }
 
-    /// Whether cases of a policy on a resource can be selected; `None` where that depends on more.
+    /// Whether cases of a policy on a resource can be selected; `None` if that depends on more.
     pub(super) fn row(&self, suite: &Suite, tags: &[String], policy: &str, key: &Key) -> Option<bool> {
         self.0.decide(&|subject, matcher| match subject {
             Subject::Path => Some(matcher.matches(&suite.path)),

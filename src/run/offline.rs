@@ -87,7 +87,6 @@ fn validating(suite: &Suite) -> FxHashMap<PolicyId, BTreeSet<String>> {
     rules.filter(|(_, names)| !names.is_empty()).collect()
 }
 
-/// The objects of a response.
 pub(super) fn objects(response: &mut Made, resource: &Document) -> ResponseObjects {
     let rules = response.rules.iter_mut().map(|rule| RuleObjects {
         rule_type: rule.rule_type,

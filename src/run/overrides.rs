@@ -11,7 +11,6 @@ use super::{SuiteRun, filter::Filter};
 pub struct Override {
     /// The filter as it is written.
     pub text: String,
-    /// The filter.
     pub filter: Filter,
     /// How long a case may take.
     pub timeout: Option<Duration>,

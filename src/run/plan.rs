@@ -17,7 +17,7 @@ pub struct Plan {
     pub selected: BTreeSet<String>,
 }
 
-/// A test file, or what is wrong with a path.
+/// A test file, or the problems of a path.
 #[derive(Debug)]
 pub(super) enum PlannedFile {
     /// A file to load.

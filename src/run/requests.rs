@@ -66,7 +66,7 @@ pub(super) fn requests<'s>(suite: &'s Suite, settings: &Settings, operations: &[
     requests
 }
 
-/// The old object that an expectation gives; `None` where its file could not be read. What no update can change is taken
+/// The old object that an expectation gives; `None` if its file could not be read. What no update can change is taken
 /// from the resource where the object does not say it.
 fn old_object(suite: &Suite, resource: &Resource, old: &OldObject) -> Option<Document> {
     let given = match old {

@@ -28,13 +28,10 @@ pub struct Key(Arc<KeyParts>);
 /// What a [`Key`] consists of; of a payload only the name is set, to its path.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct KeyParts {
-    /// The API version.
     pub api_version: String,
-    /// The kind.
     pub kind: String,
     /// The namespace; empty for cluster-wide kinds.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 
@@ -107,7 +104,7 @@ pub struct Response {
     pub scored: bool,
     /// Whether rows name the policy's rules.
     pub has_rules: bool,
-    /// The answers of the rules; none where the policy does not match.
+    /// The answers of the rules; none if the policy does not match.
     pub rules: Vec<RuleResponse>,
     /// What the native counterpart of the policy says; `None` if it was not evaluated.
     pub counterpart: Option<Arc<Counterpart>>,
@@ -217,7 +214,7 @@ impl Responses {
         self.only.as_ref().is_none_or(|only| only.contains(key))
     }
 
-    /// The answers to a check about a resource: those to a request of its own where there is one.
+    /// The answers to a check about a resource: those to a request of its own if there is one.
     pub(super) fn about<'r>(
         &'r self,
         check_id: CheckId,

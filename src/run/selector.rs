@@ -17,7 +17,7 @@ pub struct Selector {
     policies: Vec<String>,
     rules: Vec<String>,
     resources: Vec<Spanned<String>>,
-    /// Whether `resource=` also stands for the resources of the selected rows.
+    /// Whether `resource=` also represents the resources of the selected rows.
     replaces: bool,
 }
 

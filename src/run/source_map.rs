@@ -53,7 +53,6 @@ impl SourceMap {
         rule.map(|(.., span)| *span).or_else(|| policy().map(|(_, span)| *span))
     }
 
-    /// The resource of a case.
     pub fn resource(&self, case: &Case) -> Option<Span> {
         self.resources.get(&case.resource).copied()
     }

@@ -214,7 +214,7 @@ impl Judge<'_> {
         case
     }
 
-    /// What is wrong with the objects that came of a rule, if the row expects any.
+    /// The problems of the objects that came of a rule, if the row expects any.
     fn object_finding(&self, response: &Response, number: usize) -> Option<Diagnostic> {
         let row = self.check.row().and_then(|row| self.suite.rows().get(row))?;
         let objects = response.objects.as_deref()?;

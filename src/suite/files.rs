@@ -22,29 +22,29 @@ pub trait Files: Sync {
     /// If it cannot be read.
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
 
-    /// Whether the path is a folder.
+    /// Whether the path is a directory.
     ///
     /// # Errors
     /// If there is nothing.
     fn is_folder(&self, path: &str) -> io::Result<bool>;
 
-    /// The names in a folder, sorted, with whether each is a folder itself.
+    /// The names in a directory, sorted, with whether each is a directory itself.
     ///
     /// # Errors
     /// If it cannot be read.
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>>;
 
-    /// What tells a folder from others, however a path leads to it. `None` where each has one path only.
+    /// What tells a directory from others, however a path leads to it. `None` if each has one path only.
     fn identity(&self, path: &str) -> Option<String> {
         let _ = path;
         None
     }
 
-    /// Every file with a name below a folder, in the order in which Kyverno meets them; links to folders are not
+    /// Every file with a name below a directory, in the order in which Kyverno meets them; links to directories are not
     /// followed.
     ///
     /// # Errors
-    /// If a folder cannot be read.
+    /// If a directory cannot be read.
     fn find(&self, root: &str, name: &str) -> io::Result<Vec<String>> {
         let mut search = self.search(root, name);
         if search.unreadable.is_empty() {
@@ -54,7 +54,7 @@ pub trait Files: Sync {
         }
     }
 
-    /// The same, with the folders that cannot be read listed beside the files.
+    /// The same, with the directories that cannot be read listed beside the files.
     fn search(&self, root: &str, name: &str) -> Search {
         let mut search = Search::default();
         let mut open = vec![(root.to_owned(), true)];
@@ -82,9 +82,8 @@ pub trait Files: Sync {
 /// What [`Files::search`] found.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// The files.
     pub files: Vec<String>,
-    /// The folders that cannot be read, with the reason.
+    /// The directories that cannot be read, with the reason.
     pub unreadable: Vec<(String, io::Error)>,
 }
 
@@ -137,7 +136,7 @@ impl Files for Disk {
     fn search(&self, root: &str, name: &str) -> Search {
         let mut search = Search::default();
         let named = |path: &Path| join(root, &slashes(path.strip_prefix(root).unwrap_or(path)));
-        // The given folder itself may be a link.
+        // The given directory itself may be a link.
         for entry in WalkDir::new(root).sort_by_file_name().follow_root_links(true) {
             match entry {
                 Ok(entry) if !entry.file_type().is_dir() && entry.file_name() == name => {
@@ -173,7 +172,7 @@ impl Memory {
         self.0.insert(clean(path), bytes.into());
     }
 
-    /// What stands behind a folder's name in the paths below it.
+    /// What stands behind a directory's name in the paths below it.
     fn below<'a>(&'a self, folder: &str) -> impl Iterator<Item = &'a str> {
         let prefix = match clean(folder).as_str() {
             "." => String::new(),
@@ -270,9 +269,9 @@ impl Files for Overlay<'_> {
 /// What was asked for, whether it was there or not; paths are cleaned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dependencies {
-    /// Files and folders by name.
+    /// Files and directories by name.
     pub paths: BTreeSet<String>,
-    /// Folders whose names were listed.
+    /// Directories whose names were listed.
     pub folders: BTreeSet<String>,
 }
 
@@ -343,7 +342,7 @@ pub(crate) fn resolve(folder: &str, path: &str) -> String {
     }
 }
 
-/// The folder that a file is in.
+/// The directory that a file is in.
 pub(crate) fn parent(path: &str) -> String {
     match path.rsplit_once('/') {
         Some(("", _)) => "/".to_owned(),

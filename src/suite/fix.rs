@@ -35,13 +35,12 @@ pub struct Fixed {
     pub after: String,
     /// What was changed, in the order of the places.
     pub changes: Vec<Change>,
-    /// What is wrong with the text still.
+    /// The problems of the text still.
     pub remaining: Vec<Diagnostic>,
     /// The text that the remaining complaints are about.
     pub sources: Sources,
 }
 
-/// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// Where, in the old text: the line, counted from 1.

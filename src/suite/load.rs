@@ -424,14 +424,14 @@ impl Loader<'_> {
         }
     }
 
-    /// A file or folder that is read and has nothing that could be checked.
+    /// A file or directory that is read and has nothing that could be checked.
     fn holds_nothing(&mut self, at: &Text, what: &str) {
         let message = format!("`{}` contains {what}", at.value);
         self.say(Diagnostic::at(Code::NothingInFile, at.span, message));
     }
 
-    /// Reads a policy file or all of a folder. Hidden ones and those that are no YAML by their name are passed over.
-    /// `open` are the folders that it was reached through.
+    /// Reads a policy file or all of a directory. Hidden ones and those that are no YAML by their name are skipped.
+    /// `open` are the directories that it was reached through.
     fn policies(&mut self, at: &Text, path: &str, open: &mut Vec<String>) {
         let folder = match self.files.is_folder(path) {
             Ok(folder) => folder,

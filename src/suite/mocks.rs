@@ -17,11 +17,10 @@ pub struct ApiCallResponse {
     pub url: Text,
     /// `GET` or `POST`; `None` answers both.
     pub method: Option<Method>,
-    /// The status code.
     pub status_code: u16,
     /// The body, which is a map.
     pub body: Spanned<Document>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -37,7 +36,6 @@ pub enum Method {
 /// An entry of the global context.
 #[derive(Debug, Clone)]
 pub struct GlobalContextEntry {
-    /// The name.
     pub name: Text,
     /// Where its data comes from.
     pub source: GlobalContextSource,
@@ -45,7 +43,7 @@ pub struct GlobalContextEntry {
     pub field_path: Option<Text>,
     /// Named parts of the data.
     pub projections: Vec<(Text, Text)>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 

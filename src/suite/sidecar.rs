@@ -39,18 +39,17 @@ pub struct Sidecar {
     pub images: Vec<ImageMock>,
     /// The attestors that the mocks name.
     pub attestors: Vec<Text>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
 /// What is expected of rows that the suite has.
 #[derive(Debug, Clone)]
 pub struct RowExpectation {
-    /// Which rows.
     pub selector: RowSelector,
     /// What is expected of them.
     pub expectation: Expectation,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -76,17 +75,14 @@ pub struct Case {
     pub name: Option<Text>,
     /// The policy, as in a row.
     pub policy: Text,
-    /// The rule.
     pub rule: Option<Text>,
     /// The resources, as in a row.
     pub resources: Vec<Text>,
-    /// The operation.
     pub operation: Option<Spanned<Operation>>,
-    /// The expected result.
     pub result: Option<Spanned<Expected>>,
     /// What else is expected.
     pub expectation: Expectation,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -126,7 +122,6 @@ pub enum ExpectedMessage {
 /// A known difference between the engines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedDivergence {
-    /// Its class.
     pub class: Spanned<DivergenceClass>,
     /// The code of its cause, such as a hazard.
     pub code: Option<Text>,

@@ -23,7 +23,7 @@ use kyvtest_model::{
 pub struct Test {
     /// Name, labels, annotations.
     pub metadata: Metadata,
-    /// Policy files and folders.
+    /// Policy files and directories.
     pub policies: Vec<Text>,
     /// Files of resources that are checked.
     pub resources: Vec<Text>,
@@ -51,32 +51,28 @@ pub struct Test {
     pub envoy_payloads: Vec<Text>,
     /// Answers to HTTP calls.
     pub api_call_responses: Vec<ApiCallResponse>,
-    /// Entries of the global context.
     pub global_context_entries: Vec<GlobalContextEntry>,
     /// What is expected.
     pub results: Vec<Row>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
 /// One expectation.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The policy as written: a name, or namespace and name; empty where it is missing.
+    /// The policy as written: a name, or namespace and name; empty if it is missing.
     pub policy: Text,
-    /// The rule.
     pub rule: Option<Text>,
-    /// The expected result.
     pub result: Spanned<Expected>,
     /// The expected result as written, if it is not a word that an engine says.
     pub unknown_result: Option<String>,
     /// The kind of the resources, which Kyverno does not read.
     pub kind: Option<Text>,
-    /// The resources; `None` where there is no list at all.
+    /// The resources; `None` if there is no list at all.
     pub resources: Option<Vec<Text>>,
     /// The resources in another notation.
     pub resource_specs: Vec<ResourceSpec>,
-    /// The operation.
     pub operation: Option<Spanned<Operation>>,
     /// The file of expected mutated objects.
     pub patched_resources: Option<Text>,
@@ -90,7 +86,7 @@ pub struct Row {
     pub fail_on_missing_resources: bool,
     /// What the row calls its policy.
     pub flags: Vec<Spanned<PolicyType>>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -135,17 +131,12 @@ pub enum PolicyType {
 pub struct ResourceSpec {
     /// The API group.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The kind.
     pub kind: String,
-    /// The namespace.
     pub namespace: String,
-    /// The subresource.
     pub subresource: String,
-    /// The name.
     pub name: String,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -258,7 +249,7 @@ impl Test {
         })
     }
 
-    /// The suite's name; empty where it has none.
+    /// The suite's name; empty if it has none.
     pub fn name(&self) -> &str {
         &self.metadata.name.value
     }

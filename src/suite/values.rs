@@ -23,7 +23,6 @@ pub struct Values {
     pub global_values: Vec<Named>,
     /// Variables by policy.
     pub policies: Vec<PolicyValues>,
-    /// Labels of namespaces.
     pub namespace_selectors: Vec<NamespaceLabels>,
     /// Whole namespaces; they win over the labels.
     pub namespaces: Vec<NamespaceObject>,
@@ -62,12 +61,10 @@ pub struct RuleValues {
     pub foreach_values: Vec<(Text, Vec<Spanned<Document>>)>,
 }
 
-/// The labels of a namespace.
 #[derive(Debug, Clone)]
 pub struct NamespaceLabels {
     /// The namespace.
     pub name: Text,
-    /// Its labels.
     pub labels: Vec<(Text, Text)>,
 }
 
@@ -76,14 +73,12 @@ pub struct NamespaceLabels {
 pub struct NamespaceObject {
     /// Its name, labels and annotations.
     pub metadata: Metadata,
-    /// The object.
     pub object: Document,
 }
 
 /// A kind that is a subresource of another.
 #[derive(Debug, Clone)]
 pub struct Subresource {
-    /// The subresource.
     pub subresource: ApiResource,
     /// What it belongs to.
     pub parent: ApiResource,
@@ -96,9 +91,7 @@ pub struct ApiResource {
     pub name: String,
     /// The API group.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The kind.
     pub kind: String,
     /// Whether objects are in namespaces.
     pub namespaced: bool,
@@ -144,7 +137,7 @@ impl Values {
         }
     }
 
-    /// The operation that `globalValues` ask for; empty where they do not.
+    /// The operation that `globalValues` ask for; empty if they do not.
     pub fn global_operation(&self) -> Option<(&str, Span)> {
         let found = self
             .global_values
@@ -154,7 +147,7 @@ impl Values {
     }
 }
 
-/// The field `name`; empty where it is missing.
+/// The field `name`; empty if it is missing.
 fn name(fields: &mut Fields<'_, '_>) -> Text {
     let owner = fields.span();
     fields
@@ -285,19 +278,19 @@ impl ApiResource {
 /// Who asks, and with which roles.
 #[derive(Debug, Clone)]
 pub struct UserInfo {
-    /// Roles, as `namespace:name`; `None` where they are not written.
+    /// Roles, as `namespace:name`; `None` if they are not written.
     pub roles: Option<Vec<Text>>,
-    /// Cluster roles; `None` where they are not written.
+    /// Cluster roles; `None` if they are not written.
     pub cluster_roles: Option<Vec<Text>>,
-    /// The user's name; empty where it is not written.
+    /// The user's name; empty if it is not written.
     pub username: String,
-    /// The user's id; empty where it is not written.
+    /// The user's id; empty if it is not written.
     pub uid: String,
-    /// The user's groups; `None` where they are not written.
+    /// The user's groups; `None` if they are not written.
     pub groups: Option<Vec<Text>>,
     /// What else is known about the user.
     pub extra: Vec<(Text, Vec<Text>)>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 

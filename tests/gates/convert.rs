@@ -48,7 +48,7 @@ fn in_some_order(mut loaded: Loaded, check: impl Fn(&Loaded) -> Result<(), Strin
     first
 }
 
-/// The conversion of the one policy; `None` where it cannot be read.
+/// The conversion of the one policy; `None` if it cannot be read.
 fn converted(loaded: &Loaded, discovery: &Discovery, force: bool) -> Option<Conversion> {
     let classic: &[Arc<PolicyException>] = &loaded.exceptions;
     let cel: &[Arc<CelPolicyException>] = &loaded.cel_exceptions;

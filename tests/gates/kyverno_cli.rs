@@ -89,7 +89,7 @@ static RUNS: LazyLock<BTreeMap<(String, usize), SuiteRun>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Whether a resource is the recorded one. Payloads are recorded by their path from the folder of all suites.
+/// Whether a resource is the recorded one. Payloads are recorded by their path from the directory of all suites.
 fn is_key(key: &Key, recorded: &str) -> bool {
     let own = key.to_string();
     own == recorded || key.kind.is_empty() && own.ends_with(recorded)

@@ -97,7 +97,7 @@ fn test_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a file of the folder, or of the folders below, has a rule that changes objects.
+/// Whether a file of the directory, or of the directories below, has a rule that changes objects.
 fn changes_objects(folder: &Path) -> bool {
     policies(folder)
         .iter()

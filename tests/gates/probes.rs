@@ -84,7 +84,7 @@ fn lines(format: &str, output: &str) -> Option<Vec<[String; 5]>> {
         "table" => Some(table(output)),
         "json" => read(&format!("{}]", part("[", "]"))),
         "yaml" => read(&part("- ID", "")),
-        // Cells are not escaped: only the lines of plain ones can be told apart.
+        // Cells are not escaped: only the lines of plain ones can be distinguished.
         "markdown" if !output.contains("\"team\" |") => Some(table(&output.replace("| ", "│ ").replace(" |", " │"))),
         // What is no format, and JUnit that is not XML: the exit code.
         "xml" => Some(Vec::new()),

@@ -173,7 +173,6 @@ impl Case {
     }
 }
 
-/// The documents of a text.
 fn documents(text: &str) -> Vec<Value> {
     let stream = yaml::read(text, yaml::Mode::Lax, &yaml::Limits::default());
     let trees = stream.documents().iter().filter_map(|document| document.tree().ok());
@@ -215,7 +214,7 @@ fn rows(name: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// A policy of the hazards: their writer leaves `n` without quotes, which is a truth value to Kubernetes.
+/// A policy of the hazards: their writer leaves `n` without quotes, which is a boolean to Kubernetes.
 fn quoted(text: &str) -> String {
     text.replace("name: n\n", "name: 'n'\n")
 }

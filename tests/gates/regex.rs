@@ -1,4 +1,4 @@
-//! Room `regex` against Go's `regexp`: what is accepted, error texts, matches, groups, replacing, splitting.
+//! Room `regex` against Go's `regexp`: what is accepted, error messages, matches, groups, replacing, splitting.
 //!
 //! The rows of `fixtures/regex` are this project's own patterns and texts with the answers of Go 1.26.
 

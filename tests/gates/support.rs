@@ -12,7 +12,7 @@ use std::{
 use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 
-/// The project's folder.
+/// The project's directory.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -22,7 +22,7 @@ pub(crate) fn fixture(path: &str) -> PathBuf {
     root().join("fixtures").join(path)
 }
 
-/// A file or folder of the shared reference data, or `None` (with a line that says so) where there is none.
+/// A file or directory of the shared reference data, or `None` (with a line that says so) if there is none.
 ///
 /// # Panics
 /// If the data is missing although `KYVTEST_REQUIRE_SHARED=1` demands it.

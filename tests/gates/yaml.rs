@@ -19,7 +19,7 @@ struct Row {
 struct Doc {
     #[serde(default)]
     text: Option<String>,
-    /// Absent where there is an error; a document may also be null.
+    /// Absent if there is an error; a document may also be null.
     #[serde(default, deserialize_with = "present")]
     json: Option<Value>,
     #[serde(default)]

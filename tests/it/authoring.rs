@@ -50,7 +50,7 @@ fn what_is_fixed_needs_no_fix() {
     }
 }
 
-/// A copy of a folder of fixtures that a test may change.
+/// A copy of a directory of fixtures that a test may change.
 fn copy(folder: &str, name: &str) -> std::path::PathBuf {
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&to);
@@ -96,7 +96,7 @@ fn fix_shows_a_diff_and_writes_only_when_asked() {
     assert_eq!(kyvtest(&folder, &["fix", "nowhere"]).0, Some(2));
 }
 
-/// A new folder for what a test writes.
+/// A new directory for what a test writes.
 fn scratch(name: &str) -> std::path::PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);

@@ -1,7 +1,8 @@
 //! Bad input through `kyvtest run`: what people read, exit code 2, and a neighbour that is not disturbed.
 //!
-//! Every folder of `fixtures/bad-input` and `fixtures/suite/bad` is run together with the suite `fixtures/bad-input/good`.
-//! What cannot lie in a repository (links that lead nowhere, huge files, pipes) is made here.
+//! Every directory of `fixtures/bad-input` and `fixtures/suite/bad` is run together with the suite
+//! `fixtures/bad-input/good`. What cannot lie in a repository (links that lead nowhere, huge files, pipes) is made
+//! here.
 
 use std::{
     fs, io,
@@ -28,8 +29,8 @@ fn kyvtest(args: &[&str]) -> Output {
         .expect("the binary starts")
 }
 
-/// Runs a folder beside the good suite; exit code and text, the same with both formats. The good suite must pass, and the
-/// code must be 2 exactly where something in the input cannot be used.
+/// Runs a directory beside the good suite; exit code and text, the same with both formats. The good suite must pass,
+/// and the code must be 2 exactly where something in the input cannot be used.
 fn beside_the_good_one(folder: &str) -> (i32, String) {
     let human = kyvtest(&["run", folder, GOOD]);
     let machine = kyvtest(&["run", folder, GOOD, "-o", "json"]);
@@ -138,7 +139,7 @@ fn command_lines() {
     }
 }
 
-/// A fresh folder with a suite whose policies and resources are `policy.yaml` and `resources.yaml`.
+/// A fresh directory with a suite whose policies and resources are `policy.yaml` and `resources.yaml`.
 fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-input").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -155,7 +156,7 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// What is said about a folder that was made, without the way to it.
+/// What is said about a directory that was made, without the way to it.
 fn said(folder: &Path) -> String {
     let (code, text) = beside_the_good_one(&folder.display().to_string());
     assert_eq!(code, 2, "{text}");

@@ -1,4 +1,4 @@
-//! What a new user meets in the first hour: answers that were wrong without a word, and reports that hid what mattered.
+//! What a new user meets in the first hour: answers that were wrong silently, and reports that hid what mattered.
 
 mod reports;
 
@@ -398,7 +398,7 @@ fn merge_wants_every_shard_once() {
     }
 }
 
-/// Files in memory, one folder of which cannot be read.
+/// Files in memory, one directory of which cannot be read.
 struct Locked(kyvtest::suite::Memory);
 
 impl kyvtest::suite::Files for Locked {

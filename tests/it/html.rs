@@ -1,4 +1,4 @@
-//! The HTML report in a real browser: it loads without a word on the console, and its filter box filters.
+//! The HTML report in a real browser: it loads silently on the console, and its filter box filters.
 //!
 //! Runs where Chromium is found: the program that `KYVTEST_CHROMIUM` names, or one on the path.
 

@@ -170,7 +170,7 @@ fn context_entries_are_loaded_when_they_are_named() {
             context.add_images(json(&row.resource.to_string()));
         }
         let entries = Entry::read_all(&Data::from(parsed(&row.entries).root()));
-        // What is loaded inside of a loop is gone after it, and can be loaded again.
+        // What is loaded inside a loop is gone after it, and can be loaded again.
         context.checkpoint();
         for _ in 0..2 {
             let loaded = context.load_entries(&entries);

@@ -23,7 +23,7 @@ fn command() -> Command {
     command
 }
 
-/// An empty folder for one test.
+/// An empty directory for one test.
 fn scratch(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kill").join(name);
     let _ = fs::remove_dir_all(&folder);

@@ -309,7 +309,7 @@ fn schema(of: &str) -> Value {
     schema
 }
 
-/// The documents of all files of a name below a folder.
+/// The documents of all files of a name below a directory.
 fn documents(folder: &str, name: &str) -> Vec<(PathBuf, Value)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = walk(&folder)

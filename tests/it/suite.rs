@@ -9,7 +9,7 @@ use kyvtest::{
     verdict::Effect,
 };
 
-/// Every suite below a folder of the fixtures, paths as if that folder were the working folder.
+/// Every suite below a directory of the fixtures, paths as if that directory were the working directory.
 fn load(folder: &str) -> Vec<Suite> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/suite");
     let mut files = Memory::default();

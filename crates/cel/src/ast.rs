@@ -31,7 +31,7 @@ impl Ast {
     /// Makes a tree from its arena; `offsets[i]` is the code-point offset that cel-go reports for node `i`.
     ///
     /// # Panics
-    /// If the tables differ in length or the root lies outside of them.
+    /// If the tables differ in length or the root lies outside them.
     pub fn new(exprs: Vec<Expr>, offsets: Vec<u32>, root: ExprId) -> Self {
         assert_eq!(exprs.len(), offsets.len(), "one offset per node");
         assert!(root.index() < exprs.len(), "the root is a node");
@@ -72,7 +72,6 @@ impl Ast {
 /// One node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
-    /// A literal.
     Literal(Literal),
     /// A simple name; a leading dot is kept (`.name`).
     Ident(Name),
@@ -87,7 +86,6 @@ pub enum Expr {
     },
     /// A function, a method or an operator under cel-go's operator name (`_&&_`, `_[_]`, …).
     Call {
-        /// The function's name.
         function: Name,
         /// The receiver of a method.
         target: Option<ExprId>,
@@ -96,7 +94,6 @@ pub enum Expr {
     },
     /// A list literal.
     List {
-        /// The elements.
         elements: Vec<ExprId>,
         /// Which of them are optional (`[?e]`), ascending.
         optional: Vec<u32>,
@@ -107,7 +104,6 @@ pub enum Expr {
     Struct {
         /// The message's type name.
         type_name: Name,
-        /// Its fields.
         fields: Vec<StructField>,
     },
     /// A fold, the expansion of a macro.
@@ -136,9 +132,7 @@ pub enum Literal {
 /// One entry of a map literal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MapEntry {
-    /// The key.
     pub key: ExprId,
-    /// The value.
     pub value: ExprId,
     /// Whether the entry is optional (`{?k: v}`).
     pub optional: bool,
@@ -151,7 +145,6 @@ pub struct MapEntry {
 pub struct StructField {
     /// The field's name.
     pub name: Name,
-    /// The value.
     pub value: ExprId,
     /// Whether the field is optional (`T{?f: v}`).
     pub optional: bool,

@@ -1,7 +1,7 @@
 //! The type checker.
 //!
 //! Upstream counterpart: cel-go `checker/checker.go`. The result keeps, for every node, its type and what its name or
-//! function stands for; the planner needs nothing else.
+//! function represents; the planner needs nothing else.
 
 mod unchecked;
 
@@ -18,7 +18,7 @@ use super::{
     types::Type,
 };
 
-/// What a node's name or function stands for.
+/// What a node's name or function represents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Reference {
     /// Nothing: the node is no name.
@@ -290,7 +290,7 @@ impl Checker<'_> {
             }
             return;
         };
-        // `a.b.c(x)` is the function `a.b.c` where there is one, else the method `c` of `a.b`.
+        // `a.b.c(x)` is the function `a.b.c` if there is one, else the method `c` of `a.b`.
         if let Some(root) = chain_root(self.ast, receiver)
             && env.has_dotted(root)
             && let Some(prefix) = qualified_name(self.ast, receiver)
@@ -393,7 +393,7 @@ impl Checker<'_> {
         };
     }
 
-    /// The type of an optional element, entry or field: what is inside of the optional.
+    /// The type of an optional element, entry or field: what is inside the optional.
     fn unwrap_element(&mut self, id: ExprId, t: Type) -> Type {
         if let Some(inner) = t.unwrap_optional() {
             return inner.clone();

@@ -34,7 +34,7 @@ impl CompileError {
         }
     }
 
-    /// The problems with their places; `None` where a constant part fails.
+    /// The problems with their places; `None` if a constant part fails.
     pub fn issues(&self) -> Option<&Issues> {
         match self {
             CompileError::Parse(issues) | CompileError::Check(issues) => Some(issues),

@@ -36,7 +36,7 @@ pub enum Composition {
 }
 
 impl Composition {
-    /// The structure type of `variables`; `None` where it is dyn.
+    /// The structure type of `variables`; `None` if it is dyn.
     const fn structure(self) -> Option<&'static str> {
         match self {
             Self::Kubernetes => Some(VARIABLES_TYPE),

@@ -1,5 +1,5 @@
 //! What a function implementation may use: scratch memory, the profile, and the host behind the libraries that reach
-//! outside of the expression.
+//! outside the expression.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -94,7 +94,7 @@ pub struct Context<'a> {
     scratch: &'a Scratch,
     /// The environment's rules.
     pub profile: &'a Profile,
-    /// The world outside of the expression.
+    /// The world outside the expression.
     pub host: &'a dyn Host,
 }
 
@@ -137,8 +137,8 @@ impl<'a> Context<'a> {
         self.spend(((self.steps() - steps) * STEP) as usize) && steps > 0
     }
 
-    /// Spends the work of a search at its worst: each state of the automaton at each byte of the text. What the limit of
-    /// cost lets through stays far below that, except for patterns whose few characters stand for many states.
+    /// Spends the work of a search at its worst: each state of the automaton at each byte of the text. What the limit
+    /// of cost lets through stays far below that, except for patterns whose few characters represent many states.
     #[must_use]
     pub fn spend_search(&self, regex: &Regex, text: &str) -> bool {
         self.spend((regex.states() as usize).saturating_mul(text.len()) / SEARCH)
@@ -170,7 +170,7 @@ impl<'a> Context<'a> {
         answer
     }
 
-    /// A value as Go prints it, for error texts.
+    /// A value as Go prints it, for error messages.
     pub fn display(&self, value: Val<'_>) -> String {
         if self.spend_walk(value) {
             print::go_display(value)

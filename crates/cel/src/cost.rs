@@ -52,7 +52,7 @@ pub enum DefaultCost {
     Known(u64),
 }
 
-/// cel-go's own cost of an overload; `id` is empty where the checker left several.
+/// cel-go's own cost of an overload; `id` is empty if the checker left several.
 fn default_cost(id: &str, behaviour: &Behaviour) -> DefaultCost {
     match id {
         "starts_with_string" | "ends_with_string" => DefaultCost::Text(usize::from(behaviour.affix_cost_by_argument)),

@@ -20,7 +20,7 @@ pub type CostFunction = for<'a> fn(&[Val<'a>], &Val<'a>) -> u64;
 
 /// What a call will cost, from its arguments.
 pub type ArgumentCost = for<'a> fn(&[Val<'a>]) -> u64;
-/// What every call of a function costs, from the overload id, the arguments and the result; `None` where it has no say.
+/// What every call of a function costs, from the overload id, the arguments and the result; `None` if it has no say.
 pub type CostEstimator = for<'a> fn(&str, &[Val<'a>], &Val<'a>) -> Option<u64>;
 
 /// How an implementation was bound in cel-go: a unary or binary function gets all its arguments evaluated before the
@@ -44,7 +44,6 @@ pub struct Overload {
     pub member: bool,
     /// The parameters, the receiver first.
     pub parameters: Vec<Type>,
-    /// The result.
     pub result: Type,
     /// How many type parameters it has.
     pub type_parameters: u32,
@@ -156,7 +155,6 @@ pub struct Singleton {
     pub operand: Option<Trait>,
     /// How it is bound.
     pub binding: Binding,
-    /// The implementation.
     pub implementation: Implementation,
 }
 
@@ -172,7 +170,7 @@ pub struct Function {
     /// Whether calls skip the check of argument types (`startsWith`, `endsWith`, `contains`).
     pub no_type_guards: bool,
     /// The cost of every call by this name (the estimator of Kubernetes), where the overload has none of its own. It
-    /// gets the overload id, empty where the checker left several; `None` leaves the matter to cel-go's defaults.
+    /// gets the overload id, empty if the checker left several; `None` leaves the matter to cel-go's defaults.
     pub cost: Option<CostEstimator>,
 }
 
@@ -180,7 +178,7 @@ pub struct Function {
 #[derive(Debug, Clone, Default)]
 pub struct Library {
     functions: FxHashMap<&'static str, Function>,
-    /// Names that stand for types (`int`, `net.IP`), by run-time name.
+    /// Names that represent types (`int`, `net.IP`), by run-time name.
     types: FxHashMap<&'static str, Type>,
     /// The first words of all dotted names.
     namespaces: FxHashSet<&'static str>,
@@ -193,18 +191,14 @@ pub struct Library {
 /// A name that a library declares together with its value, such as the receiver `resource`.
 #[derive(Debug, Clone)]
 pub struct Constant {
-    /// The name.
     pub name: &'static str,
-    /// The declared type.
     pub declared: Type,
-    /// The value.
     pub value: Val<'static>,
 }
 
-/// A structure that a library declares: its name stands for its type, its fields are checked.
+/// A structure that a library declares: its name represents its type, its fields are checked.
 #[derive(Debug, Clone)]
 pub struct Structure {
-    /// The name.
     pub name: &'static str,
     /// The fields and their types.
     pub fields: Vec<(&'static str, Type)>,
@@ -216,7 +210,6 @@ pub struct Structure {
 pub type Make = for<'a> fn(&Context<'a>, &[(&'a str, Val<'a>)]) -> Val<'a>;
 
 impl Library {
-    /// Adds overloads to a function.
     pub fn add(&mut self, name: &'static str, overloads: impl IntoIterator<Item = Overload>) -> &mut Function {
         self.add_namespace(name);
         let function = self.functions.entry(name).or_insert_with(|| Function {
@@ -237,7 +230,7 @@ impl Library {
         }
     }
 
-    /// Declares a name that stands for a type.
+    /// Declares a name that represents a type.
     pub fn add_type(&mut self, name: &'static str, t: Type) {
         self.add_namespace(name);
         self.types.insert(name, t);
@@ -262,7 +255,6 @@ impl Library {
         &self.constants
     }
 
-    /// The structures.
     pub fn structures(&self) -> &[Structure] {
         &self.structures
     }
@@ -298,7 +290,7 @@ impl Library {
         self.functions.get_mut(name)
     }
 
-    /// The type that a name stands for.
+    /// The type that a name represents.
     pub fn type_named(&self, name: &str) -> Option<(&'static str, &Type)> {
         self.types.get_key_value(name).map(|(name, t)| (*name, t))
     }

@@ -19,7 +19,6 @@ use super::{
 pub struct Variable {
     /// The name; a dotted one (`authorizer.requestResource`) is found as a whole.
     pub name: Name,
-    /// The declared type.
     pub declared: Type,
 }
 
@@ -41,7 +40,7 @@ pub struct Env {
     has_mutation_types: bool,
 }
 
-/// What a global name stands for.
+/// What a global name represents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Global {
     Variable(u32, Type),
@@ -146,7 +145,6 @@ impl Env {
         self
     }
 
-    /// The profile.
     pub fn profile(&self) -> &'static Profile {
         self.profile
     }
@@ -200,7 +198,7 @@ impl Env {
             || self.is_dynamic(root)
     }
 
-    /// A name outside of all comprehensions.
+    /// A name outside all comprehensions.
     pub fn global(&self, name: &str) -> Option<Global> {
         self.candidates(name, |name| {
             if let Some(i) = self.variables.iter().position(|variable| &*variable.name == name) {
@@ -221,7 +219,6 @@ impl Env {
         own.or_else(|| self.profile.library().type_named(name))
     }
 
-    /// A function.
     pub fn function(&self, name: &str) -> Option<&Function> {
         let named = |name: &str| {
             let own = self.functions.as_deref().and_then(|library| library.function(name));

@@ -7,9 +7,9 @@
 //! Maps are iterated in written order, where Go's order is random.
 //!
 //! Exact costs. cel-go finds the arguments of a call by searching a stack of observed values; a call that stopped at an
-//! argument's error is not found there and costs nothing, and what it left behind can make a later search go wrong. That
-//! can only happen inside of a comprehension, after such a stop. [`evaluate`] therefore counts without a stack and, in
-//! the rare case, runs once more with `trace` doing the search.
+//! argument's error is not found there and costs nothing, and what it left behind can make a later search go wrong.
+//! That can only happen inside a comprehension, after such a stop. [`evaluate`] therefore counts without a stack and,
+//! in the rare case, runs once more with `trace` doing the search.
 
 mod attribute;
 mod call;
@@ -32,9 +32,8 @@ use super::{
 /// The values of an expression's variables, by number; `None` is not bound.
 #[derive(Clone, Copy)]
 pub struct Activation<'a> {
-    /// The values.
     pub values: &'a [Option<Val<'a>>],
-    /// What [`Val::Variables`] stands for.
+    /// What [`Val::Variables`] represents.
     pub variables: Option<&'a dyn Variables<'a>>,
 }
 

@@ -1,4 +1,4 @@
-//! The world outside of an expression, as the libraries that reach for it see it.
+//! The world outside an expression, as the libraries that reach for it see it.
 //!
 //! A plain run answers from a suite's mocks; without a mock each question is an error that says so. Nothing here
 //! touches a network, a cluster or a clock.
@@ -17,7 +17,7 @@ pub type HostResult = Result<Document, String>;
 /// One question to an authorizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attributes {
-    /// The name of the user that is asked about; empty where the host that asks does not know it.
+    /// The name of the user that is asked about; empty if the host that asks does not know it.
     pub user: String,
     /// The service account asked about instead; `None` is the user of the request.
     pub service_account: Option<(String, String)>,
@@ -27,11 +27,8 @@ pub struct Attributes {
     pub verb: String,
     /// The API group.
     pub group: String,
-    /// The resource.
     pub resource: String,
-    /// The subresource.
     pub subresource: String,
-    /// The namespace.
     pub namespace: String,
     /// The object's name.
     pub name: String,
@@ -70,7 +67,6 @@ pub struct HttpRequest<'a> {
 pub struct Gvr {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The version.
     pub version: String,
     /// The plural resource.
     pub resource: String,
@@ -167,7 +163,7 @@ pub trait Host {
         Err(format!("no mock for the resource of kind `{kind}` of `{api_version}`"))
     }
 
-    /// `globalContext.Get`; an unknown entry is a document that is `null`. The projection is empty where none is named.
+    /// `globalContext.Get`; an unknown entry is a document that is `null`. The projection is empty if none is named.
     fn global_context(&self, name: &str, _projection: &str) -> HostResult {
         Err(format!("no mock for global context entry `{name}`"))
     }
@@ -188,12 +184,12 @@ pub trait Host {
         None
     }
 
-    /// The clock; `None` where none was given.
+    /// The clock; `None` if none was given.
     fn now(&self) -> Option<Timestamp> {
         None
     }
 
-    /// A source of random numbers; `None` where none was given.
+    /// A source of random numbers; `None` if none was given.
     fn random(&self) -> Option<u64> {
         None
     }
@@ -275,7 +271,6 @@ impl<'h> Wrapped<'h> {
         }
     }
 
-    /// A host with an observer.
     pub fn observed(host: &'h dyn Host, observer: &'h Observer) -> Self {
         Self {
             host,

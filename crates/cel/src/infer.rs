@@ -56,7 +56,7 @@ impl Inference {
         self.trail.push((variable, old));
     }
 
-    /// Whether a value of type `b` may stand where `a` is wanted; binds variables if so, and only then.
+    /// Whether a value of type `b` may occur where `a` is wanted; binds variables if so, and only then.
     pub(crate) fn assignable(&mut self, a: &Type, b: &Type) -> bool {
         self.attempt(|this| this.assign(a, b))
     }
@@ -151,7 +151,7 @@ impl Inference {
         }
     }
 
-    /// A type with its variables replaced by what they are bound to; free ones become `dyn` if asked.
+    /// A type with its variables replaced by what they are bound to; free ones become `dyn` if requested.
     pub(crate) fn substitute(&self, t: &Type, free_to_dyn: bool) -> Type {
         if let Some(bound) = self.find(t) {
             return self.substitute(bound, free_to_dyn);

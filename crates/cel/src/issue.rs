@@ -38,7 +38,7 @@ pub struct Issue {
 #[derive(Debug, Clone)]
 pub struct Source<'a> {
     text: &'a str,
-    /// The code-point offset behind each line's end; the last one stands for the end of the text.
+    /// The code-point offset behind each line's end; the last one represents the end of the text.
     line_offsets: Vec<i32>,
 }
 
@@ -70,7 +70,6 @@ impl<'a> Source<'a> {
         Self { text, line_offsets }
     }
 
-    /// The text.
     pub fn text(&self) -> &'a str {
         self.text
     }
@@ -193,12 +192,11 @@ impl IssueSink {
         }
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The problems in order, or `None` where there is none.
+    /// The problems in order, or `None` if there is none.
     pub fn into_issues(self, text: &str) -> Option<Issues> {
         let Self { mut issues, total } = self;
         issues.sort_by_key(|issue| issue.location);

@@ -119,7 +119,7 @@ fn mismatches(value: Val<'_>, path: &str, found: &mut Vec<String>) {
 /// Returns the `value` of an operation as JSON.
 ///
 /// # Errors
-/// Upstream's text if the value has no JSON form; a text of our own for a value that [`holds_objects`].
+/// Upstream's message if the value has no JSON form; a text of our own for a value that [`holds_objects`].
 pub fn patch_value<'a>(context: &Context<'a>, value: Val<'a>) -> Result<Document, String> {
     if let Val::Object(_) = value {
         let mut builder = Builder::new();

@@ -26,7 +26,6 @@ pub enum BranchOutcome {
     True,
     /// False, or absent.
     False,
-    /// An error.
     Error,
     /// A list or map without anything in it.
     Empty,
@@ -41,7 +40,6 @@ pub struct OutcomeCounts {
     pub truths: u64,
     /// False, or absent.
     pub falsehoods: u64,
-    /// Errors.
     pub errors: u64,
     /// Lists and maps without anything in them.
     pub empties: u64,
@@ -55,7 +53,6 @@ impl OutcomeCounts {
         self.truths + self.falsehoods + self.errors + self.empties + self.others
     }
 
-    /// Adds one.
     pub fn add(&mut self, way: BranchOutcome) {
         let count = match way {
             BranchOutcome::True => &mut self.truths,
@@ -242,7 +239,7 @@ pub struct Point {
     pub start: usize,
     /// Where it ends.
     pub end: usize,
-    /// Which of the program's forks stand for it: several where a macro uses an argument twice.
+    /// Which of the program's forks represent it: several where a macro uses an argument twice.
     forks: Vec<usize>,
 }
 

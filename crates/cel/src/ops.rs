@@ -260,7 +260,7 @@ pub(crate) fn characters(text: &str) -> usize {
     }
 }
 
-/// The position that an index value stands for, or the text of cel-go's `IndexOrError`.
+/// The position that an index value represents, or the text of cel-go's `IndexOrError`.
 pub(crate) fn list_index<'a>(context: &Context<'a>, index: Val<'a>) -> Result<i64, Val<'a>> {
     let position = match index {
         Val::Int(i) => Some(i),
@@ -280,14 +280,14 @@ pub(crate) fn list_index<'a>(context: &Context<'a>, index: Val<'a>) -> Result<i6
     })
 }
 
-/// A double as a whole number, its fraction dropped; `None` outside of the range, whose ends do not belong to it.
+/// A double as an integer, its fraction dropped; `None` outside the range, whose ends do not belong to it.
 ///
 /// Upstream: `doubleToInt64Checked`.
 pub(crate) fn double_to_int(d: f64) -> Option<i64> {
     (d > -9_223_372_036_854_775_808.0 && d < 9_223_372_036_854_775_808.0).then_some(d as i64)
 }
 
-/// A double as a whole number without sign; `None` outside of the range.
+/// A double as an integer without sign; `None` outside the range.
 pub(crate) fn double_to_uint(d: f64) -> Option<u64> {
     (0.0..18_446_744_073_709_551_616.0).contains(&d).then_some(d as u64)
 }

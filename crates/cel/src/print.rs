@@ -1,4 +1,4 @@
-//! Values as text: the notation of our reference data, and Go's `%v` as cel-go's error texts print a value.
+//! Values as text: the notation of our reference data, and Go's `%v` as cel-go's error messages print a value.
 
 use std::{borrow::Cow, fmt::Write as _};
 

@@ -192,13 +192,12 @@ const KUBERNETES_1_34: Libraries = Libraries {
 pub struct Profile {
     /// The name, as the command line takes it.
     pub name: &'static str,
-    /// The libraries.
     pub libraries: Libraries,
     /// The rules that changed between releases.
     pub behaviour: Behaviour,
     /// The syntax: macros, switches, limits.
     pub syntax: ParseOptions,
-    /// Whether all elements of a literal must have one type, except inside of `format`.
+    /// Whether all elements of a literal must have one type, except inside `format`.
     pub homogeneous_literals: bool,
     /// Whether literals of durations, timestamps and regular expressions are checked at compile time.
     pub validators: bool,
@@ -481,12 +480,10 @@ static ALL: [&Profile; 9] = [
 ];
 
 impl Profile {
-    /// All profiles.
     pub fn all() -> &'static [&'static Profile] {
         &ALL
     }
 
-    /// A profile by its name.
     pub fn named(name: &str) -> Option<&'static Profile> {
         ALL.iter().copied().find(|profile| profile.name == name)
     }

@@ -31,7 +31,7 @@ pub struct Slot(pub u32);
 pub struct Program {
     pub profile: &'static Profile,
     pub nodes: Vec<Node>,
-    /// The expression that each node stands for, where it stands for one; see `observe`.
+    /// The expression that each node represents, its location for one; see `observe`.
     pub origins: Vec<Option<ExprId>>,
     /// The text, for stories.
     pub source: Arc<str>,
@@ -56,14 +56,12 @@ impl Program {
     }
 }
 
-/// A constant.
 #[derive(Debug)]
 pub enum Constant {
     /// A value that owns nothing.
     Plain(Val<'static>),
     Text(Box<str>),
     Bytes(Box<[u8]>),
-    /// A type, by name.
     Type(Name),
     /// A list or map of plain JSON values.
     Document(Document),

@@ -33,7 +33,6 @@ pub struct Query<'q> {
     pub request: Option<&'q Document>,
     /// Composited variables, in order; `None` leaves `variables` undeclared in Kubernetes' profiles.
     pub variables: Option<&'q [(String, String)]>,
-    /// The authorizer.
     pub authorizer: Authorizer,
     /// Another limit of cost than the profile's.
     pub cost_limit: Option<u64>,
@@ -71,7 +70,6 @@ pub enum Authorizer {
 /// What an expression came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueryResult {
-    /// A value.
     Value {
         /// The run-time type.
         type_name: String,
@@ -79,7 +77,7 @@ pub enum QueryResult {
         value: String,
         /// The value as Go prints it.
         display: String,
-        /// The cost; `None` where the profile does not count.
+        /// The cost; `None` if the profile does not count.
         cost: Option<u64>,
     },
     /// No program, for this reason.
@@ -88,12 +86,11 @@ pub enum QueryResult {
     Failed {
         /// Its text.
         error: String,
-        /// The cost until then; `None` where the profile does not count.
+        /// The cost until then; `None` if the profile does not count.
         cost: Option<u64>,
     },
 }
 
-/// Answers a query.
 pub fn answer(query: &Query<'_>) -> QueryResult {
     answer_with(query, &NoHost)
 }

@@ -7,7 +7,7 @@ pub use kyvtest_go_compat::text::time::{Civil, Timestamp};
 use super::val::Val;
 use kyvtest_go_compat::text::duration;
 
-/// The error of a point in time outside of the years 1 to 9999.
+/// The error of a point in time outside the years 1 to 9999.
 pub const OVERFLOW: Val<'static> = Val::Error("timestamp overflow");
 
 /// A duration as cel-go's `string()` prints it: seconds as a double, then `s`.

@@ -12,7 +12,6 @@ use kyvtest_go_compat::text::float;
 /// How much of a value is shown.
 const WIDTH: usize = 120;
 
-/// One evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evaluation {
     /// The expression.

@@ -46,7 +46,6 @@ pub enum Type {
     Opaque(Name, Arc<[Type]>),
     /// A type parameter: of an overload before it is instantiated, a type variable of the checker after that.
     Param(u32),
-    /// The type of a type.
     Type(Option<Arc<Type>>),
 }
 
@@ -55,7 +54,6 @@ pub enum Type {
 pub struct StructType {
     /// The name, as messages print it.
     pub name: Name,
-    /// The fields.
     pub fields: Vec<(Name, Type)>,
 }
 

@@ -33,11 +33,9 @@ pub enum Val<'a> {
     Type(&'a str),
     /// A list made by the expression.
     List(&'a [Val<'a>]),
-    /// A list of a document.
     DocumentList(value::List<'a>),
     /// A map made by the expression: entries in order, each key once.
     Map(&'a [(Val<'a>, Val<'a>)]),
-    /// A map of a document.
     DocumentMap(value::Map<'a>),
     /// The lazily evaluated `variables`.
     Variables,
@@ -99,7 +97,7 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether a field has a value other than the zero value (`has(x.field)`); `None` where there is no such field.
+    /// Whether a field has a value other than the zero value (`has(x.field)`); `None` if there is no such field.
     fn is_set(&self, name: &str) -> Option<bool> {
         self.field(name).map(|_| true)
     }
@@ -119,7 +117,7 @@ pub trait Opaque: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// How Go's `encoding/json` writes it, for Kyverno's `json.marshal`; `None` where that is not known.
+    /// How Go's `encoding/json` writes it, for Kyverno's `json.marshal`; `None` if that is not known.
     fn go_json(&self) -> Option<String> {
         None
     }
@@ -190,7 +188,6 @@ impl<'a> Val<'a> {
     /// The absent optional.
     pub const NONE: Val<'static> = Val::Optional(None);
 
-    /// Whether this is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Val::Error(_))
     }
@@ -218,7 +215,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The name of cel-go's Go type, which some error texts print.
+    /// The name of cel-go's Go type, which some error messages print.
     pub fn go_type(&self) -> &'static str {
         match self {
             Val::Null => "types.Null",
@@ -288,12 +285,10 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether this is a list.
     pub fn is_list(&self) -> bool {
         matches!(self, Val::List(_) | Val::DocumentList(_))
     }
 
-    /// Whether this is a map.
     pub fn is_map(&self) -> bool {
         matches!(self, Val::Map(_) | Val::DocumentMap(_))
     }
@@ -396,7 +391,7 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// CEL equality; `None` where it is the error `no such overload`.
+    /// CEL equality; `None` if it is the error `no such overload`.
     ///
     /// Upstream: `types.Equal`. Inside lists and maps an element whose comparison is an error counts as equal.
     pub fn equals(&self, other: &Val<'_>) -> Option<bool> {

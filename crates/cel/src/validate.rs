@@ -58,7 +58,7 @@ impl Validator<'_> {
         self.issues.push((rank, self.checked.ast.offset(id), message));
     }
 
-    /// `in_format`: inside of the arguments or the receiver of `format`, where mixed lists are allowed.
+    /// `in_format`: inside the arguments or the receiver of `format`, where mixed lists are allowed.
     fn walk(&mut self, id: ExprId, in_format: bool) {
         let checked = self.checked;
         match checked.ast.expr(id) {

@@ -27,7 +27,7 @@ const MESSAGES: [(&str, Type); 9] = [
 static FIELDS: LazyLock<[[(Name, Type); 1]; MESSAGES.len()]> =
     LazyLock::new(|| MESSAGES.map(|(_, inner)| [("value".into(), inner)]));
 
-/// The names and the types that they stand for.
+/// The names and the types that they represent.
 pub(super) fn types() -> impl Iterator<Item = (&'static str, Type)> {
     MESSAGES.into_iter().map(|(name, inner)| (name, Type::wrapper(inner)))
 }

@@ -1,7 +1,7 @@
 //! The words of an expression.
 //!
-//! Upstream counterpart: go-jmespath's `lexer.go`, with its error texts and its oddities: an unquoted name may end in
-//! U+0080, and a single `=` is a token that nothing takes.
+//! Upstream counterpart: go-jmespath's `lexer.go`, with its error messages and its oddities: an unquoted name may end
+//! in U+0080, and a single `=` is a token that nothing takes.
 
 use std::sync::Arc;
 

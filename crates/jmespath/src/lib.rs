@@ -1,14 +1,16 @@
 //! Kyverno's JMESPath: the standard grammar and functions, Kyverno's own functions, and a missing key that is an error.
 //!
 //! Upstream counterpart: github.com/kyverno/go-jmespath (commit 95e59c16) with the functions of Kyverno 1.19
-//! `pkg/engine/jmespath`, error texts included. An expression is compiled once ([`Expression::parse`]) and searches any
-//! number of values ([`Expression::search`]); both are pure, clock and randomness come with the [`Context`].
+//! `pkg/engine/jmespath`, error messages included. An expression is compiled once ([`Expression::parse`]) and searches
+//! any number of values ([`Expression::search`]); both are pure, clock and randomness come with the [`Context`].
 //!
 //! Known deviations:
 //! - Where upstream panics, which ends its process, the answer is [`Error::Panic`] with the text of the panic.
-//! - Upstream's `sort_by` sorts the list of the document itself, so that later looks at it see the new order; here nothing
+//! - Upstream's `sort_by` sorts the list of the document itself, so that later looks at it see the new order; here
+//!   nothing
 //!   is ever changed.
-//! - The list of `items()` is of a type of its own upstream, which some functions refuse. Here it is that only as long as
+//! - The list of `items()` is of a type of its own upstream, which some functions refuse. Here it is that only as long
+//!   as
 //!   it is not part of another list or map.
 //! - Text is UTF-8: what `base64_decode` makes of other bytes has U+FFFD in place of each of them.
 //! - Members of maps come in order of their keys where upstream's order is random (`keys`, `values`, `*`).

@@ -1,8 +1,8 @@
 //! From text to tree: a Pratt parser.
 //!
-//! Upstream counterpart: go-jmespath's `parser.go`, with its error texts and its leniency: commas between arguments and
-//! between members of a hash may be missing, and an index at the start of an expression that cannot be read is an empty
-//! node instead of an error. Deviation: how deep an expression nests is bounded.
+//! Upstream counterpart: go-jmespath's `parser.go`, with its error messages and its leniency: commas between arguments
+//! and between members of a hash may be missing, and an index at the start of an expression that cannot be read is an
+//! empty node instead of an error. Deviation: how deep an expression nests is bounded.
 
 use super::{
     Error,

@@ -14,7 +14,6 @@ pub enum Tendency {
     Weaker,
     /// It refuses more.
     Stricter,
-    /// Either.
     Either,
     /// It says something else.
     Text,
@@ -23,7 +22,6 @@ pub enum Tendency {
 /// Something in the policy that may make the two sides differ.
 #[derive(Debug, Clone, Copy)]
 pub struct CandidateCause<'s> {
-    /// Its code.
     pub code: &'s str,
     /// Which way.
     pub tendency: Tendency,
@@ -36,7 +34,6 @@ pub struct CandidateCause<'s> {
 /// The difference on one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Divergence {
-    /// The class.
     pub class: DivergenceClass,
     /// The code of the cause: a hazard's, or that of the refusal.
     pub code: Option<String>,

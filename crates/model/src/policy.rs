@@ -2,10 +2,10 @@
 //!
 //! Counterpart: the API types of Kyverno 1.19 (`api/kyverno`, github.com/kyverno/api) and of
 //! `k8s.io/api/admissionregistration/v1`, with the defaults and the strictness of their schemas. [`load`] says what a
-//! document is and what is wrong with it; everything that a diagnostic may have to point at keeps its span.
+//! document is and the problems of it; everything that a diagnostic may have to point at keeps its span.
 //!
-//! Known deviations: fields below `manifests`, `mutate`, `generate` and `verifyImages` are kept as located parts and not checked here; neither are `status` and the schemas of kinds that
-//! are recognised only.
+//! Known deviations: fields below `manifests`, `mutate`, `generate` and `verifyImages` are kept as located parts and
+//! not checked here; neither are `status` and the schemas of kinds that are recognised only.
 
 mod admission;
 pub mod autogen;

@@ -92,9 +92,7 @@ pub enum Part {
     Match,
     /// `exclude`.
     Exclude,
-    /// An exception.
     Exception,
-    /// A condition of an exception.
     ExceptionCondition,
     /// A precondition or match condition.
     Precondition(usize),
@@ -102,17 +100,13 @@ pub enum Part {
     Binding,
     /// The parameters.
     Params,
-    /// A validation.
     Validation(usize),
-    /// An audit annotation.
     AuditAnnotation(usize),
-    /// A mutation.
     Mutation(usize),
     /// The budget of cost for all expressions together.
     Budget,
     /// All validations: none objects.
     All,
-    /// The type of the rule.
     RuleType,
 }
 

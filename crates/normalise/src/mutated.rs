@@ -37,7 +37,7 @@ pub enum Mutation {
 /// Custom resources are not decoded, so unknown fields stay; kinds without a table pass unchanged.
 ///
 /// # Errors
-/// Upstream's text.
+/// Upstream's message.
 pub fn mutated(kind: Kind<'_>, object: Value<'_>, how: Mutation, cluster: &Cluster) -> Result<Document, String> {
     if let Some(served) = TABLE.kind(kind.api_version, kind.name) {
         return match how {

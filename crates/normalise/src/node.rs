@@ -160,7 +160,7 @@ impl<'a> Node<'a> {
         self.get(name)?.as_int()
     }
 
-    /// The truth value of a field, `false` if absent.
+    /// The boolean of a field, `false` if absent.
     pub(crate) fn bool(&self, name: &str) -> bool {
         matches!(self.get(name), Some(Node::Bool(true)))
     }

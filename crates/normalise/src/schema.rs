@@ -9,7 +9,6 @@ use crate::{
     table::{self, Omit, TABLE, TypeId},
 };
 
-/// A struct type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Type(TypeId);
 
@@ -30,9 +29,7 @@ pub enum Shape {
     IntOrString,
     /// A point in time as a string, or null.
     Time,
-    /// A struct.
     Struct(Type),
-    /// A list.
     List(Box<Shape>),
     /// A map with string keys.
     Map(Box<Shape>),
@@ -40,7 +37,6 @@ pub enum Shape {
     Any,
 }
 
-/// One field of a struct.
 #[derive(Debug, Clone)]
 pub struct Field {
     /// What its value is.

@@ -75,7 +75,6 @@ pub(crate) enum Omit {
     Zero,
 }
 
-/// One field of a struct.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: &'static str,
@@ -109,7 +108,6 @@ impl Field {
     }
 }
 
-/// One struct type.
 #[derive(Debug)]
 pub(crate) struct Type {
     pub(crate) name: &'static str,
@@ -193,7 +191,6 @@ impl Table {
         &self.types[id.0 as usize]
     }
 
-    /// The type of a name.
     pub(crate) fn id(&self, name: &str) -> Option<TypeId> {
         self.ids.get(name).copied()
     }

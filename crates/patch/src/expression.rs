@@ -26,7 +26,7 @@ use crate::{
 /// Returns the apply configuration that an expression evaluated to.
 ///
 /// # Errors
-/// Upstream's text.
+/// Upstream's message.
 pub fn apply_configuration(value: Val<'_>) -> Result<Config<'_>, String> {
     let config = match value {
         Val::Object(config) => config,
@@ -219,7 +219,7 @@ fn key_type(key: Val<'_>) -> &'static str {
 /// Why a JSON patch cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JsonPatchError {
-    /// Upstream's text.
+    /// Upstream's message.
     #[error("{0}")]
     Invalid(String),
     /// Upstream panics on a value.

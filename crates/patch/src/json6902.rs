@@ -67,7 +67,7 @@ impl Options {
     }
 }
 
-/// Why a patch cannot be read or applied. Displays upstream's text.
+/// Why a patch cannot be read or applied. Displays upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The text is neither YAML nor JSON, or not a patch.

@@ -26,7 +26,7 @@ type Outcome = Result<(), Mismatch>;
 pub struct PatternError {
     /// The text.
     pub message: String,
-    /// Where in the resource; empty where the rule is an error.
+    /// Where in the resource; empty if the rule is an error.
     pub path: String,
     /// Whether the rule does not concern the resource.
     pub skip: bool,

@@ -141,7 +141,7 @@ fn made<'r>(run: &'r SuiteRun, row: &Row, case: &Case) -> Option<(&'r Document, 
     })
 }
 
-/// An object with whole numbers as a person writes them.
+/// An object with integers as a person writes them.
 fn plain(object: &Document) -> Json {
     fn whole(value: Json) -> Json {
         match value {

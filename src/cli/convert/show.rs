@@ -198,7 +198,7 @@ fn refusal_diagnostic(head: &Head, refusal: &Refusal) -> Diagnostic {
     diagnostic.with_help(refusal.help.as_str())
 }
 
-/// One warning for all hazards of a policy; `None` where both sides say the same.
+/// One warning for all hazards of a policy; `None` if both sides say the same.
 pub(super) fn summary(row: &Row) -> Option<Diagnostic> {
     let mut codes: Vec<&str> = Vec::new();
     let mut worst: Option<Direction> = None;

@@ -189,7 +189,6 @@ pub(super) fn suggested(found: &Explanation, [_, sources]: [Option<&Sources>; 2]
     text
 }
 
-/// The explanation as JSON.
 pub(super) fn json(found: &Explanation, sources: [Option<&Sources>; 2]) -> Json {
     let decided = |number: usize| {
         let verdict = &found.counterexample.verdicts()[number];

@@ -176,7 +176,6 @@ fn compare(a: &[Json], b: &[Json], setup: &Setup<'_>) -> Compared {
     Compared::new(side(a), side(b), setup)
 }
 
-/// The answer as JSON.
 pub(in crate::cli) fn answer(compared: &Compared, world: &World, sources: [Option<&Sources>; 2]) -> Json {
     let found = &compared.found;
     let kind = match &found.label {

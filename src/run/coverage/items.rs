@@ -90,7 +90,7 @@ impl<'p> Texts<'p> {
         }
     }
 
-    /// What an expression is, where it stands and the expression itself.
+    /// What an expression is, its location and the expression itself.
     fn find(&self, place: &Place) -> Option<(ItemKind, String, &'p Expression)> {
         let Self {
             conditions_at,

@@ -90,7 +90,7 @@ impl<'s> CoverageRecorder<'s> {
         note(&self.mutated, policy, rules, answers);
     }
 
-    /// Notes which filters select a request. Of several that stand for the same one, any may.
+    /// Notes which filters select a request. Of several that represent the same one, any may.
     pub(super) fn selected(&self, policy: &PolicyId, found: &[Selected]) {
         let mut merged: BTreeMap<(&str, &str), bool> = BTreeMap::new();
         for one in found {

@@ -49,7 +49,7 @@ impl<'t> Parser<'t> {
         Span::new(self.file, start as u32, end as u32)
     }
 
-    /// What is wrong with the next character.
+    /// The problems of the next character.
     fn wrong(&self, message: &str) -> Diagnostic {
         let length = self.rest().chars().next().map_or(0, char::len_utf8);
         Diagnostic::at(Code::BadFilter, self.span(self.at, self.at + length), message)
@@ -63,7 +63,7 @@ impl<'t> Parser<'t> {
         found
     }
 
-    /// The name that comes next; empty where there is none.
+    /// The name that comes next; empty if there is none.
     fn name(&self) -> &'t str {
         let rest = self.rest();
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));

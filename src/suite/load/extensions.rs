@@ -116,7 +116,7 @@ impl Loader<'_> {
                     continue;
                 }
             };
-            // Another suite of the same folder reads its own documents and their mistakes.
+            // Another suite of the same directory reads its own documents and their mistakes.
             let named = tree.root().get("suite").and_then(Node::as_str);
             if named.is_some_and(|named| named != test.name()) && documents > 1 {
                 continue;

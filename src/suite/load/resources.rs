@@ -13,7 +13,8 @@ use kyvtest_go_compat::{
 use kyvtest_model::policy::{Origin, Text, decode::name_of, place};
 
 impl Loader<'_> {
-    /// Reads files of resources. The first path decides: if it is a folder, its files are read and the others are not.
+    /// Reads files of resources. The first path decides: if it is a directory, its files are read and the others are
+    /// not.
     pub(super) fn resources(&mut self, paths: &[Text]) -> Vec<Resource> {
         let mut resources = Vec::new();
         let Some(first) = paths.first() else {

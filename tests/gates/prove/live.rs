@@ -207,7 +207,8 @@ fn yaml_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The policies of the corpus that may have a twin: ClusterPolicies with `validate.cel`, and ValidatingPolicies.
+/// The policies of the corpus that may have a native counterpart: ClusterPolicies with `validate.cel`, and
+/// ValidatingPolicies.
 pub(super) fn published() -> Vec<Case> {
     let Some(folder) = shared("corpus") else {
         return Vec::new();
@@ -260,7 +261,7 @@ fn published_policies_have_labels() {
         add(&mut loaded, &case.policy, Purpose::Policies);
         loaded.policies.iter().any(Policy::validates)
     });
-    // Kyverno generates nothing from a ValidatingPolicy that stands for pod controllers; without that it does.
+    // Kyverno generates nothing from a ValidatingPolicy that represents pod controllers; without that it does.
     let off: Vec<Case> = cases
         .iter()
         .filter_map(|case| {
@@ -334,7 +335,7 @@ fn a_newer_kubernetes_reads_policies_otherwise() {
         if !names.iter().any(|wanted| name.starts_with(wanted)) {
             continue;
         }
-        // Kyverno generates nothing from policies that stand for pod controllers, too.
+        // Kyverno generates nothing from policies that represent pod controllers, too.
         if value["kind"] == "ValidatingPolicy" {
             value["spec"]["autogen"]["podControllers"] = json!({"controllers": []});
             case.policy = value.to_string();

@@ -128,7 +128,7 @@ fn no_answer_about_a_pair_is_wrong() {
     }
 }
 
-/// The policies of a folder of the corpus that has exactly one, by the folder's place.
+/// The policies of a directory of the corpus that has exactly one, by the directory's place.
 fn policies(root: &Path) -> BTreeMap<String, Loaded> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.to_path_buf()];
@@ -162,7 +162,7 @@ fn policies(root: &Path) -> BTreeMap<String, Loaded> {
     found
 }
 
-/// The pairs of policies in folders whose names end in two words, by name.
+/// The pairs of policies in directories whose names end in two words, by name.
 pub(super) fn folder_pairs(root: &Path, from: &str, to: &str) -> Vec<(String, Loaded, Loaded)> {
     let folders: BTreeSet<String> = std::fs::read_dir(root)
         .into_iter()
@@ -192,7 +192,8 @@ pub(super) fn folder_pairs(root: &Path, from: &str, to: &str) -> Vec<(String, Lo
     pairs
 }
 
-/// Compares the policies of folders whose names end in two words, and says how many pairs there are and are decided.
+/// Compares the policies of directories whose names end in two words, and says how many pairs there are and are
+/// decided.
 fn compare_folders(root: &Path, from: &str, to: &str) -> (usize, Vec<String>) {
     let pairs = folder_pairs(root, from, to);
     let discovery = Discovery::kubernetes();

@@ -32,7 +32,7 @@ struct Mutant {
     second: Value,
 }
 
-/// The positions of a text outside of quotes.
+/// The positions of a text outside quotes.
 fn outside(text: &str) -> Vec<bool> {
     let mut quote = None;
     let mut escaped = false;
@@ -53,7 +53,7 @@ fn outside(text: &str) -> Vec<bool> {
     outside
 }
 
-/// Every occurrence of a text in an expression, outside of quotes, replaced by another.
+/// Every occurrence of a text in an expression, outside quotes, replaced by another.
 fn replaced(expression: &str, from: &str, to: &str) -> Vec<String> {
     let outside = outside(expression);
     let found = expression.match_indices(from).filter(|(at, _)| outside[*at]);

@@ -51,7 +51,7 @@ const KINDS: [Kind; 11] = [
 /// What an expression may be made of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grammar {
-    /// Whether parts of `object`, whose type is unknown, may stand for any type.
+    /// Whether parts of `object`, whose type is unknown, may occur for any type.
     pub(crate) dynamic: bool,
     /// Whether Kyverno's libraries are there (`math`, `base64`, `cel.bind`).
     pub(crate) kyverno: bool,
@@ -354,7 +354,7 @@ impl Maker<'_, '_> {
                 let name = format!("x{}", self.fresh);
                 out.push_str(&name);
                 rest = &rest[at + 1..];
-                // What `cel.bind` binds is outside of its scope.
+                // What `cel.bind` binds is outside its scope.
                 if template.starts_with("cel.bind") {
                     bound = Some((name, element));
                 } else {

@@ -75,7 +75,7 @@ impl World {
         Self { env, document }
     }
 
-    /// Value and cost of an expression, evaluated in some memory; `None` where it cannot be compiled.
+    /// Value and cost of an expression, evaluated in some memory; `None` if it cannot be compiled.
     fn evaluate(&self, text: &str, memory: &mut Scratch) -> Option<(String, u64)> {
         let program = compile(text, &self.env).ok()?;
         let inner = Val::String("inner");

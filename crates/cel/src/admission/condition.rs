@@ -126,9 +126,8 @@ impl Expression {
 /// What an expression came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evaluated {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A text.
     Text(String),
     /// `null`
     Null,

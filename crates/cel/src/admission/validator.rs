@@ -29,7 +29,6 @@ pub struct Parts<'t> {
     pub match_conditions: Vec<(&'t str, &'t str)>,
     /// Variables: name and expression.
     pub variables: Vec<(&'t str, &'t str)>,
-    /// Validations.
     pub validations: Vec<ValidationText<'t>>,
     /// Audit annotations: key and expression.
     pub audit_annotations: Vec<(&'t str, &'t str)>,
@@ -45,7 +44,6 @@ impl<'t> Parts<'t> {
     }
 }
 
-/// The texts of a validation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ValidationText<'t> {
     /// What must hold.
@@ -85,22 +83,19 @@ pub struct Unmatched {
 /// Which part a decision comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A match condition.
     MatchCondition(usize),
-    /// A validation.
     Validation(usize),
     /// The budget of the match conditions, the validations or the audit annotations.
     Budget,
 }
 
-/// One decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// The validation holds.
     Admit,
     /// The validation does not hold.
     Deny {
-        /// Where it stands.
+        /// Location.
         index: usize,
         /// What is said.
         message: String,
@@ -117,9 +112,8 @@ pub enum Decision {
 /// What an audit annotation came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotation {
-    /// The key.
     pub key: String,
-    /// The value, none where it is left out, or the error.
+    /// The value, none if it is left out, or the error.
     pub value: Result<Option<String>, String>,
 }
 
@@ -130,7 +124,6 @@ pub enum Outcome {
     Unmatched(Unmatched),
     /// The decisions in the order of the validations, or a single one where evaluation ended early.
     Decided {
-        /// The decisions.
         decisions: Vec<Decision>,
         /// The audit annotations.
         annotations: Vec<Annotation>,

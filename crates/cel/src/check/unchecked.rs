@@ -1,9 +1,9 @@
-//! What names and functions stand for in an expression that is not checked: references without types.
+//! What names and functions represent in an expression that is not checked: references without types.
 //!
-//! Upstream counterpart: the branches of cel-go `interpreter/{planner,attributes}.go` for expressions that come from the
-//! parser alone. A dotted name is looked up at its longest first, a function by its name only, so that the arguments
-//! decide at run time; what is not declared is an error of evaluation. Deviations: names are looked up among the declared
-//! variables, where upstream looks among the bound ones; `a['b']` never means the variable `a.b`.
+//! Upstream counterpart: the branches of cel-go `interpreter/{planner,attributes}.go` for expressions that come from
+//! the parser alone. A dotted name is looked up at its longest first, a function by its name only, so that the
+//! arguments decide at run time; what is not declared is an error of evaluation. Deviations: names are looked up among
+//! the declared variables, where upstream looks among the bound ones; `a['b']` never means the variable `a.b`.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl<'e> Resolver<'e> {
 
     fn call(&mut self, id: ExprId, function: &str, target: Option<ExprId>, args: &[ExprId]) {
         self.walk_all(args);
-        // `a.b.c(x)` is the function `a.b.c` where there is one, else the method `c` of `a.b`.
+        // `a.b.c(x)` is the function `a.b.c` if there is one, else the method `c` of `a.b`.
         if let Some(receiver) = target {
             if let Some(prefix) = qualified_name(self.ast, receiver)
                 && let Some(declared) = self.env.function(&format!("{prefix}.{function}"))

@@ -13,7 +13,7 @@ use crate::{
 };
 use kyvtest_go_compat::text::{base64, float};
 
-/// The largest whole number that a double, and so a JSON reader, is sure to keep.
+/// The largest integer that a double, and so a JSON reader, is sure to keep.
 const MAX_SAFE: i64 = (1 << 53) - 1;
 
 pub(super) fn declare(library: &mut Library, behaviour: &Behaviour) {

@@ -148,7 +148,7 @@ pub(super) struct Builder<'o> {
     pub(super) options: &'o ParseOptions,
     exprs: Vec<Expr>,
     offsets: Vec<i32>,
-    /// Nodes that stand for something unreadable; only the error-recovering parser makes them.
+    /// Nodes that represent something unreadable; only the error-recovering parser makes them.
     unspecified: Vec<ExprId>,
     /// The next id that cel-go would give out: entries and calls that became macros have ids, too.
     next_id: u64,
@@ -214,7 +214,7 @@ impl<'o> Builder<'o> {
         self.place(reserved, expr)
     }
 
-    /// Makes a node that stands for something unreadable.
+    /// Makes a node that represents something unreadable.
     pub(super) fn add_unspecified(&mut self, offset: i32) -> ExprId {
         let id = self.add(offset, Expr::Map(Vec::new()));
         self.unspecified.push(id);

@@ -227,7 +227,7 @@ fn unsigned(text: &[u8], end: usize) -> Scan {
     }
 }
 
-/// The end of the fraction and exponent that may stand at `pos`; `pos` itself if there is neither.
+/// The end of the fraction and exponent that may occur at `pos`; `pos` itself if there is neither.
 fn fraction(text: &[u8], pos: usize) -> usize {
     let digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
     let mut end = pos;

@@ -303,7 +303,7 @@ impl Expander<'_, '_> {
         )
     }
 
-    /// A fold that adds to the accumulator, where there is a filter only if that holds.
+    /// A fold that adds to the accumulator, if there is a filter only if that holds.
     fn collect(
         &mut self,
         iter_range: ExprId,

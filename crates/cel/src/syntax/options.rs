@@ -69,7 +69,6 @@ impl Macros {
 /// How an expression is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseOptions {
-    /// The macros.
     pub macros: Macros,
     /// Whether `.?f`, `[?i]` and optional entries are allowed.
     pub optional_syntax: bool,

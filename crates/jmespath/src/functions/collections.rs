@@ -26,7 +26,7 @@ pub(super) fn label_match<'e>(call: &Call<'_, 'e>) -> ItemResult<'e> {
     data(true)
 }
 
-/// A float as an integer; the error is the text of what is wrong with it.
+/// A float as an integer; the error is the text of the problems of it.
 pub(super) fn integer(number: f64) -> Result<i64, String> {
     let shown = || float::display(number);
     if !number.is_finite() || number.trunc() != number {

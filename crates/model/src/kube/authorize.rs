@@ -24,9 +24,7 @@ pub struct Access<'a> {
     pub path: Option<&'a str>,
     /// The API group.
     pub group: &'a str,
-    /// The resource.
     pub resource: &'a str,
-    /// The subresource.
     pub subresource: &'a str,
     /// The namespace; empty for all of them, and for what is in none.
     pub namespace: &'a str,

@@ -39,9 +39,7 @@ const CREATE_ONLY: [(&str, &str); 7] = [
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The plural.
     pub plural: String,
     /// The subresource; empty for the resource itself.
     pub subresource: String,
@@ -80,7 +78,6 @@ impl Resource {
         }
     }
 
-    /// A subresource of this resource.
     pub fn sub(&self, subresource: &str, object_kind: &str) -> Self {
         let operations = match subresource {
             "binding" | "eviction" | "token" => Operations::of(&[Operation::Create]),
@@ -431,7 +428,6 @@ impl Discovery {
         self.under(|table| &table.by_kind, kind, "")
     }
 
-    /// The resource of a kind.
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.kinds(kind).find(|resource| resource.is(group, version))
     }
@@ -442,7 +438,6 @@ impl Discovery {
         self.by_kind(group, version, kind)
     }
 
-    /// A subresource of a kind.
     pub fn subresource(&self, kind: &GroupVersionKind, subresource: &str) -> Option<&Arc<Resource>> {
         self.under(|table| &table.by_kind, &kind.kind, subresource)
             .find(|resource| resource.is(&kind.group, &kind.version))
@@ -459,7 +454,6 @@ impl Discovery {
             })
     }
 
-    /// A resource by its name.
     pub fn by_resource(&self, name: &GroupVersionResource, subresource: &str) -> Option<&Arc<Resource>> {
         self.under(|table| &table.by_plural, &name.resource, subresource)
             .find(|resource| resource.is(&name.group, &name.version))

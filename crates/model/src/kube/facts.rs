@@ -1,8 +1,8 @@
 //! The questions that matching may ask about a request.
 //!
-//! Every atom is a regular predicate on one string, a presence or a regular predicate on one key of a map, an existential
-//! with regular bodies, or a free truth value. A proof needs a decision procedure for each of them: a new kind of atom or
-//! pattern comes with its solver.
+//! Every atom is a regular predicate on one string, a presence or a regular predicate on one key of a map, an
+//! existential with regular bodies, or a free boolean. A proof needs a decision procedure for each of them: a new kind
+//! of atom or pattern comes with its solver.
 
 use kyvtest_go_compat::text::wildcard;
 
@@ -37,7 +37,7 @@ impl<'p> Pattern<'p> {
     }
 }
 
-/// A text of the request. *The object* is the new one, or the old one where there is no new one.
+/// A text of the request. *The object* is the new one, or the old one if there is no new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Text {
     /// The object's name, or its `generateName` if it has no name yet.
@@ -50,7 +50,6 @@ pub enum Text {
     Namespace,
     /// The name in the request; empty for a collection delete and for a name to be generated.
     RequestName,
-    /// The user's name.
     Username,
 }
 

@@ -22,7 +22,6 @@ pub struct GroupVersionKind {
     pub group: String,
     /// The version in the group.
     pub version: String,
-    /// The kind.
     pub kind: String,
 }
 

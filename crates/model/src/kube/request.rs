@@ -9,7 +9,6 @@ use kyvtest_go_compat::value::{Document, Value};
 /// nothing at all is known for no user.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UserInfo {
-    /// The user's name.
     pub username: String,
     /// The user's id.
     pub uid: String,

@@ -16,7 +16,6 @@ pub enum Side {
 pub struct RequestClass<'u> {
     /// The resource, or subresource.
     pub resource: &'u Resource,
-    /// The operation.
     pub operation: Operation,
     /// Whether this is one of the deletions of a collection delete, which have no request name.
     pub collection: bool,

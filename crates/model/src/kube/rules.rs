@@ -96,7 +96,6 @@ pub struct RuleWithOperations {
     pub api_groups: Vec<String>,
     /// API versions, or `*`.
     pub api_versions: Vec<String>,
-    /// Resources.
     pub resources: Vec<ResourcePattern>,
     /// By namespace.
     pub scope: Scope,

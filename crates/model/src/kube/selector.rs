@@ -30,7 +30,6 @@ pub struct Expression {
     pub key: String,
     /// The operator's word.
     pub operator: String,
-    /// The values.
     pub values: Vec<String>,
 }
 

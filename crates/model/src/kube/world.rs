@@ -8,7 +8,6 @@ use kyvtest_go_compat::value::{Builder, Document, Map, Value};
 /// The label that the API server puts on every namespace: its name.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// A namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Namespace {
     /// The Namespace object.
@@ -54,13 +53,11 @@ impl Namespace {
         }
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         let name = self.object.root().at(&["metadata", "name"]);
         name.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The labels.
     pub fn labels(&self) -> Option<Map<'_>> {
         string_map(self.object.root(), "labels")
     }
@@ -170,7 +167,6 @@ impl World {
         self.namespaces.get(name)
     }
 
-    /// The namespaces, by name.
     pub fn namespaces(&self) -> impl ExactSizeIterator<Item = &Namespace> {
         self.namespaces.values()
     }

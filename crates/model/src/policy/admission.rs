@@ -19,7 +19,6 @@ use kyvtest_go_compat::{
     yaml::{Node, Tree},
 };
 
-/// A ValidatingAdmissionPolicy.
 #[derive(Debug, Clone)]
 pub struct ValidatingAdmissionPolicy {
     /// The API version as written.
@@ -46,14 +45,13 @@ pub struct ValidatingAdmissionPolicy {
     pub origin: Origin,
 }
 
-/// A ValidatingAdmissionPolicyBinding.
 #[derive(Debug, Clone)]
 pub struct ValidatingAdmissionPolicyBinding {
     /// The API version as written.
     pub api_version: String,
     /// Name, labels, annotations.
     pub metadata: Metadata,
-    /// The policy; empty where it is not written.
+    /// The policy; empty if it is not written.
     pub policy_name: Text,
     /// Which parameters.
     pub param_ref: Option<ParamRef>,

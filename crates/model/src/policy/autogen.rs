@@ -22,7 +22,7 @@ pub const CONTROLLERS: [&str; 7] = [
     "StatefulSet",
 ];
 
-/// The controllers that a policy generates rules for, as its annotation spells them; `none` where there are none.
+/// The controllers that a policy generates rules for, as its annotation spells them; `none` if there are none.
 pub fn controllers(policy: &ClassicPolicy) -> BTreeSet<String> {
     if eligibility(policy) != Eligibility::Eligible {
         return BTreeSet::from(["none".to_owned()]);

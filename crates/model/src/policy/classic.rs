@@ -111,7 +111,7 @@ pub struct FailureActionOverride {
     pub namespaces: Vec<Text>,
     /// The namespaces by their labels.
     pub namespace_selector: Option<LabelSelector>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -129,7 +129,6 @@ pub struct WebhookConfiguration {
 /// A rule of a policy.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// The name.
     pub name: Text,
     /// What it is about.
     pub matches: MatchResources,
@@ -139,11 +138,9 @@ pub struct Rule {
     pub context: Option<Subtree>,
     /// Conditions with variables.
     pub preconditions: Option<Subtree>,
-    /// Conditions in CEL.
     pub cel_preconditions: Vec<MatchCondition>,
     /// Where images are found in custom kinds.
     pub image_extractors: Option<Subtree>,
-    /// Texts for the report.
     pub report_properties: Vec<(Text, Text)>,
     /// Whether requests of Kyverno's own background controller are skipped.
     pub skip_background_requests: bool,
@@ -157,7 +154,7 @@ pub struct Rule {
     pub verify_images: Option<Subtree>,
     /// The rule as it is written; of a generated rule, as it would be written.
     pub source: Subtree,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -166,15 +163,13 @@ pub struct Rule {
 pub struct Validate {
     /// What a violation means; wins over that of the policy.
     pub failure_action: Option<Spanned<FailureAction>>,
-    /// Exceptions to it by namespace; `None` where the rule does not say.
+    /// Exceptions to it by namespace; `None` if the rule does not say.
     pub failure_action_overrides: Option<Vec<FailureActionOverride>>,
     /// Whether an update of an object that was violating before is let through.
     pub allow_existing_violations: Option<bool>,
-    /// The message.
     pub message: Option<Text>,
     /// CEL expressions.
     pub cel: Option<Cel>,
-    /// A pattern.
     pub pattern: Option<Subtree>,
     /// Several patterns, of which one must fit.
     pub any_pattern: Option<Subtree>,
@@ -188,7 +183,7 @@ pub struct Validate {
     pub manifests: Option<Subtree>,
     /// An assertion tree.
     pub assert: Option<Subtree>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -197,7 +192,6 @@ pub struct Validate {
 pub struct Cel {
     /// Whether a ValidatingAdmissionPolicy is to be generated.
     pub generate: bool,
-    /// The validations.
     pub expressions: Vec<Validation>,
     /// The kind of the parameters.
     pub param_kind: Option<ParamKind>,
@@ -207,7 +201,7 @@ pub struct Cel {
     pub audit_annotations: Vec<AuditAnnotation>,
     /// Named values.
     pub variables: Vec<Variable>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 

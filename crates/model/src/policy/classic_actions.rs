@@ -10,14 +10,13 @@ use super::{
 };
 use kyvtest_go_compat::yaml::{Node, Number};
 
-/// Fields that are strings.
 fn strings(fields: &mut Fields<'_, '_>, names: &[&'static str]) {
     for name in names {
         fields.string(name);
     }
 }
 
-/// Fields that are truth values.
+/// Fields that are booleans.
 fn flags(fields: &mut Fields<'_, '_>, names: &[&'static str]) {
     for name in names {
         fields.bool(name);

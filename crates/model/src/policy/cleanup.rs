@@ -16,7 +16,6 @@ use kyvtest_go_compat::yaml::Node;
 /// A CleanupPolicy or ClusterCleanupPolicy.
 pub type CleanupPolicy = ScopedPolicy<CleanupPolicySpec>;
 
-/// The spec of a CleanupPolicy.
 #[derive(Debug, Clone)]
 pub struct CleanupPolicySpec {
     /// Which objects it is about.

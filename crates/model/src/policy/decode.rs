@@ -216,7 +216,6 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// A string.
     pub fn string(&mut self, node: Node<'t>) -> Option<Text> {
         let text = match node.kind() {
             Kind::Str(text) => Some(text.to_owned()),
@@ -229,7 +228,7 @@ impl<'t> Decoder<'t> {
         Some(Spanned::new(text?, self.span(node)))
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn bool(&mut self, node: Node<'t>) -> Option<Spanned<bool>> {
         match node.as_bool() {
             Some(value) => Some(Spanned::new(value, self.span(node))),
@@ -240,7 +239,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn int(&mut self, node: Node<'t>) -> Option<Spanned<i64>> {
         match node.number() {
             Some(Number::Int(value)) => Some(Spanned::new(value, self.span(node))),
@@ -446,7 +445,7 @@ impl<'t> Fields<'t, '_> {
         found
     }
 
-    /// The field's key and value as they stand, null included; the field counts as known.
+    /// The field's key and value as written, null included; the field counts as known.
     pub fn entry(&mut self, name: &'static str) -> Option<Entry<'t>> {
         self.find(name)
     }
@@ -510,17 +509,17 @@ impl<'t> Fields<'t, '_> {
         self.required(name, Decoder::string)
     }
 
-    /// A list of strings; empty where it is absent.
+    /// A list of strings; empty if it is absent.
     pub fn strings(&mut self, name: &'static str) -> Vec<Text> {
         self.optional(name, Decoder::strings).unwrap_or_default()
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn bool(&mut self, name: &'static str) -> Option<Spanned<bool>> {
         self.optional(name, Decoder::bool)
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn int(&mut self, name: &'static str) -> Option<Spanned<i64>> {
         self.optional(name, Decoder::int)
     }
@@ -530,7 +529,7 @@ impl<'t> Fields<'t, '_> {
         self.optional(name, |decoder, node| decoder.word(node, words))
     }
 
-    /// A list of maps; empty where it is absent.
+    /// A list of maps; empty if it is absent.
     pub fn list<T>(&mut self, name: &'static str, item: impl FnMut(&mut Decoder<'t>, Node<'t>) -> Option<T>) -> Vec<T> {
         self.optional(name, |decoder, node| decoder.list(node, item))
             .unwrap_or_default()

@@ -15,7 +15,6 @@ use kyvtest_go_compat::yaml::Node;
 /// A DeletingPolicy or NamespacedDeletingPolicy.
 pub type DeletingPolicy = ScopedPolicy<DeletingPolicySpec>;
 
-/// The spec of a DeletingPolicy.
 #[derive(Debug, Clone)]
 pub struct DeletingPolicySpec {
     /// Which objects it is about; without it there are none. Operations do not count.

@@ -128,9 +128,7 @@ pub struct CelPolicyException {
 /// A policy by name and kind.
 #[derive(Debug, Clone)]
 pub struct PolicyRef {
-    /// The name.
     pub name: Text,
-    /// The kind.
     pub kind: Text,
 }
 
@@ -139,7 +137,6 @@ pub struct PolicyRef {
 pub enum ReportResult {
     /// It is skipped.
     Skip,
-    /// It passes.
     Pass,
 }
 

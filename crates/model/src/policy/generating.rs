@@ -15,7 +15,6 @@ use kyvtest_go_compat::yaml::{Items, Node};
 /// A GeneratingPolicy or NamespacedGeneratingPolicy.
 pub type GeneratingPolicy = ScopedPolicy<GeneratingPolicySpec>;
 
-/// The spec of a GeneratingPolicy.
 #[derive(Debug, Clone)]
 pub struct GeneratingPolicySpec {
     /// Which requests it is about; without it there are none.

@@ -9,11 +9,9 @@ use super::{ClassicPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 pub struct PolicyId {
     /// The API group.
     pub group: &'static str,
-    /// The kind.
     pub kind: &'static str,
     /// The namespace; empty for cluster-wide kinds.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 

@@ -24,7 +24,6 @@ use kyvtest_go_compat::{
 /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
 pub type ImageValidatingPolicy = ScopedPolicy<ImageValidatingPolicySpec>;
 
-/// The spec of an ImageValidatingPolicy.
 #[derive(Debug, Clone)]
 pub struct ImageValidatingPolicySpec {
     /// Which requests it is about; without it there are none.
@@ -209,7 +208,6 @@ fn credentials<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<()> {
     Some(())
 }
 
-/// Fields that are strings.
 fn strings(fields: &mut Fields<'_, '_>, names: &[&'static str]) {
     for name in names {
         fields.string(name);

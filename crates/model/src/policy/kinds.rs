@@ -12,7 +12,6 @@ use kyvtest_go_compat::{
     yaml::{self, Limits},
 };
 
-/// A policy.
 #[derive(Debug, Clone)]
 pub enum Policy {
     /// A ClusterPolicy or Policy.
@@ -29,9 +28,7 @@ pub enum Policy {
     Cleanup(Arc<CleanupPolicy>),
     /// An ImageValidatingPolicy or NamespacedImageValidatingPolicy.
     ImageValidating(Arc<ImageValidatingPolicy>),
-    /// A ValidatingAdmissionPolicy.
     Native(Arc<ValidatingAdmissionPolicy>),
-    /// A MutatingAdmissionPolicy.
     NativeMutating(Arc<MutatingAdmissionPolicy>),
 }
 
@@ -79,7 +76,6 @@ impl Policy {
         each!(self, policy => policy.id())
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         &self.metadata().name.value
     }

@@ -27,11 +27,8 @@ pub struct Loaded {
     pub policies: Vec<Policy>,
     /// Exceptions to ClusterPolicies and Policies.
     pub exceptions: Vec<Arc<PolicyException>>,
-    /// Exceptions to CEL policies.
     pub cel_exceptions: Vec<Arc<CelPolicyException>>,
-    /// Bindings of ValidatingAdmissionPolicies.
     pub bindings: Vec<Arc<ValidatingAdmissionPolicyBinding>>,
-    /// Bindings of MutatingAdmissionPolicies.
     pub mutating_bindings: Vec<Arc<MutatingAdmissionPolicyBinding>>,
     /// Documents that are left out because of a mistake.
     pub dropped: Vec<Dropped>,
@@ -85,12 +82,10 @@ impl Loaded {
         self.policies.iter().filter_map(Policy::as_image_validating)
     }
 
-    /// The MutatingAdmissionPolicies.
     pub fn native_mutating(&self) -> impl Iterator<Item = &Arc<MutatingAdmissionPolicy>> + Clone {
         self.policies.iter().filter_map(Policy::as_native_mutating)
     }
 
-    /// The ValidatingAdmissionPolicies.
     pub fn native(&self) -> impl Iterator<Item = &Arc<ValidatingAdmissionPolicy>> + Clone {
         self.policies.iter().filter_map(Policy::as_native)
     }
@@ -99,9 +94,9 @@ impl Loaded {
 /// A document that is left out because of a mistake.
 #[derive(Debug, Clone)]
 pub struct Dropped {
-    /// The kind; empty where there is none.
+    /// The kind; empty if there is none.
     pub kind: String,
-    /// The name; empty where there is none.
+    /// The name; empty if there is none.
     pub name: String,
     /// Where it comes from.
     pub origin: Origin,
@@ -112,7 +107,6 @@ pub struct Dropped {
 /// Why a document ends the run of `kyverno test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// The reason.
     pub reason: Refusal,
     /// Where.
     pub span: Span,

@@ -11,9 +11,8 @@ use kyvtest_go_compat::{
 /// A value with its place in a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Spanned<T> {
-    /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -62,7 +61,7 @@ impl Subtree {
         self.file
     }
 
-    /// Where it stands.
+    /// Location.
     pub fn span(&self) -> Span {
         place(self.file, self.node().span())
     }
@@ -112,7 +111,7 @@ impl Expression {
         let segments = self.at.node().segments();
         let from = segments.source_offset(start);
         let to = if end > start {
-            // The end of a part is behind its last byte: the byte after it may stand on another line.
+            // The end of a part is behind its last byte: the byte after it may occur on another line.
             segments.source_offset(end - 1) + 1
         } else {
             from
@@ -138,7 +137,6 @@ pub struct Origin {
     pub span: Span,
 }
 
-/// A place in a file.
 pub fn place(file: FileId, span: kyvtest_go_compat::yaml::Span) -> Span {
     Span::new(file, span.start, span.end)
 }

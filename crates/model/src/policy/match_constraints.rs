@@ -29,7 +29,6 @@ pub enum MatchPolicy {
 /// Which requests a policy is about.
 #[derive(Debug, Clone)]
 pub struct MatchConstraints {
-    /// Labels of the namespace.
     pub namespace_selector: Option<Spanned<LabelSelector>>,
     /// Labels of the object, new or old.
     pub object_selector: Option<Spanned<LabelSelector>>,
@@ -43,7 +42,6 @@ pub struct MatchConstraints {
     pub span: Span,
 }
 
-/// A rule with names.
 #[derive(Debug, Clone)]
 pub struct NamedRule {
     /// Names of which the request must have one; none means any.

@@ -46,7 +46,6 @@ pub struct ResourceFilter {
 /// The part of a filter that is about the resource. Of each list one entry must match.
 #[derive(Debug, Clone, Default)]
 pub struct ResourceDescription {
-    /// Kind selectors.
     pub kinds: Vec<Spanned<KindSelector>>,
     /// A pattern of the name.
     pub name: Option<Text>,
@@ -58,7 +57,6 @@ pub struct ResourceDescription {
     pub annotations: Option<Vec<(Text, Text)>>,
     /// Labels of the object.
     pub selector: Option<Spanned<LabelSelector>>,
-    /// Labels of the namespace.
     pub namespace_selector: Option<Spanned<LabelSelector>>,
     /// Operations, as written.
     pub operations: Vec<Text>,
@@ -69,7 +67,6 @@ pub struct ResourceDescription {
 pub struct UserFilter {
     /// Roles, `namespace:name`.
     pub roles: Option<Vec<Text>>,
-    /// Cluster roles.
     pub cluster_roles: Option<Vec<Text>>,
     /// Users, groups, service accounts.
     pub subjects: Option<Vec<Subject>>,

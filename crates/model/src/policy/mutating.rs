@@ -24,7 +24,6 @@ use kyvtest_go_compat::{
 /// A MutatingPolicy or NamespacedMutatingPolicy.
 pub type MutatingPolicy = ScopedPolicy<MutatingPolicySpec>;
 
-/// The spec of a MutatingPolicy.
 #[derive(Debug, Clone)]
 pub struct MutatingPolicySpec {
     /// Which requests it is about; without it there are none.
@@ -45,7 +44,6 @@ pub struct MutatingPolicySpec {
     pub source: Subtree,
 }
 
-/// One mutation.
 #[derive(Debug, Clone)]
 pub struct Mutation {
     /// `ApplyConfiguration`, `JSONPatch`, or another text that Kyverno ignores.

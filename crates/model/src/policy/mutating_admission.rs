@@ -13,7 +13,6 @@ use super::{
 };
 use kyvtest_go_compat::yaml::Node;
 
-/// A MutatingAdmissionPolicy.
 #[derive(Debug, Clone)]
 pub struct MutatingAdmissionPolicy {
     /// The API version as written.
@@ -33,7 +32,6 @@ pub struct MutatingAdmissionPolicy {
     pub origin: Origin,
 }
 
-/// A MutatingAdmissionPolicyBinding.
 #[derive(Debug, Clone)]
 pub struct MutatingAdmissionPolicyBinding {
     /// The API version as written.

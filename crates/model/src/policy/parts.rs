@@ -15,13 +15,10 @@ use kyvtest_go_compat::{
 /// What an object says about itself.
 #[derive(Debug, Clone)]
 pub struct Metadata {
-    /// The name; empty where there is none.
+    /// The name; empty if there is none.
     pub name: Text,
-    /// The namespace.
     pub namespace: Option<Text>,
-    /// The labels.
     pub labels: Vec<(Text, Text)>,
-    /// The annotations.
     pub annotations: Vec<(Text, Text)>,
 }
 
@@ -89,9 +86,8 @@ fn pairs<'t>(decoder: &mut Decoder<'t>, node: Node<'t>) -> Option<Vec<(Text, Tex
 pub struct LabelSelector {
     /// Pairs that must be there.
     pub match_labels: Vec<(Text, Text)>,
-    /// Requirements.
     pub match_expressions: Vec<LabelRequirement>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -102,7 +98,6 @@ pub struct LabelRequirement {
     pub key: Text,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`, as written: whoever evaluates it says what else means.
     pub operator: Text,
-    /// The values.
     pub values: Vec<Text>,
 }
 
@@ -134,7 +129,6 @@ impl LabelSelector {
 /// A named condition under which a policy looks at a request.
 #[derive(Debug, Clone)]
 pub struct MatchCondition {
-    /// The name.
     pub name: Text,
     /// The condition.
     pub expression: Expression,
@@ -156,7 +150,6 @@ impl MatchCondition {
 /// A named value that later expressions may use.
 #[derive(Debug, Clone)]
 pub struct Variable {
-    /// The name.
     pub name: Text,
     /// The value.
     pub expression: Expression,
@@ -207,7 +200,6 @@ impl Validation {
 pub struct AuditAnnotation {
     /// The annotation's key, without the policy's name before it.
     pub key: Text,
-    /// Its value.
     pub value_expression: Expression,
 }
 
@@ -227,11 +219,11 @@ impl AuditAnnotation {
 /// The kind of the parameter objects.
 #[derive(Debug, Clone)]
 pub struct ParamKind {
-    /// The API version; empty where it is not written.
+    /// The API version; empty if it is not written.
     pub api_version: String,
-    /// The kind; empty where it is not written.
+    /// The kind; empty if it is not written.
     pub kind: String,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -253,15 +245,13 @@ impl ParamKind {
 /// Which parameter objects are meant.
 #[derive(Debug, Clone)]
 pub struct ParamRef {
-    /// By name.
     pub name: Option<Text>,
     /// The namespace of the parameters.
     pub namespace: Option<Text>,
-    /// By labels.
     pub selector: Option<LabelSelector>,
     /// What a missing parameter means: `Allow` or `Deny`, as written.
     pub parameter_not_found_action: Option<Text>,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 

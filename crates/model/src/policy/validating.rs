@@ -47,7 +47,7 @@ pub struct ValidatingPolicySpec {
     pub autogen: Autogen,
     /// The spec as it is written; of a generated one, as it would be written.
     pub source: Subtree,
-    /// Where it stands.
+    /// Location.
     pub span: Span,
 }
 
@@ -84,7 +84,7 @@ pub enum Mode {
 pub struct Autogen {
     /// For which pod controllers; `None` is all of them, an empty list none.
     pub pod_controllers: Option<Vec<Text>>,
-    /// Whether a ValidatingAdmissionPolicy is to be generated; `None` where it does not say.
+    /// Whether a ValidatingAdmissionPolicy is to be generated; `None` if it does not say.
     pub validating_admission_policy: Option<Spanned<bool>>,
 }
 

@@ -422,7 +422,7 @@ fn job_template(checker: &mut Checker<'_>, node: &Node<'_>, path: &Path<'_>) {
     }
 }
 
-/// What is wrong with a standard cron schedule of five fields.
+/// The problems of a standard cron schedule of five fields.
 fn schedule_problem(schedule: &str) -> Option<String> {
     const MONTHS: &[&str] = &[
         "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",

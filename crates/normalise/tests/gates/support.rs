@@ -94,7 +94,7 @@ pub(crate) fn comparable(document: &Document, ignore: &[String]) -> Value {
     value
 }
 
-/// Writes whole numbers without a fraction, as Go does.
+/// Writes integers without a fraction, as Go does.
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {

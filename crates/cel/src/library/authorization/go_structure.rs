@@ -15,7 +15,7 @@ use kyvtest_go_compat::{
 /// Reads a structure.
 ///
 /// # Errors
-/// Go's text for a value of the wrong type.
+/// Go's message for a value of the wrong type.
 pub(super) fn read(schema: &'static Schema, value: Value<'_>) -> Result<Message, String> {
     let mut reader = Reader { error: None };
     let message = reader.structure(schema, value, "");

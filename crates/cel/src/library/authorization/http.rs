@@ -77,7 +77,7 @@ pub(super) fn declare(library: &mut Library) {
 /// Reads a request as Go's `encoding/json` reads it into upstream's structure.
 ///
 /// # Errors
-/// Go's text.
+/// Go's message.
 pub fn read(text: &str) -> Result<Message, String> {
     let document = go_json::read(text)?;
     super::go_structure::read(&REQUEST, document.root())

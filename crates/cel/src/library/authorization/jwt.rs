@@ -183,7 +183,6 @@ fn bytes(text: &str) -> Result<Vec<u8>, usize> {
 /// What a token claims.
 struct Claims {
     document: Document,
-    /// Whether there is an audience.
     audience: bool,
     /// Whether a claim of another name is null, which jwx cannot return.
     has_null: bool,

@@ -224,7 +224,7 @@ fn asked<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Result<(Option<Value<'a
     Ok((argument(request, name), *default))
 }
 
-/// An argument of the default's type; text that says a number or truth value counts as one.
+/// An argument of the default's type; text that says a number or boolean counts as one.
 fn one<'a>(context: &Context<'a>, args: &[Val<'a>]) -> Val<'a> {
     let (argument, default) = match asked(context, args) {
         Ok(asked) => asked,

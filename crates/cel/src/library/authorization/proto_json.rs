@@ -64,7 +64,7 @@ pub(super) fn read(schema: &'static Schema, value: Value<'_>) -> Result<Message,
     Ok(message)
 }
 
-/// What is wrong with a field's value.
+/// The problems of a field's value.
 enum Wrong {
     /// It is not of this type.
     Value(&'static str),
@@ -136,7 +136,7 @@ fn document(data: Data) -> Item {
     Item::Document(data.to_document())
 }
 
-/// A whole number, also as text or with an exponent.
+/// An integer, also as text or with an exponent.
 fn integer(value: Value<'_>) -> Option<i64> {
     match value {
         Value::Int(value) => Some(value),

@@ -18,7 +18,7 @@ use kyvtest_go_compat::text::{
 
 const NAME: &str = "kubernetes.NamedFormat";
 
-/// What is wrong with a text.
+/// The problems of a text.
 struct Problems {
     texts: Vec<String>,
     wording: Wording,
@@ -30,7 +30,7 @@ impl Problems {
     }
 }
 
-/// Adds what is wrong with a text.
+/// Adds the problems of a text.
 type Validate = fn(&str, &mut Problems);
 
 /// A format: a rule, and the length of its regular expression, real or estimated, for cost accounting.

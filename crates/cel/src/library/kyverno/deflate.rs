@@ -50,7 +50,7 @@ struct Compressor<'i> {
     heads: Vec<u32>,
     previous: Vec<u32>,
     tokens: Vec<Token>,
-    /// Where the block of the tokens begins; `None` where the window has moved past it.
+    /// Where the block of the tokens begins; `None` if the window has moved past it.
     block_start: Option<usize>,
 }
 

@@ -58,7 +58,7 @@ const END: &str = "unexpected EOF";
 /// Decompresses what `gzip` compressed.
 ///
 /// # Errors
-/// Go's text, if the input is not well formed or larger than the limit.
+/// Go's message, if the input is not well formed or larger than the limit.
 pub fn read(input: &[u8]) -> Result<Vec<u8>, String> {
     if input.is_empty() {
         return Err("EOF".to_owned());

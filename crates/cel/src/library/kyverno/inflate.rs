@@ -1,7 +1,7 @@
 //! Decompression of DEFLATE data.
 //!
-//! Upstream counterpart: Go's `compress/flate` reader, with its error texts: `flate: corrupt input before offset N` counts
-//! the bytes that had been read, which are never more than the next code needed.
+//! Upstream counterpart: Go's `compress/flate` reader, with its error messages: `flate: corrupt input before offset N`
+//! counts the bytes that had been read, which are never more than the next code needed.
 
 /// The code lengths come in this order.
 const CODE_ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
@@ -29,7 +29,7 @@ struct Huffman {
 }
 
 impl Huffman {
-    /// `None` where the lengths are those of no code. No codes at all are fine until one is needed, and so is a single
+    /// `None` if the lengths are those of no code. No codes at all are fine until one is needed, and so is a single
     /// code of one bit.
     fn new(lengths: &[u8]) -> Option<Self> {
         let mut counts = [0_u16; 16];

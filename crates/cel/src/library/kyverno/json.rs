@@ -1,8 +1,8 @@
 //! `json.unmarshal(text)` and `json.marshal(value)`.
 //!
-//! Upstream counterpart: SDK `libs/json`. Which values can be marshalled follows from cel-go's conversions: a map or list
-//! of a document is written as it is, one that the expression made is converted first, after which maps inside of it are
-//! of a Go type that has no JSON, and `null` is the number 0.
+//! Upstream counterpart: SDK `libs/json`. Which values can be marshalled follows from cel-go's conversions: a map or
+//! list of a document is written as it is, one that the expression made is converted first, after which maps inside it
+//! are of a Go type that has no JSON, and `null` is the number 0.
 
 use super::{Receiver, declare_receiver, native};
 use crate::{

@@ -145,7 +145,7 @@ pub(super) fn unfold<'a>(context: &Context<'a>, value: Val<'a>) -> Val<'a> {
     }
 }
 
-/// Whether a value inside of a list or map that the expression made becomes a Go value, whatever that is good for.
+/// Whether a value inside a list or map that the expression made becomes a Go value, whatever that is good for.
 pub(super) fn convertible<'a>(context: &Context<'a>, value: Val<'a>, depth: usize) -> Result<(), Val<'a>> {
     if depth > kyvtest_go_compat::value::go_json::DEPTH_LIMIT {
         return Err(Val::Error("value is nested too deeply"));

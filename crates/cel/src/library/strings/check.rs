@@ -12,7 +12,7 @@ use crate::types::Type;
 /// alike, in order).
 #[derive(Debug, Clone)]
 pub struct FormatArgument<I> {
-    /// What stands for the expression; an error names it.
+    /// What represents the expression; an error names it.
     pub id: I,
     /// The type that the checker found.
     pub t: Type,
@@ -20,10 +20,9 @@ pub struct FormatArgument<I> {
     pub nested: Vec<FormatArgument<I>>,
 }
 
-/// What is wrong with a format call.
+/// The problems of a format call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatError<I> {
-    /// The text.
     pub text: String,
     /// The expression to blame; `None` is the call itself.
     pub argument: Option<I>,

@@ -103,7 +103,7 @@ fn sign(i: i64) -> &'static str {
     if i < 0 { "-" } else { "" }
 }
 
-/// Doubles, and the three texts that stand for doubles that have no literal.
+/// Doubles, and the three texts that represent doubles that have no literal.
 fn as_double(arg: Val<'_>) -> Option<f64> {
     match arg {
         Val::Double(d) => Some(d),
@@ -206,7 +206,7 @@ fn string(arg: Val<'_>) -> Result<String, String> {
     })
 }
 
-/// A value inside of a list or map: nearly a CEL literal.
+/// A value inside a list or map: nearly a CEL literal.
 fn element(arg: Val<'_>) -> Result<String, String> {
     Ok(match arg {
         Val::String(s) => quote(s),

@@ -6,7 +6,6 @@
 
 use super::super::lexer::Tok;
 
-/// A rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Rule {

@@ -86,7 +86,7 @@ impl Configs {
 /// A state of the automaton of a decision.
 struct Node {
     configs: Rc<Configs>,
-    /// Target by token (the end of the text first), `Some(None)` where there is no way on.
+    /// Target by token (the end of the text first), `Some(None)` if there is no way on.
     #[expect(clippy::option_option, reason = "not computed, and computed to be none")]
     edges: [Option<Option<usize>>; 40],
     /// The alternative, where the state decides.

@@ -203,7 +203,6 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// The text of a token.
     pub(super) fn text(&self, token: &Token) -> String {
         match (&token.made_up, token.tok) {
             (Some(text), _) => text.clone(),

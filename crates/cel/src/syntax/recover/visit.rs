@@ -107,7 +107,7 @@ impl Visitor<'_, '_, '_, '_> {
         self.machine.tokens.reporter.source.location(offset)
     }
 
-    /// Reports a problem at an offset; the node that stands for the unreadable part is the answer.
+    /// Reports a problem at an offset; the node that represents the unreadable part is the answer.
     fn report(&mut self, offset: i32, message: &str) -> ExprId {
         let node = self.builder.add_unspecified(offset);
         let location = self.location(offset);
@@ -162,7 +162,7 @@ impl Visitor<'_, '_, '_, '_> {
         Ok(visited)
     }
 
-    /// A part of the parse tree that no visitor knows; worth a message only where there is none yet.
+    /// A part of the parse tree that no visitor knows; worth a message only if there is none yet.
     fn unknown(&mut self, what: &str) -> ExprId {
         if self.machine.tokens.reporter.sink.is_empty() {
             let message = format!("unknown parse element encountered: {what}");
@@ -260,7 +260,6 @@ impl Visitor<'_, '_, '_, '_> {
         Ok(self.builder.place_call(at, op, vec![operand]))
     }
 
-    /// The name of a field.
     fn field_name(&self, id: Option<NodeId>) -> Result<Name, &'static str> {
         let Some(id) = id else {
             return Err("unsupported ident kind");

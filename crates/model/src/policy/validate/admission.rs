@@ -38,7 +38,7 @@ pub struct AdmissionChecked {
     /// The HTTP code of the refusal: 422, 400 where a field has another type, 404 where the version is not served; 0 where
     /// nothing is wrong.
     pub code: u16,
-    /// The whole text of the refusal; empty where nothing is wrong.
+    /// The whole text of the refusal; empty if nothing is wrong.
     pub message: String,
     /// What the author is warned about.
     pub warnings: Vec<String>,
@@ -137,7 +137,7 @@ fn not_served() -> AdmissionChecked {
     }
 }
 
-/// A text, empty where there is none.
+/// A text, empty if there is none.
 fn text<'v>(value: Value<'v>, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

@@ -76,12 +76,12 @@ fn conditions(policy: &ClassicPolicy) -> Option<String> {
     (!errors.is_empty()).then(|| format!("match conditions compilation errors: [{}]", errors.join(" ")))
 }
 
-/// A kind that stands for several resources: Kyverno builds a native policy to check the expressions, whether or not the
-/// policy asks for one (`CanGenerateVAP` with `validate`, `pkg/validation/policy/validate.go`), and fails there.
+/// A kind that represents several resources: Kyverno builds a native policy to check the expressions, whether or not
+/// the policy asks for one (`CanGenerateVAP` with `validate`, `pkg/validation/policy/validate.go`), and fails there.
 ///
 /// Known deviations: only the plainest form of such a policy is looked at (one rule with one match block); a kind that
-/// stands for none is taken for one that the cluster will have; a subresource that is served in several versions is taken, where
-/// upstream takes or refuses it by chance.
+/// represents none is taken for one that the cluster will have; a subresource that is served in several versions is
+/// taken, where upstream takes or refuses it by chance.
 fn ambiguous_kind(policy: &ClassicPolicy, discovery: &Discovery) -> Option<String> {
     let [rule] = &policy.spec.rules[..] else { return None };
     rule.validate.as_ref()?.cel.as_ref()?;

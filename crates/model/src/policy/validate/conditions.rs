@@ -27,7 +27,7 @@ const OPERATORS: [&str; 18] = [
 
 const OPERATIONS: [&str; 4] = ["CREATE", "UPDATE", "DELETE", "CONNECT"];
 
-/// What is wrong with a condition: where in it, and what.
+/// The problems of a condition: where in it, and what.
 type Fault = (String, String);
 
 /// Checks the conditions of a rule in force.

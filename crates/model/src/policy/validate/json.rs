@@ -1,4 +1,5 @@
-//! Rules as Go writes them into its error texts: fields in the order of the Go types, defaults of the schema, HTML escapes.
+//! Rules as Go writes them into its error messages: fields in the order of the Go types, defaults of the schema, HTML
+//! escapes.
 
 mod fields;
 
@@ -44,7 +45,6 @@ fn shaped(node: Node<'_>, shape: &'static [Field], schema: Schema) -> String {
     out
 }
 
-/// A rule.
 pub(super) fn rule(node: Node<'_>, v2beta1: bool) -> String {
     shaped(node, fields::RULE, Schema::of(v2beta1))
 }
@@ -98,7 +98,6 @@ pub(super) fn attestors(node: Node<'_>, nested: bool) -> String {
     of_attestor(node, fields::ATTESTORS, nested)
 }
 
-/// An attestor.
 pub(super) fn attestor(node: Node<'_>, nested: bool) -> String {
     of_attestor(node, fields::ATTESTOR, nested)
 }
@@ -123,7 +122,6 @@ pub(super) fn selector(node: Node<'_>) -> String {
     shaped(node, fields::SELECTOR, Schema::V1)
 }
 
-/// A subject.
 pub(super) fn subject(node: Node<'_>) -> String {
     shaped(node, fields::SUBJECT, Schema::V1)
 }
@@ -178,7 +176,7 @@ fn object<'f>(node: Node<'_>, shape: impl Iterator<Item = &'f Field>, schema: Sc
     out.push('}');
 }
 
-/// Writes a field that is there; nothing where Go leaves it out.
+/// Writes a field that is there; nothing if Go leaves it out.
 fn written(value: Node<'_>, field: &Field, schema: Schema, out: &mut String) {
     match &field.shape {
         Shape::Struct(shape) => object(value, shape.iter(), schema, out),

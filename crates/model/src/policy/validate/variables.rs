@@ -107,7 +107,7 @@ fn about_user(policy: &ClassicPolicy, rules: &[Cow<'_, Rule>]) -> Result<(), Str
     Ok(())
 }
 
-/// The parts of a policy in which variables may stand, in the order in which Go writes them.
+/// The parts of a policy in which variables may occur, in the order in which Go writes them.
 fn policy_texts(policy: &ClassicPolicy) -> Vec<String> {
     let mut texts = Vec::new();
     let mut annotations: Vec<(&str, &str)> = policy
@@ -369,7 +369,7 @@ pub(super) fn without_variables(text: &str, with: &str) -> String {
     out
 }
 
-/// Refuses `element` outside of a loop.
+/// Refuses `element` outside a loop.
 ///
 /// # Errors
 /// Where it is.

@@ -81,7 +81,7 @@ pub(super) fn check(policy: &ClassicPolicy, rule: &Rule, i: usize) -> Result<(),
     errors.finish()
 }
 
-/// The attestor that older fields stand for; it comes last, and not at all where there are attestations.
+/// The attestor that older fields represent; it comes last, and not at all where there are attestations.
 fn old_attestor(image: Node<'_>, path: &str, errors: &mut Errors) {
     let there = |name: &str| !text(image, name).is_empty();
     if !(there("image") || there("issuer")) || there("key") || items(image, "attestations").next().is_some() {

@@ -4,12 +4,11 @@
 
 use kyvtest_go_compat::text::quote::{go_json, quote};
 
-/// One error of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
     /// The field's path: `spec.validations[0].expression`.
     pub field: String,
-    /// What is wrong with it; may be empty where the field is just missing.
+    /// The problems of it; may be empty if the field is just missing.
     pub detail: String,
     /// The whole text, with path, kind of error and value.
     pub text: String,

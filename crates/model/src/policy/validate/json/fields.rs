@@ -8,7 +8,7 @@ pub(super) enum Shape {
     Any,
     /// A value that is written however empty it is.
     Raw,
-    /// A truth value that is left out where it is false.
+    /// A boolean that is left out where it is false.
     Flag,
     /// A Go struct: its fields in order.
     Struct(&'static [Field]),
