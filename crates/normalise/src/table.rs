@@ -31,7 +31,7 @@ pub(crate) enum Shape {
     IntOrString,
     Time,
     MicroTime,
-    /// `runtime.RawExtension`, apiextensions' `JSON`: kept as it is.
+    /// `runtime.RawExtension`, apiextensions' `JSON`: kept unchanged.
     Raw,
     /// `JSONSchemaPropsOrBool`
     PropsOrBool(TypeId),
@@ -131,7 +131,7 @@ pub(crate) struct Type {
 }
 
 impl Type {
-    /// The field of a name that probably comes from the table itself, where it has the same address.
+    /// The field of a name that probably comes from the table itself and then has the same address.
     #[inline]
     pub(crate) fn own_field(&self, name: &str) -> Option<&Field> {
         // INVARIANT: names are slices of the table's text in the order of the fields, so their addresses ascend.

@@ -216,7 +216,7 @@ fn key_type(key: Val<'_>) -> &'static str {
     }
 }
 
-/// Why a JSON patch cannot be applied.
+/// The reason why a JSON patch cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JsonPatchError {
     /// Upstream's message.
@@ -227,7 +227,7 @@ pub enum JsonPatchError {
     Panic,
 }
 
-/// Applies the operations of a JSON patch to an object; `None` if a `test` failed, which leaves the object as it is.
+/// Applies the operations of a JSON patch to an object; `None` if a `test` failed, which leaves the object unchanged.
 pub fn json_patch<'a>(
     value: Val<'a>,
     object: Value<'_>,

@@ -17,7 +17,7 @@ pub type GeneratingPolicy = ScopedPolicy<GeneratingPolicySpec>;
 
 #[derive(Debug, Clone)]
 pub struct GeneratingPolicySpec {
-    /// Which requests it is about; without it there are none.
+    /// Without it, no requests match.
     pub match_constraints: Option<MatchConstraints>,
     pub match_conditions: Vec<MatchCondition>,
     pub variables: Vec<Variable>,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{ClassicPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 
-/// Group, kind, namespace and name: two policies are the same only if all of them are.
+/// Group, kind, namespace and name: two policies are the same only if all of them are equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyId {
     /// The API group.

@@ -1,4 +1,4 @@
-//! Gate `normalise`: CREATE, from the body to what validating admission sees.
+//! Gate `normalise`: CREATE, from the body to the object of validating admission.
 
 use std::path::Path;
 

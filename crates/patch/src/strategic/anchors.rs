@@ -93,7 +93,7 @@ fn resolve_additions(arena: &mut Arena<'_>, pattern: Id, resource: Option<Id>) -
     found.len()
 }
 
-/// Checks the conditions of one kind. [`Stop::Condition`] means that one does not hold, whatever its kind.
+/// Checks the conditions of one kind. [`Stop::Condition`] means that one does not hold, regardless of its kind.
 fn check_conditions(arena: &mut Arena<'_>, pattern: Id, resource: Option<Id>, kind: AnchorKind) -> Result<(), Stop> {
     for anchor in anchors(arena, pattern, |other| other == kind) {
         let actual = field(arena, resource, &anchor.key).ok_or(Stop::Condition)?;

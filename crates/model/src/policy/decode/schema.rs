@@ -1,4 +1,4 @@
-//! What the schema has against a document, in the API server's words: `kyverno test` prints it for documents that it drops.
+//! Schema violations with the API server's messages: `kyverno test` prints them for documents that it drops.
 //!
 //! Upstream counterpart: the validation of `k8s.io/apiextensions-apiserver`, which kubectl-validate calls.
 
@@ -6,12 +6,12 @@ use super::{Decoder, choice};
 use kyvtest_go_compat::yaml::{Kind, Node};
 
 impl Decoder<'_> {
-    /// Notes what the schema has against the document, in the API server's words; the mistake itself is reported apart.
+    /// Records a schema violation, with the API server's message; the error itself is reported separately.
     pub(in crate::policy) fn schema_problem(&mut self, text: String) {
         self.schema_problems.push(text);
     }
 
-    /// Notes that the current field breaks the schema. `problem` is the API server's text after the path.
+    /// Records that the current field violates the schema. `problem` is the API server's message after the path.
     pub(in crate::policy) fn schema_error(&mut self, node: Node<'_>, problem: String) {
         let path = self.path();
         let short = problem.rsplit(": ").next().unwrap_or(&problem).to_owned();
@@ -19,7 +19,7 @@ impl Decoder<'_> {
         self.bad_value(self.span(node), format!("`{path}` breaks the schema: {short}"));
     }
 
-    /// Notes that the current field breaks a rule of the schema in CEL.
+    /// Records that the current field violates a CEL rule of the schema.
     pub(in crate::policy) fn schema_rule(&mut self, node: Node<'_>, rule: &str) {
         self.schema_error(node, format!("Invalid value: {rule}"));
     }
@@ -76,7 +76,7 @@ fn schema_type(node: Node<'_>) -> &'static str {
     }
 }
 
-/// The schema's name of a wanted kind of value.
+/// The schema's name of an expected type.
 fn schema_word(wanted: &str) -> &'static str {
     match wanted {
         "a map" => "object",

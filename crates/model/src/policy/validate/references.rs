@@ -1,4 +1,4 @@
-//! References (`$(./../field)`) to other places of a rule: do they lead anywhere.
+//! References (`$(./../field)`) to other fields of a rule: checks that the fields exist.
 //!
 //! Upstream counterpart: `substituteReferences` in `pkg/engine/variables/vars.go`.
 
@@ -12,7 +12,7 @@ use kyvtest_go_compat::{
 /// Follows every reference of a rule.
 ///
 /// # Errors
-/// The first that leads nowhere or to something that is no text, in upstream's words.
+/// The first reference to a missing field or to something other than a string, with upstream's message.
 pub(super) fn check(rule: Node<'_>) -> Result<(), String> {
     walk(rule, &mut |text, path| {
         for span in variable::references(text) {
@@ -61,7 +61,7 @@ fn follow(rule: Node<'_>, reference: &str, path: &str) -> Result<(), String> {
     }
 }
 
-/// What a reference leads to.
+/// The target of a reference.
 enum Found {
     Text,
     Number,
@@ -69,7 +69,7 @@ enum Found {
     Null,
 }
 
-/// What stands at a path: a scalar, or some key of a map.
+/// The value at a path: a scalar, or some key of a map.
 fn find(node: Node<'_>, path: &str, target: &str) -> Option<Found> {
     let here = path == target;
     match node.kind() {
@@ -90,7 +90,7 @@ fn find(node: Node<'_>, path: &str, target: &str) -> Option<Found> {
     }
 }
 
-/// `key` for `(key)`, `=(key)`, `X(key)` and the like.
+/// `key` for `(key)`, `=(key)`, `X(key)` and similar anchors.
 fn without_anchor(key: &str) -> &str {
     Anchor::parse(key).map_or(key, |anchor| anchor.key)
 }
