@@ -1,8 +1,9 @@
-//! Expectations that are not met, brought to what Kyverno answers: changes to the text of a suite and its sidecar that leave comments
-//! and layout alone.
+//! Updates failing expectations to Kyverno's results: changes to the text of a suite and its sidecar that preserve
+//! comments and layout.
 //!
-//! What nothing answers never becomes an expectation, and a difference between the engines only if it is accepted by name.
-//! No upstream counterpart.
+//! A row without a result is never updated, and a divergence only if it is accepted by name.
+//!
+//! Upstream counterpart: none.
 
 mod objects;
 mod sidecar;
@@ -19,14 +20,13 @@ use kyvtest_model::verdict::{DivergenceClass, Effect, Status};
 
 pub use sidecar::Addition;
 
-/// Which differences are accepted, and why.
+/// The divergences to accept, and the reason.
 #[derive(Debug, Clone, Default)]
 pub struct Acceptance {
     /// Classes and codes.
     pub names: Vec<String>,
-    /// Why.
     pub reason: String,
-    /// The last day on which they are.
+    /// The last day of acceptance.
     pub expires: Option<String>,
 }
 
@@ -37,48 +37,40 @@ impl Acceptance {
     }
 }
 
-/// What a change does.
+/// An edit of a file.
 #[derive(Debug, Clone)]
 pub enum Edit {
-    /// Another text in a place.
-    Replace {
-        /// Where.
-        span: Span,
-        /// What stands there.
-        text: String,
-    },
-    /// An accepted difference, in the sidecar.
+    /// Replaces text.
+    Replace { span: Span, text: String },
+    /// Records an accepted divergence in the sidecar.
     Accept(Addition),
 }
 
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// What it does, for people.
+    /// A description of the change.
     pub text: String,
-    /// What it does.
     pub edit: Edit,
 }
 
-/// The changes of a suite, and what is left as it is.
+/// The changes of a suite, and the failures that remain.
 #[derive(Debug, Default)]
 pub struct Update {
     pub changes: Vec<Change>,
-    /// What is not changed, and why.
+    /// Failures that are not updated, with the reason.
     pub left: Vec<Diagnostic>,
 }
 
 /// A file with its text before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
-    /// The file.
     pub path: String,
-    /// Its text; empty for a new one.
+    /// Empty for a new file.
     pub before: String,
-    /// What it should be.
     pub after: String,
 }
 
-/// What would meet the expectations of a suite; only rows and cases count that have a case that is `wanted`.
+/// Finds changes that meet the expectations of a suite, for rows and cases with at least one `wanted` case.
 pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: impl Fn(&Case) -> bool) -> Update {
     let mut update = Update::default();
     let mut groups: Vec<(Option<Span>, Vec<&Case>)> = Vec::new();
@@ -158,7 +150,7 @@ fn left(at: Option<Span>, message: String) -> Diagnostic {
     }
 }
 
-/// Whether a scalar stands in a place and nothing else: an alias or a merged key does not.
+/// Whether a location holds just a scalar, not an alias or a merged key.
 fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
     let text = sources.text(span.file);
     let written = text.and_then(|text| text.get(span.start as usize..span.end as usize));
@@ -173,10 +165,10 @@ fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
     })
 }
 
-/// Location, what is there, what should be there, and what that is.
+/// The location, the old text, the new text, and a description.
 type Met = Vec<(Span, String, String, &'static str)>;
 
-/// The values that would meet the expectations of one row: place, what stands there, what should, and what it is.
+/// Finds the values that meet the expectations of one row.
 fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> Met {
     let mut met = Met::new();
     let findings = |code: Code| {
@@ -189,7 +181,7 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
         .iter()
         .filter_map(|case| case.kyverno.as_ref().map(|answer| answer.status))
         .collect();
-    // A policy that does not match meets `skip`, too.
+    // `skip` also matches a policy that does not match.
     if group.iter().any(|case| case.kyverno.is_none()) {
         statuses.push(Status::Skip);
     }
@@ -244,13 +236,13 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
     met
 }
 
-/// The word in `expected the effect WORD, got …`.
+/// The value in `expected the effect WORD, got …`.
 fn expected_word(message: &str) -> Option<String> {
     let rest = message.strip_prefix("expected the effect ")?;
     Some(rest.split(',').next()?.to_owned())
 }
 
-/// How a row names a resource.
+/// The reference to a resource in a row.
 fn written(suite: &Suite, case: &Case) -> Option<String> {
     let row = suite.rows().get(case.row?)?;
     match &row.resources {
@@ -269,7 +261,7 @@ fn written(suite: &Suite, case: &Case) -> Option<String> {
     }
 }
 
-/// The files of a test file's suites with changes made; each change belongs to the suite before it.
+/// Applies changes to the files of a test file's suites; each change is paired with its suite.
 pub fn apply(changes: &[(&Suite, &Change)], documents: usize) -> Vec<Changed> {
     let mut files: BTreeMap<String, (String, Vec<(yaml::Span, String)>)> = BTreeMap::new();
     let mut additions: Vec<(&Suite, &Addition)> = Vec::new();

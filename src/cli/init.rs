@@ -1,4 +1,4 @@
-//! `kyvtest init`: a suite for policies that have none.
+//! `kyvtest init`: writes a suite for policies that have none.
 
 use std::{
     fs,

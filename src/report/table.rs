@@ -1,7 +1,8 @@
-//! Kyverno's table, one for each suite; with `--fail-only` one for all.
+//! Kyverno's table, one per suite; with `--fail-only` one for all.
 //!
-//! Upstream counterpart: `cmd/cli/kubectl-kyverno/output/table`. Deviation: long cells are not wrapped, and standard output
-//! has no progress in it.
+//! Upstream counterpart: `cmd/cli/kubectl-kyverno/output/table`.
+//!
+//! Deviation: long cells are not wrapped, and standard output shows no progress.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::run::{Case, Outcome};
 
-/// From how many lines on the first heading has their number.
+/// From this number of lines on, the first heading includes it.
 const MANY: usize = 10;
 
 /// The tables.

@@ -31,7 +31,7 @@ pub(super) fn evaluate(suite: &Suite, settings: &Settings, only: Option<BTreeSet
     evaluate_with(suite, settings, only, &[])
 }
 
-/// The same with more operations than the rows name.
+/// Like [`evaluate`], with operations in addition to those of the rows.
 pub(super) fn evaluate_with(
     suite: &Suite,
     settings: &Settings,
@@ -79,7 +79,7 @@ pub(super) fn evaluate_with(
     responses
 }
 
-/// Evaluates the policies on the resources; answers whether the run was not cancelled.
+/// Evaluates the policies on the resources; returns false if the run was cancelled.
 fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, responses: &mut Responses) -> bool {
     let Engines { suite, settings, .. } = *engines;
     let rows = lens::Rows::of(suite);
@@ -120,7 +120,7 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
             responses.aborts = true;
             return true;
         }
-        // What mutation makes of an object is compared where it is validated.
+        // Mutated objects are compared during validation.
         if engines.offline.is_none() {
             let environment = engines.environment(host);
             engines
@@ -132,7 +132,7 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
     true
 }
 
-/// A resource in a run.
+/// A resource of a run.
 struct Subject<'s, 'e> {
     engines: &'s Engines<'e>,
     asked: &'s SuiteRequest<'e>,
@@ -145,7 +145,7 @@ impl Subject<'_, '_> {
     /// Evaluates all policies.
     ///
     /// # Errors
-    /// The text with which `kyverno test` ends.
+    /// The message with which `kyverno test` ends.
     fn evaluate(&self, request: &Request, list: &mut Vec<Response>) -> Result<(), String> {
         let Some(offline) = &self.engines.offline else {
             self.validate(Stage::Classic, request, list);
@@ -240,7 +240,7 @@ impl Subject<'_, '_> {
             Stage::NativeMutation => false,
         };
         for policy in controller.policies().iter().filter(of_stage) {
-            // Beside other stages, only rules that validate count here.
+            // If there are other stages, only validating rules count here.
             let rules = match &self.engines.offline {
                 Some(offline) if !policy.is_cel() => match offline.validating_rules(policy.id()) {
                     Some(rules) => Some(rules),
@@ -250,7 +250,7 @@ impl Subject<'_, '_> {
             };
             let begin = watch.time();
             let evaluated = self.engines.kyverno(policy, request, resource, self.host);
-            // Of several responses of a policy, the first has the time.
+            // The time is charged to the first of several responses of a policy, so that times add up.
             let mut elapsed = watch.since(begin);
             for response in evaluated {
                 let mut response = self.response(policy.id(), Some(policy), response, elapsed);
@@ -315,11 +315,11 @@ impl Subject<'_, '_> {
     }
 }
 
-/// The message of a result that only a registry can decide.
+/// The message of a result that requires a registry.
 const NEEDS_REGISTRY: &str = "needs a registry; `images` in the sidecar can state what it would answer";
 
-/// Marks results that only a registry can decide; `kyverno test` asks one that does not answer. Once a result of a rule is open,
-/// further ones say nothing more; `unverified` are such rules of earlier responses.
+/// Marks results that require a registry; `kyverno test` contacts one that does not respond. Once a result of a rule is
+/// undecided, further ones are redundant; `unverified` are such rules of earlier responses.
 pub(super) fn needs_registry(response: &mut offline::Made, unverified: &mut Vec<(String, String)>) {
     let policy = response.policy.clone();
     response.rules.retain_mut(|rule| {
@@ -358,7 +358,7 @@ fn payloads(engines: &Engines<'_>, host: &dyn Host, responses: &mut Responses) {
     }
 }
 
-/// The clock by which cases are timed, if they are.
+/// The clock by which cases are timed, if enabled.
 pub(super) struct Stopwatch(pub(super) Option<fn() -> Duration>);
 
 impl Stopwatch {

@@ -1,8 +1,8 @@
 //! Filter expressions: `policy(=disallow-*) & result(diverge) & !tag(slow)`.
 //!
-//! The language is that of nextest's filter sets with the things of a suite as predicates; `docs/filters.md` is the
-//! reference. A filter is asked in steps: what is known of a file, then of a suite, then of a case, so that suites which
-//! cannot have a selected case are not run, nor policies evaluated on resources that no selected case is about.
+//! The language is that of nextest's filter sets with the parts of a suite as predicates; `docs/filters.md` is the
+//! reference. A filter is evaluated in steps, for a file, a suite and a case, so that suites without selected cases are
+//! not run, and policies are evaluated only on resources of selected cases.
 
 mod parse;
 
@@ -28,7 +28,7 @@ enum Expression {
     Any(Vec<Expression>),
 }
 
-/// What a predicate looks at.
+/// The subject of a predicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Suite,
@@ -59,7 +59,7 @@ impl Subject {
         ("id", Self::Id),
     ];
 
-    /// The words that it can be, where there are only these.
+    /// The possible values, if the set is fixed.
     fn words(self) -> Vec<&'static str> {
         match self {
             Self::Operation => Operation::ALL.iter().map(|operation| operation.as_str()).collect(),
@@ -83,13 +83,13 @@ impl Subject {
 
 #[derive(Debug, Clone)]
 enum Matcher {
-    /// `=text`: the whole text; wildcards are understood, names have none.
+    /// `=text`: the whole string; wildcards are supported, since names have none.
     Exact(String),
-    /// `~text`: a part of it.
+    /// `~text`: a substring.
     Contains(String),
     /// `/text/`: a regular expression that matches somewhere.
     Regex(Regex),
-    /// The whole text, with wildcards.
+    /// The whole string, with wildcards.
     Glob(String),
 }
 
@@ -105,10 +105,10 @@ impl Matcher {
 }
 
 impl Filter {
-    /// Reads an expression, whose text is a source of its own.
+    /// Parses an expression, which is its own source.
     ///
     /// # Errors
-    /// What cannot be understood, and where.
+    /// The syntax error with its location.
     pub fn parse(text: &str, file: FileId) -> Result<Self, Diagnostic> {
         parse::parse(text, file).map(Self)
     }
@@ -152,9 +152,9 @@ impl Filter {
 }
 
 impl Expression {
-    /// The answer as far as the predicates know it.
+    /// Evaluates as far as the predicates are known.
     fn decide(&self, ask: &dyn Fn(Subject, &Matcher) -> Option<bool>) -> Option<bool> {
-        // What decides at once, and what else would.
+        // One value decides at once, the other does not.
         let fold = |parts: &[Self], decisive: bool| {
             let mut all = Some(!decisive);
             for part in parts {

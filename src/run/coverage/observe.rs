@@ -1,6 +1,6 @@
-//! Evaluates the policies of a suite once more, with an observer.
+//! Evaluates the policies of a suite again, with an observer.
 //!
-//! A plain run pays nothing for this: it is a second pass, over the requests that rows and cases name.
+//! A plain run has no extra cost: this is a second pass, over the requests that rows and cases name.
 
 use super::{
     Coverage, PolicyCoverage,
@@ -22,9 +22,9 @@ use kyvtest_model::{
     policy::{MatchConstraints, PolicyId},
 };
 
-/// What a suite exercises of its policies.
+/// Records the coverage of a suite's policies.
 ///
-/// `responses` are those of the run, which has evaluated the policies that change objects.
+/// `responses` are those of the run, which has evaluated the mutating policies.
 pub(in crate::run) fn observe(engines: &Engines<'_>, responses: &[Response]) -> Coverage {
     let (suite, settings) = (engines.suite, engines.settings);
     let watch = CoverageRecorder::new(suite);
@@ -59,7 +59,7 @@ pub(in crate::run) fn observe(engines: &Engines<'_>, responses: &[Response]) -> 
     all(suite, policies.collect())
 }
 
-/// What was seen of the policies without rules that change objects.
+/// The observations of mutating policies without rules.
 fn mutating(engines: &Engines<'_>, watch: &CoverageRecorder<'_>) -> Vec<PolicyCoverage> {
     let policies = &engines.suite.policies;
     let own = policies.mutating().map(|policy| {
@@ -77,7 +77,7 @@ fn mutating(engines: &Engines<'_>, watch: &CoverageRecorder<'_>) -> Vec<PolicyCo
     own.chain(native).collect()
 }
 
-/// Counts what the policies that change objects answered to a request in the run.
+/// Counts the results of mutating policies for a request in the run.
 fn mutations(
     engines: &Engines<'_>,
     watch: &CoverageRecorder<'_>,
@@ -164,7 +164,7 @@ fn kyverno(
     }
     let edited = engines.edited(policy, request, asked.resource);
     let request = edited.as_ref().unwrap_or(request);
-    // The filters of a policy are counted even if its webhook does not hand the request over.
+    // The filters of a policy are counted even if its webhook is not called.
     let environment = engines.environment(host);
     let delivered = engines.controller.delivered(policy, request, environment);
     let delivered = delivered.as_deref().unwrap_or(request);
@@ -207,7 +207,7 @@ fn natives(
     }
 }
 
-/// Which parts of the match block of a native policy select a request.
+/// The parts of a native policy's match block that select a request.
 fn natively_selected(engines: &Engines<'_>, constraints: &MatchConstraints, request: &Request) -> Vec<Selected> {
     let cluster = &engines.cluster.cluster;
     let input = Input::new(request, &cluster.world, &cluster.discovery, engines.lens());
