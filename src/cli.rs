@@ -169,7 +169,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(args: &[OsString]) -> Exit {
-    let mut output = Output::new(color::asked_for(args));
+    let mut output = Output::new(color::requested(args));
     let result = match config::complete(args, &command()) {
         Ok((args, config)) => {
             for remark in &config.remarks {

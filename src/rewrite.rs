@@ -164,7 +164,7 @@ fn reported(
     let mut reported = BTreeMap::new();
     for suite in load(&overlay, test, &Options::default()) {
         for case in run(&suite, &settings).cases {
-            let said = match (&case.kyverno, case.outcome) {
+            let result = match (&case.kyverno, case.outcome) {
                 (Some(answer), _) => match answer.status {
                     Status::Pass => Reported::Pass,
                     Status::Fail | Status::Warn => Reported::Fail,
@@ -177,7 +177,7 @@ fn reported(
             };
             let key = &case.resource;
             for name in [key.name.clone(), format!("{}/{}", key.namespace, key.name)] {
-                reported.insert((case.policy.clone(), name), said);
+                reported.insert((case.policy.clone(), name), result);
             }
         }
     }

@@ -51,7 +51,7 @@ pub fn suite_of(
             status => result(status),
         });
         if let Some(divergence) = &case.divergence {
-            let mut expected = json!({"class": divergence.class.as_str(), "reason": told(region)});
+            let mut expected = json!({"class": divergence.class.as_str(), "reason": cause(region)});
             if let Some(code) = &divergence.code {
                 expected["code"] = json!(code);
             }
@@ -197,7 +197,7 @@ pub fn exceptions(loaded: &Loaded) -> Vec<Json> {
         .collect()
 }
 
-fn told(region: &Region) -> &str {
+fn cause(region: &Region) -> &str {
     if region.cause.is_empty() {
         &region.text
     } else {

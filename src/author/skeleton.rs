@@ -140,7 +140,7 @@ pub fn skeleton(probe: &Suite, frame: &Frame, settings: &Settings, files: &dyn F
         });
         if why.is_empty() {
             let own = &mut rules[number];
-            candidates.extend(found(&original, own, number, &mut used, probe, settings));
+            candidates.extend(rule_cases(&original, own, number, &mut used, probe, settings));
         }
     }
     let mut problems = (Vec::new(), Sources::new());
@@ -308,7 +308,7 @@ fn rules_of(probe: &Suite) -> Vec<(Policy, Option<String>, &'static str)> {
 }
 
 /// The cases of a rule.
-fn found(
+fn rule_cases(
     original: &Policy,
     own: &mut Rule,
     number: usize,

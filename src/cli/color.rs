@@ -68,7 +68,7 @@ pub(super) fn ascii_only() -> bool {
 }
 
 /// The choice on the command line, before it is parsed: an error in the arguments is shown in the requested colour.
-pub(super) fn asked_for(args: &[OsString]) -> ColorChoice {
+pub(super) fn requested(args: &[OsString]) -> ColorChoice {
     let mut choice = ColorChoice::default();
     let mut words = args
         .iter()
@@ -121,14 +121,14 @@ mod tests {
 
     #[test]
     fn the_choice_is_seen_in_a_command_line_that_is_wrong() {
-        let asked = |words: &[&str]| asked_for(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let choice = |words: &[&str]| requested(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(
-            asked(&["kyvtest", "nonsense", "--color", "always"]),
+            choice(&["kyvtest", "nonsense", "--color", "always"]),
             ColorChoice::Always
         );
-        assert_eq!(asked(&["kyvtest", "--color=never", "--nonsense"]), ColorChoice::Never);
-        assert_eq!(asked(&["kyvtest", "--color"]), ColorChoice::Auto);
-        assert_eq!(asked(&["kyvtest", "--color=pink"]), ColorChoice::Auto);
-        assert_eq!(asked(&["kyvtest", "--", "--color=never"]), ColorChoice::Auto);
+        assert_eq!(choice(&["kyvtest", "--color=never", "--nonsense"]), ColorChoice::Never);
+        assert_eq!(choice(&["kyvtest", "--color"]), ColorChoice::Auto);
+        assert_eq!(choice(&["kyvtest", "--color=pink"]), ColorChoice::Auto);
+        assert_eq!(choice(&["kyvtest", "--", "--color=never"]), ColorChoice::Auto);
     }
 }

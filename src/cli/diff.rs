@@ -412,8 +412,8 @@ fn human(found: &Diff, all: bool, messages: bool) -> String {
                 class.unwrap_or("equal")
             };
             let _ = writeln!(out, "  {word}: {} {}", case.operation, shown(case));
-            let _ = writeln!(out, "    from: {}", said(&case.from));
-            let _ = writeln!(out, "    to:   {}", said(&case.to));
+            let _ = writeln!(out, "    from: {}", describe(&case.from));
+            let _ = writeln!(out, "    to:   {}", describe(&case.to));
         }
     }
     let _ = writeln!(
@@ -456,7 +456,7 @@ fn shown(case: &DiffCase) -> String {
     format!("{}/{}/{}", key.kind, key.namespace, key.name)
 }
 
-fn said(answer: &CaseVerdict) -> String {
+fn describe(answer: &CaseVerdict) -> String {
     let message = answer.message.replace('\n', " ");
     let colon = if message.is_empty() { "" } else { ": " };
     format!("{} ({}){colon}{message}", answer.effect, answer.status)

@@ -424,9 +424,9 @@ fn human(answers: &BothResponses, undecided: bool) -> String {
     match &answers.vap {
         Some(vap) => {
             let name = if answers.generated { "vap (generated)" } else { "vap" };
-            let said = (vap.status, vap.effect);
+            let result = (vap.status, vap.effect);
             let word = if vap.allowed { "admitted" } else { "denied" };
-            side(&mut out, name, word, said, &vap.message, &vap.warnings);
+            side(&mut out, name, word, result, &vap.message, &vap.warnings);
         }
         None => out.push_str("vap: no native policy\n"),
     }
@@ -441,8 +441,8 @@ fn human(answers: &BothResponses, undecided: bool) -> String {
     out
 }
 
-fn side(out: &mut String, name: &str, word: &str, said: (Status, Effect), message: &str, warnings: &[String]) {
-    let (status, effect) = said;
+fn side(out: &mut String, name: &str, word: &str, result: (Status, Effect), message: &str, warnings: &[String]) {
+    let (status, effect) = result;
     // Writing into memory cannot fail.
     let _ = writeln!(out, "{name}: {word} (status {status}, effect {effect})");
     for line in message.lines().filter(|line| !line.trim().is_empty()) {

@@ -11,7 +11,7 @@ const LINES: usize = 500;
 
 /// Writes annotations and the job summary, if the process runs in GitHub Actions. Annotations go to standard error,
 /// which GitHub also reads: standard output is the report.
-pub(super) fn tell(view: &ReportInput<'_>, format: Format, output: &mut Output) -> Result<(), Diagnostic> {
+pub(super) fn annotate(view: &ReportInput<'_>, format: Format, output: &mut Output) -> Result<(), Diagnostic> {
     if env::var_os("GITHUB_ACTIONS").is_none_or(|value| value != "true") {
         return Ok(());
     }

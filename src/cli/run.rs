@@ -517,7 +517,7 @@ impl Args {
                 .write_all(report::render(self.format, &view).as_bytes())?;
             output.remark(&counts);
         }
-        if let Err(diagnostic) = github::tell(&view, self.format, output) {
+        if let Err(diagnostic) = github::annotate(&view, self.format, output) {
             output.diagnostic(&diagnostic, &Sources::new());
             exit = exit.combine(Exit::Input);
         }

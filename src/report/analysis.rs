@@ -155,11 +155,11 @@ pub fn behaviours_human(runs: &[Run<'_>]) -> String {
 /// A request with its verdicts.
 fn witness(shown: &Shown, text: &mut String) {
     let request = &shown.scenario.request;
-    let said = |verdict: &Verdict| format!("{} ({})", verdict.effect, verdict.status);
+    let describe = |verdict: &Verdict| format!("{} ({})", verdict.effect, verdict.status);
     let native = shown
         .native
         .as_ref()
-        .map(|native| format!(", native policy: {}", said(native)));
+        .map(|native| format!(", native policy: {}", describe(native)));
     let user = if request.user.username == "alice"
         && matches!(request.user.groups(), [only] if only == "system:authenticated")
     {
@@ -176,7 +176,7 @@ fn witness(shown: &Shown, text: &mut String) {
         "    {} {}{user}: Kyverno: {}{}",
         request.operation.as_str(),
         request.resource.name(),
-        said(&shown.kyverno),
+        describe(&shown.kyverno),
         native.unwrap_or_default()
     );
     for (name, document) in [("object", &request.object), ("oldObject", &request.old_object)] {

@@ -216,7 +216,7 @@ pub fn human(runs: &[Run<'_>], color: bool) -> String {
                 score.seen,
                 score.total
             );
-            for item in told(policy) {
+            for item in listed_items(policy) {
                 if let Some(finding) = finding(item, sources) {
                     text.push_str(&render::full(&finding, sources, color));
                 }
@@ -237,7 +237,7 @@ pub fn human(runs: &[Run<'_>], color: bool) -> String {
 }
 
 /// The items to list: skips the branches of an unreached expression, and the parts of an unreached rule.
-fn told(policy: &PolicyCoverage) -> impl Iterator<Item = &Item> {
+fn listed_items(policy: &PolicyCoverage) -> impl Iterator<Item = &Item> {
     let unreached = |item: &&Item| item.is_unreached();
     let dead_rules: Vec<&Option<String>> = policy
         .items
@@ -300,7 +300,7 @@ pub(super) fn table(runs: &[Run<'_>], text: &mut String) {
     }
     let mut rows = String::new();
     for (_, sources, coverage) in covered(runs) {
-        for item in coverage.policies.iter().flat_map(told) {
+        for item in coverage.policies.iter().flat_map(listed_items) {
             let Some(missing) = missing(item) else { continue };
             let (file, line, _) = place(Some(item.span), sources);
             let at = format!("{}:{}", file.unwrap_or_default(), line.unwrap_or_default());

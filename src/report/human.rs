@@ -399,14 +399,14 @@ fn answers(case: &Case, all: bool, text: &mut String) {
         if !case.expected.is_empty() {
             let _ = writeln!(text, "expected: {}", case.expected);
         }
-        said(text, "kyverno:", answer);
+        push_verdict(text, "kyverno:", answer);
     }
     if let Some(native) = case
         .vap
         .as_ref()
         .filter(|_| all || looked_at && case.divergence.is_some())
     {
-        said(text, "vap:", &native.answer);
+        push_verdict(text, "vap:", &native.answer);
     }
     let missing = |class: DivergenceClass| class == DivergenceClass::NotConvertible && !all;
     if let Some(divergence) = case.divergence.as_ref().filter(|found| !missing(found.class)) {
@@ -420,7 +420,7 @@ fn answers(case: &Case, all: bool, text: &mut String) {
 }
 
 /// The verdict of one side.
-fn said(text: &mut String, who: &str, answer: &CaseVerdict) {
+fn push_verdict(text: &mut String, who: &str, answer: &CaseVerdict) {
     let _ = writeln!(text, "{who:<9} {} ({})", answer.status, answer.effect);
     for line in answer.message.lines() {
         let _ = writeln!(text, "          {line}");

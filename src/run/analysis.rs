@@ -196,13 +196,15 @@ fn tried(engines: &Engines<'_>, watch: &CoverageRecorder<'_>, original: &Policy,
     let id = original.id();
     let policy = engines.controller.policy(&id);
     let mut tried = Vec::new();
-    for mut asked in requests(suite, settings, &[]) {
-        if !watch.is_asked(&id, &asked) {
+    for mut suite_request in requests(suite, settings, &[]) {
+        if !watch.tests(&id, &suite_request) {
             continue;
         }
-        let resource = asked.resource;
-        let operation = asked.run.unwrap_or_else(|| default_operation(suite, resource));
-        let request = engines.cluster.request(suite, resource, operation, asked.old.take());
+        let resource = suite_request.resource;
+        let operation = suite_request.run.unwrap_or_else(|| default_operation(suite, resource));
+        let request = engines
+            .cluster
+            .request(suite, resource, operation, suite_request.old.take());
         let mut verdicts = Vec::new();
         for response in policy
             .into_iter()

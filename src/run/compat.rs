@@ -65,7 +65,7 @@ pub(super) fn reconsider(suite: &Suite, diagnostics: &mut Vec<Diagnostic>) {
                 let message = "`kyverno test` does not know this kind, which it needs for `context`";
                 diagnostics.push(Diagnostic::at(Code::BadValue, start, message));
             }
-            if let Some(resource) = homeless(suite) {
+            if let Some(resource) = first_resource_in_missing_namespace(suite) {
                 let start = Span::point(resource.origin.file, resource.origin.span.start);
                 let message = format!("namespace `{}` is missing from `clusterResources`", resource.namespace);
                 let help = "add the Namespace, or give it labels in the values file";
@@ -95,15 +95,16 @@ fn crashing_entry(suite: &Suite) -> Option<&Text> {
 /// (`pkg/validation/policy/validate.go` `Validate`). A ClusterPolicy in a namespace is rejected earlier.
 fn crashing_condition(suite: &Suite) -> Option<&Text> {
     let policies = suite.policies.classic();
-    let mut asked = policies.filter(|policy| policy.kind == PolicyKind::Policy || policy.metadata.namespace.is_none());
-    asked.find_map(|policy| Some(&policy.spec.webhook.as_ref()?.match_conditions.first()?.name))
+    let mut checked =
+        policies.filter(|policy| policy.kind == PolicyKind::Policy || policy.metadata.namespace.is_none());
+    checked.find_map(|policy| Some(&policy.spec.webhook.as_ref()?.match_conditions.first()?.name))
 }
 
 /// The first object of the context whose kind Kyverno's mapper does not know; CEL policies then cannot be evaluated
 /// (`cmd/cli/kubectl-kyverno/processor/utils.go` `NewContextProvider`).
 fn unmapped(suite: &Suite) -> Option<&Spanned<Document>> {
-    let asked = suite.cluster.is_none() && suite.policies.validating().next().is_some();
-    let context = suite.context.as_ref().filter(|_| asked)?;
+    let needs_context = suite.cluster.is_none() && suite.policies.validating().next().is_some();
+    let context = suite.context.as_ref().filter(|_| needs_context)?;
     let discovery = Discovery::kubernetes();
     context.resources.iter().find(|object| {
         let text = |key: &str| object.value.root().get(key).and_then(Value::as_str).unwrap_or_default();
@@ -114,7 +115,7 @@ fn unmapped(suite: &Suite) -> Option<&Spanned<Document>> {
 /// The first resource whose namespace `kyverno test` does not find in its cluster
 /// (`cmd/cli/kubectl-kyverno/processor/policy_processor.go`): that has the cluster's objects, the resources, targets
 /// and parameters.
-fn homeless(suite: &Suite) -> Option<&Resource> {
+fn first_resource_in_missing_namespace(suite: &Suite) -> Option<&Resource> {
     let cluster = suite.cluster.as_ref()?;
     let has_labels = |name: &str| {
         let mut entries = suite.values.namespace_selectors.iter();

@@ -83,17 +83,19 @@ pub(super) fn evaluate_with(
 fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, responses: &mut Responses) -> bool {
     let Engines { suite, settings, .. } = *engines;
     let rows = lens::Rows::of(suite);
-    for mut asked in requests(suite, settings, operations) {
+    for mut suite_request in requests(suite, settings, operations) {
         if settings.is_stopped() {
             return false;
         }
-        let resource = asked.resource;
+        let resource = suite_request.resource;
         let key = Key::of(resource);
         if !responses.is_wanted(&key) {
             continue;
         }
-        let operation = asked.run.unwrap_or_else(|| default_operation(suite, resource));
-        let written = engines.cluster.written(suite, resource, operation, asked.old.take());
+        let operation = suite_request.run.unwrap_or_else(|| default_operation(suite, resource));
+        let written = engines
+            .cluster
+            .written(suite, resource, operation, suite_request.old.take());
         let seen = engines.cluster.seen(written);
         let request = &seen.request;
         if let Some(refused) = &seen.refused {
@@ -106,7 +108,7 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
         let before = responses.list.len();
         let check = Subject {
             engines,
-            asked: &asked,
+            suite_request: &suite_request,
             operation,
             key: &key,
             host,
@@ -135,7 +137,7 @@ fn resources(engines: &Engines<'_>, operations: &[Operation], host: &dyn Host, r
 /// A resource of a run.
 struct Subject<'s, 'e> {
     engines: &'s Engines<'e>,
-    asked: &'s SuiteRequest<'e>,
+    suite_request: &'s SuiteRequest<'e>,
     operation: Operation,
     key: &'s Key,
     host: &'s dyn Host,
@@ -153,7 +155,7 @@ impl Subject<'_, '_> {
             return Ok(());
         };
         let Engines { suite, controller, .. } = self.engines;
-        let resource = self.asked.resource;
+        let resource = self.suite_request.resource;
         let sent = self.engines.cluster.decoded(&resource.object);
         let classic = controller.policies().iter().filter_map(Lowered::as_classic);
         let accepted: Vec<&Arc<ClassicPolicy>> = classic.map(CompiledClassicPolicy::policy).collect();
@@ -192,7 +194,13 @@ impl Subject<'_, '_> {
             }
             validated.push((before, own));
         };
-        let made = offline.pass((resource, &sent), self.asked.run, &accepted, self.host, &mut validate)?;
+        let made = offline.pass(
+            (resource, &sent),
+            self.suite_request.run,
+            &accepted,
+            self.host,
+            &mut validate,
+        )?;
         let mut rules = made.iter().flat_map(|response| &response.rules);
         if let (true, Some(rule)) = (self.engines.settings.compat, rules.find(|rule| rule.response.panics)) {
             return Err(format!("`kyverno test` panics: {}", rule.response.message));
@@ -233,7 +241,7 @@ impl Subject<'_, '_> {
     fn validate(&self, stage: Stage, request: &Request, list: &mut Vec<Response>) {
         let Engines { controller, server, .. } = self.engines;
         let watch = Stopwatch(self.engines.settings.watch);
-        let resource = self.asked.resource;
+        let resource = self.suite_request.resource;
         let of_stage = |policy: &&Lowered| match stage {
             Stage::Classic => !policy.is_cel(),
             Stage::Cel => policy.is_cel(),
@@ -277,8 +285,8 @@ impl Subject<'_, '_> {
         elapsed: Option<Duration>,
     ) -> Response {
         Response {
-            run: self.asked.run,
-            check_id: self.asked.check_id,
+            run: self.suite_request.run,
+            check_id: self.suite_request.check_id,
             operation: self.operation,
             scored: lowered.is_none_or(Lowered::is_scored),
             has_rules: lowered.is_some_and(|policy| !policy.is_cel()),

@@ -277,13 +277,13 @@ pub struct Dependencies {
 /// Records accesses to the underlying files.
 pub struct RecordingFiles<'f> {
     under: &'f dyn Files,
-    asked: Mutex<Dependencies>,
+    dependencies: Mutex<Dependencies>,
 }
 
 impl std::fmt::Debug for RecordingFiles<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RecordingFiles")
-            .field("asked", &self.asked)
+            .field("dependencies", &self.dependencies)
             .finish_non_exhaustive()
     }
 }
@@ -292,17 +292,20 @@ impl<'f> RecordingFiles<'f> {
     pub fn new(under: &'f dyn Files) -> Self {
         Self {
             under,
-            asked: Mutex::default(),
+            dependencies: Mutex::default(),
         }
     }
 
     pub fn dependencies(&self) -> Dependencies {
-        self.asked.lock().map(|asked| asked.clone()).unwrap_or_default()
+        self.dependencies
+            .lock()
+            .map(|dependencies| dependencies.clone())
+            .unwrap_or_default()
     }
 
     fn note(&self, path: &str) {
-        if let Ok(mut asked) = self.asked.lock() {
-            asked.paths.insert(clean(path));
+        if let Ok(mut dependencies) = self.dependencies.lock() {
+            dependencies.paths.insert(clean(path));
         }
     }
 }
@@ -319,8 +322,8 @@ impl Files for RecordingFiles<'_> {
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<(String, bool)>> {
-        if let Ok(mut asked) = self.asked.lock() {
-            asked.folders.insert(clean(path));
+        if let Ok(mut dependencies) = self.dependencies.lock() {
+            dependencies.folders.insert(clean(path));
         }
         self.under.list(path)
     }

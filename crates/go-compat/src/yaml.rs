@@ -14,7 +14,6 @@ mod edit;
 pub mod emit;
 mod error;
 mod go_string;
-mod go_words;
 mod graft;
 mod number;
 mod parse;
@@ -32,7 +31,8 @@ mod tree;
 use std::sync::{Arc, OnceLock};
 
 pub use edit::Edits;
-pub use error::{Error, ErrorKind, NOT_UTF8};
+use error::Message;
+pub use error::{Error, ErrorKind};
 pub use go_string::{go_double, go_key, go_value};
 pub use graft::{Edited, Graft};
 pub use position::{LineIndex, Position, Span};
@@ -202,12 +202,14 @@ fn to_text(bytes: &[u8]) -> (String, Vec<u32>) {
 fn document(source: &Arc<str>, span: Span, invalid: &[u32], mode: Mode, limits: &Limits) -> Result<Tree, Error> {
     let next = invalid.partition_point(|at| *at < span.start);
     if let Some(&at) = invalid.get(next).filter(|at| **at < span.end) {
-        return Err(Error::new(ErrorKind::Encoding, Span::new(at, at + 1), NOT_UTF8));
+        let message = Message::from("this is not UTF-8").with_help("save the file as UTF-8");
+        return Err(Error::new(ErrorKind::Utf8, Span::new(at, at + 1), message));
     }
     if let Some(at) = chars::forbidden(&source[span.start as usize..span.end as usize]) {
         let at = span.start as usize + at;
         let found = source[at..].chars().next().unwrap_or_default();
-        let message = format!("the character U+{:04X} is not allowed", found as u32);
+        let text = format!("the character U+{:04X} is not allowed", found as u32);
+        let message = Message::new(text, "control characters are not allowed");
         return Err(Error::new(
             ErrorKind::Encoding,
             Span::of(at, at + found.len_utf8()),

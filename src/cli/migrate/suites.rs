@@ -191,10 +191,10 @@ fn companions(test: &str, text: &str, moved: &[Moved]) -> Vec<String> {
     }
     let own: BTreeSet<String> = over.0.keys().cloned().collect();
     let overlay = Overlay { under: &Disk, over };
-    let noting = RecordingFiles::new(&overlay);
-    let _ = load(&noting, test, &Options::default());
-    let asked = noting.dependencies();
-    asked
+    let recording = RecordingFiles::new(&overlay);
+    let _ = load(&recording, test, &Options::default());
+    let dependencies = recording.dependencies();
+    dependencies
         .paths
         .into_iter()
         .filter(|path| !own.contains(path) && Disk.is_folder(path).is_ok_and(|folder| !folder))

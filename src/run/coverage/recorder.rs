@@ -51,21 +51,21 @@ impl<'s> CoverageRecorder<'s> {
     }
 
     /// Whether a row or a case tests a policy with a request.
-    pub(in crate::run) fn is_asked(&self, policy: &PolicyId, asked: &SuiteRequest<'_>) -> bool {
-        let key = Key::of(asked.resource);
+    pub(in crate::run) fn tests(&self, policy: &PolicyId, suite_request: &SuiteRequest<'_>) -> bool {
+        let key = Key::of(suite_request.resource);
         let mut own = self
             .checks
             .iter()
             .filter(|check| policy.is_named(&check.policy.value) && check.concerns(&key));
-        own.any(|check| match asked.check_id {
+        own.any(|check| match suite_request.check_id {
             Some(check_id) => check_id == check.id,
             // A check with its own old object has its own request.
-            None => check.operation == asked.run && check.wanted(self.suite, &key).old_object.is_none(),
+            None => check.operation == suite_request.run && check.wanted(self.suite, &key).old_object.is_none(),
         })
     }
 
     /// Whether a row or a case tests a policy with a payload.
-    pub(super) fn is_asked_about_payload(&self, policy: &PolicyId, key: &Key) -> bool {
+    pub(super) fn tests_payload(&self, policy: &PolicyId, key: &Key) -> bool {
         let mut checks = self.checks.iter();
         checks.any(|check| policy.is_named(&check.policy.value) && check.concerns(key))
     }

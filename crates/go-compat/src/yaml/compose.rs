@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 
 use super::{
     Limits, Mode,
-    error::{Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Message, Result},
     number::{base64, format_float, lossy},
     parse::{Syn, SynKind, Syntax},
     position::Span,
@@ -172,7 +172,13 @@ fn judge(tree: &Tree, bad_keys: &FxHashSet<Span>) -> Result<()> {
     }
     match number {
         Some(node) => {
-            let message = format!("`{}` has no counterpart in JSON", tree.text(node.raw));
+            let text = tree.text(node.raw);
+            let go = match (text.to_ascii_lowercase().contains("nan"), text.contains('-')) {
+                (true, _) => "json: unsupported value: NaN",
+                (false, true) => "json: unsupported value: -Inf",
+                (false, false) => "json: unsupported value: +Inf",
+            };
+            let message = Message::new(format!("`{text}` has no counterpart in JSON"), go);
             Err(Error::new(ErrorKind::Number, node.span, message))
         }
         None => Ok(()),
@@ -346,7 +352,10 @@ impl Composer<'_> {
             return Err(Error::new(
                 ErrorKind::Merge,
                 syn.span,
-                "only a map, or a list of maps, can be merged",
+                Message::new(
+                    "only a map, or a list of maps, can be merged",
+                    "map merge requires map or sequence of maps as the value",
+                ),
             ));
         }
         self.check_depth(depth, syn.span)?;
@@ -481,7 +490,14 @@ impl Composer<'_> {
             Scalar::Str => Data::Str,
             Scalar::Binary => {
                 let Some(bytes) = base64(self.text(text)) else {
-                    return Err(Error::new(ErrorKind::Tag, syn.span, "this `!!binary` is not base64"));
+                    return Err(Error::new(
+                        ErrorKind::Tag,
+                        syn.span,
+                        Message::new(
+                            "this `!!binary` is not base64",
+                            "!!binary value contains invalid base64 data",
+                        ),
+                    ));
                 };
                 let text = lossy(&bytes);
                 Data::Bytes(self.make(&text))

@@ -2,15 +2,14 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::{parse_collection::AFTER_QUOTE, position::Span};
-
-/// The message about bytes that are not UTF-8.
-pub const NOT_UTF8: &str = "this is not UTF-8";
+use super::position::Span;
 
 /// The rule that the document violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Bytes that cannot occur in YAML: invalid UTF-8, control characters.
+    /// Bytes that are not UTF-8.
+    Utf8,
+    /// A character that YAML forbids.
     Encoding,
     /// A line that looks like a document separator but is not one.
     Separator,
@@ -44,14 +43,48 @@ pub struct Error(Box<Refusal>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Refusal {
     kind: ErrorKind,
-    message: Cow<'static, str>,
+    message: Message,
     span: Span,
     related: Option<(Span, &'static str)>,
     go_line: Option<u32>,
 }
 
+/// The text of an error: our wording, and that of the Go library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Message {
+    text: Cow<'static, str>,
+    /// `None` if the Go library has no such error, or its wording is not reproduced.
+    go: Option<Cow<'static, str>>,
+    help: Option<&'static str>,
+}
+
+impl Message {
+    /// A message with its counterpart in the Go library, without the prefix `yaml: `.
+    pub(super) fn new(text: impl Into<Cow<'static, str>>, go: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            go: Some(go.into()),
+            ..Self::from(text.into())
+        }
+    }
+
+    pub(super) fn with_help(mut self, help: &'static str) -> Self {
+        self.help = Some(help);
+        self
+    }
+}
+
+impl<T: Into<Cow<'static, str>>> From<T> for Message {
+    fn from(text: T) -> Self {
+        Self {
+            text: text.into(),
+            go: None,
+            help: None,
+        }
+    }
+}
+
 impl Error {
-    pub(super) fn new(kind: ErrorKind, span: Span, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn new(kind: ErrorKind, span: Span, message: impl Into<Message>) -> Self {
         Self(Box::new(Refusal {
             kind,
             message: message.into(),
@@ -76,7 +109,7 @@ impl Error {
     }
 
     pub fn message(&self) -> &str {
-        &self.0.message
+        &self.0.message.text
     }
 
     /// The location, in bytes of the whole source.
@@ -92,11 +125,20 @@ impl Error {
 
     /// A suggested fix, unless the message makes it obvious.
     pub fn help(&self) -> Option<&'static str> {
-        match self.message() {
-            AFTER_QUOTE => Some("put quotes around all of it: `\"'a' in b\"`"),
-            NOT_UTF8 => Some("save the file as UTF-8"),
-            "a tab cannot indent or start a value" => Some("indent with spaces"),
-            _ => None,
+        self.0.message.help
+    }
+
+    /// The message in the wording of the Go library, for comparison with Kyverno's output; our wording if it has none.
+    ///
+    /// Upstream counterpart: the messages of go.yaml.in/yaml/v2.
+    pub fn go_text(&self) -> String {
+        let message = &self.0.message;
+        let text = message.go.as_ref().unwrap_or(&message.text);
+        match (self.kind(), self.go_line()) {
+            // The conversion to JSON fails, not the YAML library.
+            (ErrorKind::Number, _) => text.to_string(),
+            (_, Some(line)) => format!("yaml: line {line}: {text}"),
+            (_, None) => format!("yaml: {text}"),
         }
     }
 
@@ -109,7 +151,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(self.message())
     }
 }
 

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{
-    error::{Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Message, Result},
     position::Span,
     scalar::{Shape, Text},
     scan::Scanner,
@@ -170,17 +170,29 @@ impl<'a> Parser<'a> {
                 TokenKind::Version { major, minor } => {
                     let known = (*major, *minor) == (1, 1);
                     if versioned {
-                        return Err(self.error(start, "a second `%YAML`", None));
+                        return Err(self.error(
+                            start,
+                            Message::new("a second `%YAML`", "found duplicate %YAML directive"),
+                            None,
+                        ));
                     }
                     if !known {
-                        return Err(self.error(start, "only YAML 1.1 is read", None));
+                        return Err(self.error(
+                            start,
+                            Message::new("only YAML 1.1 is read", "found incompatible YAML document"),
+                            None,
+                        ));
                     }
                     versioned = true;
                 }
                 TokenKind::TagDirective(parts) => {
                     let parts = (parts.handle.clone(), parts.rest.clone());
                     if self.handles.iter().any(|(handle, _)| *handle == parts.0) {
-                        return Err(self.error(start, "a second `%TAG` for the same handle", None));
+                        return Err(self.error(
+                            start,
+                            Message::new("a second `%TAG` for the same handle", "found duplicate %TAG directive"),
+                            None,
+                        ));
                     }
                     self.handles.push(parts);
                 }
@@ -208,12 +220,7 @@ impl<'a> Parser<'a> {
         self.scanner.peek()
     }
 
-    pub(super) fn error(
-        &self,
-        at: Mark,
-        message: impl Into<std::borrow::Cow<'static, str>>,
-        context: Option<Mark>,
-    ) -> Error {
+    pub(super) fn error(&self, at: Mark, message: impl Into<Message>, context: Option<Mark>) -> Error {
         let rest = &self.scanner.text[at.at as usize..];
         let width = rest
             .chars()
@@ -351,7 +358,11 @@ impl<'a> Parser<'a> {
                 return Ok(());
             }
             _ => {
-                return Err(self.error(at, "expected a value", Some(start).filter(|mark| *mark != at)));
+                return Err(self.error(
+                    at,
+                    Message::new("expected a value", "did not find expected node content"),
+                    Some(start).filter(|mark| *mark != at),
+                ));
             }
         };
         let kind = match frame {
@@ -381,7 +392,14 @@ impl<'a> Parser<'a> {
         let name = self.name(&token);
         let span = Span::new(token.start.at, token.end.at);
         let Some(&target) = self.anchors.get(name) else {
-            return Err(Error::new(ErrorKind::Alias, span, format!("unknown anchor `{name}`")));
+            return Err(Error::new(
+                ErrorKind::Alias,
+                span,
+                Message::new(
+                    format!("unknown anchor `{name}`"),
+                    format!("unknown anchor '{name}' referenced"),
+                ),
+            ));
         };
         self.push(SynKind::Alias { target }, span, token.start.line);
         Ok(())
@@ -394,7 +412,12 @@ impl<'a> Parser<'a> {
             let prefix = self.handles.iter().find(|(known, _)| known == handle);
             match prefix.map(|(_, prefix)| format!("{prefix}{rest}")) {
                 Some(tag) if !tag.is_empty() => tag,
-                _ => return Err(self.error(at, format!("unknown tag handle `{handle}`"), None)),
+                _ => {
+                    return Err({
+                        let text = format!("unknown tag handle `{handle}`");
+                        self.error(at, Message::new(text, "found undefined tag handle"), None)
+                    });
+                }
             }
         };
         // Most documents have no tags and the others few, so recent ones are the likely ones.

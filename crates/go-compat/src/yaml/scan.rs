@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use super::{
     chars::{break_len, byte, is_break_or_end, is_document_marker, is_gap},
-    error::{Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Message, Result},
     position::Span,
     scalar::Shape,
     token::{Mark, Token, TokenKind},
@@ -183,9 +183,17 @@ impl<'a> Scanner<'a> {
                 self.key_allowed = false;
                 self.quoted_scalar(here)
             }
-            b'\t' => Err(self.error("a tab cannot indent or start a value", None)),
+            b'\t' => Err(self.error(
+                Message::new(
+                    "a tab cannot indent or start a value",
+                    "found character that cannot start any token",
+                )
+                .with_help("indent with spaces"),
+                None,
+            )),
             b'|' | b'>' | b'#' | b'%' | b'@' | b'`' => {
-                Err(self.error(format!("`{}` cannot start a value", char::from(here)), None))
+                let text = format!("`{}` cannot start a value", char::from(here));
+                Err(self.error(Message::new(text, "found character that cannot start any token"), None))
             }
             _ => {
                 self.save_key()?;
@@ -251,11 +259,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// An error at the current character; `context` is the start of the open construct.
-    pub(super) fn error(
-        &self,
-        message: impl Into<std::borrow::Cow<'static, str>>,
-        context: Option<(Mark, &'static str)>,
-    ) -> Error {
+    pub(super) fn error(&self, message: impl Into<Message>, context: Option<(Mark, &'static str)>) -> Error {
         let width = self.text[self.at..].chars().next().map_or(0, char::len_utf8);
         let width = if is_break_or_end(self.source, self.at) {
             0
@@ -359,7 +363,7 @@ impl<'a> Scanner<'a> {
         Error::new(
             ErrorKind::Token,
             Span::of(start, end),
-            "this line needs a `:` after its key",
+            Message::new("this line needs a `:` after its key", "could not find expected ':'"),
         )
         .with_go_line(go_line)
     }
@@ -467,7 +471,13 @@ impl<'a> Scanner<'a> {
     fn block_entry(&mut self) -> Result<()> {
         if self.flow_level == 0 {
             if !self.key_allowed {
-                return Err(self.error("a list entry cannot start here", None));
+                return Err(self.error(
+                    Message::new(
+                        "a list entry cannot start here",
+                        "block sequence entries are not allowed in this context",
+                    ),
+                    None,
+                ));
             }
             self.roll(self.column(), None, TokenKind::BlockSequenceStart, self.mark())?;
         }
@@ -480,7 +490,13 @@ impl<'a> Scanner<'a> {
     fn key(&mut self) -> Result<()> {
         if self.flow_level == 0 {
             if !self.key_allowed {
-                return Err(self.error("a key cannot start here", None));
+                return Err(self.error(
+                    Message::new(
+                        "a key cannot start here",
+                        "mapping keys are not allowed in this context",
+                    ),
+                    None,
+                ));
             }
             self.roll(self.column(), None, TokenKind::BlockMappingStart, self.mark())?;
         }
@@ -502,7 +518,13 @@ impl<'a> Scanner<'a> {
         } else {
             if self.flow_level == 0 {
                 if !self.key_allowed {
-                    return Err(self.error("unexpected `: `; quote a value that contains it", None));
+                    return Err(self.error(
+                        Message::new(
+                            "unexpected `: `; quote a value that contains it",
+                            "mapping values are not allowed in this context",
+                        ),
+                        None,
+                    ));
                 }
                 self.roll(self.column(), None, TokenKind::BlockMappingStart, self.mark())?;
             }

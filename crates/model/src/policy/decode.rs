@@ -7,6 +7,8 @@
 
 mod schema;
 
+pub use schema::{SchemaProblem, SchemaProblemKind};
+
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 use super::located::{Expression, Spanned, Subtree, Text, place};
@@ -37,7 +39,7 @@ pub struct Decoder<'t> {
     diagnostics: Vec<Diagnostic>,
     unknown: bool,
     unknown_paths: Vec<String>,
-    schema_problems: Vec<String>,
+    schema_problems: Vec<SchemaProblem>,
     invalid: bool,
     metadata: bool,
     unreadable: bool,
@@ -60,7 +62,7 @@ pub struct Findings {
     /// The paths of unknown fields, in the order in which they were found.
     pub unknown_paths: Vec<String>,
     /// Schema violations, with the API server's messages.
-    pub schema_problems: Vec<String>,
+    pub schema_problems: Vec<SchemaProblem>,
     /// Another error makes the document unusable.
     pub invalid: bool,
     /// Metadata has the wrong type, which is found before anything else.
@@ -486,7 +488,8 @@ impl<'t> Fields<'t, '_> {
         self.decoder.path.push(Step::Key(name));
         let path = self.decoder.path();
         self.decoder.path.pop();
-        self.decoder.schema_problems.push(format!("{path}: Required value"));
+        let required = format!("{path}: Required value");
+        self.decoder.add_schema_problem(SchemaProblemKind::Structure, required);
         let start = Span::new(self.owner.file, self.owner.start, self.owner.start);
         let span = self.entries.first().map_or(start, |entry| self.decoder.key_span(entry));
         self.decoder.error(Diagnostic::at(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     CelPolicyException, ClassicPolicy, CleanupPolicy, DeletingPolicy, GeneratingPolicy, ImageValidatingPolicy, Policy,
     PolicyException, PolicyKind, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingPolicy,
-    decode::{Decoder, Style, choice},
+    decode::{Decoder, SchemaProblem, SchemaProblemKind, Style, choice},
     located::{Origin, Spanned, Text, place},
     mutating::MutatingPolicy,
     mutating_admission::{MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding},
@@ -540,35 +540,33 @@ impl Any {
 
 /// The message of `kyverno test` about a document that violates its schema; empty if the problems are unknown.
 /// `has_rules`: the schema has CEL rules, which are not evaluated on an invalid object.
-fn schema_text(mut problems: Vec<String>, (api_version, kind, name): (&str, &str, &str), has_rules: bool) -> String {
+fn schema_text(
+    mut problems: Vec<SchemaProblem>,
+    (api_version, kind, name): (&str, &str, &str),
+    has_rules: bool,
+) -> String {
     if problems.is_empty() {
         return String::new();
     }
-    if has_rules && problems.iter().any(|problem| blocks_rules(problem)) {
-        problems.retain(|problem| !is_rule(problem));
-        problems.push(
+    let blocks_rules = |problem: &SchemaProblem| problem.kind == SchemaProblemKind::Structure;
+    let rules_are_blocked = has_rules && problems.iter().any(blocks_rules);
+    if rules_are_blocked {
+        problems.retain(|problem| problem.kind != SchemaProblemKind::Rule);
+    }
+    let mut messages: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
+    if rules_are_blocked {
+        messages.push(
             "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
              correct the existing errors to complete validation"
                 .to_owned(),
         );
     }
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let problems = match problems.as_slice() {
+    let problems = match messages.as_slice() {
         [single] => single.clone(),
         several => format!("[{}]", several.join(", ")),
     };
     format!("failed to validate resource ({kind}.{group} {name:?} is invalid: {problems})")
-}
-
-/// Whether a problem prevents the evaluation of the schema's CEL rules.
-fn blocks_rules(problem: &str) -> bool {
-    let kinds = [": Unsupported value: ", ": Required value", " in body must be of type "];
-    kinds.iter().any(|kind| problem.contains(kind))
-}
-
-/// Whether a problem comes from a CEL rule of the schema.
-fn is_rule(problem: &str) -> bool {
-    problem.ends_with("Invalid value: exactly one of expression or template must be set")
 }
 
 /// The message of `kyverno test` about an unknown version of a kind.

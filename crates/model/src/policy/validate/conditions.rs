@@ -65,18 +65,15 @@ fn whole(node: Option<Node<'_>>, name: &str) -> Result<(), Fault> {
     let Some(node) = node.filter(|node| !node.is_null()) else {
         return Ok(());
     };
-    for complete in [complete as fn(Node<'_>) -> Result<(), Fault>, operator] {
-        for (place, condition) in conditions(node) {
-            complete(condition).map_err(|(field, error)| {
-                // Upstream calls an operator in `all` one in `any`.
-                let place = if error.contains("`operator` is invalid") {
-                    place.replace(".all", ".any")
-                } else {
-                    place
-                };
-                (format!("{name}{place}.{field}"), error)
-            })?;
-        }
+    for (place, condition) in conditions(node) {
+        complete(condition).map_err(|(field, error)| (format!("{name}{place}.{field}"), error))?;
+    }
+    for (place, condition) in conditions(node) {
+        operator(condition).map_err(|(field, error)| {
+            // Upstream calls an operator in `all` one in `any`.
+            let place = place.replace(".all", ".any");
+            (format!("{name}{place}.{field}"), error)
+        })?;
     }
     Ok(())
 }
