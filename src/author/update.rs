@@ -11,7 +11,7 @@ mod sidecar;
 use std::collections::BTreeMap;
 
 use crate::run::{Case, Outcome, SuiteRun, compat};
-use crate::suite::{Row, Suite};
+use crate::suite::{ExpectedMessage, Row, Suite};
 use kyvtest_go_compat::{
     diagnostic::{Code, Diagnostic, Sources, Span},
     yaml::{self, Edits, emit::quote},
@@ -109,7 +109,7 @@ pub fn update(suite: &Suite, run: &SuiteRun, acceptance: &Acceptance, wanted: im
         }
         texts.note(suite, run, group, &mut update);
         let row = group.first().and_then(|case| suite.rows().get(case.row?));
-        for (span, old, new, what) in met(group, row, &mut update.left) {
+        for (span, old, new, what) in met(suite, group, row, &mut update.left) {
             let key = (number(span), span.start, span.end);
             values.entry(key).or_default().push((span, old, new, what));
         }
@@ -169,7 +169,7 @@ fn is_written(sources: &Sources, span: Span, value: &str) -> bool {
 type Met = Vec<(Span, String, String, &'static str)>;
 
 /// Finds the values that meet the expectations of one row.
-fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> Met {
+fn met(suite: &Suite, group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> Met {
     let mut met = Met::new();
     let findings = |code: Code| {
         let all = group
@@ -211,7 +211,7 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
             .map(|one| one.kyverno.as_ref().map_or(Effect::Admit, |answer| answer.effect));
         let got = effects.max().unwrap_or(Effect::Admit);
         if let Some(span) = finding.primary {
-            let old = expected_word(&finding.message).unwrap_or_default();
+            let old = expected_value(suite, span);
             met.push((span, old, got.as_str().to_owned(), "effect"));
         }
     }
@@ -224,11 +224,7 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
         messages.dedup();
         match (messages.as_slice(), finding.primary) {
             ([message], Some(span)) if !message.is_empty() => {
-                let old = finding
-                    .message
-                    .split_once('`')
-                    .and_then(|(_, rest)| rest.strip_suffix('`'));
-                met.push((span, old.unwrap_or_default().to_owned(), message.clone(), "message"));
+                met.push((span, expected_value(suite, span), message.clone(), "message"));
             }
             (_, at) => left_alone.push(left(at, "there is no single message to expect".to_owned())),
         }
@@ -236,10 +232,20 @@ fn met(group: &[&Case], row: Option<&Row>, left_alone: &mut Vec<Diagnostic>) -> 
     met
 }
 
-/// The value in `expected the effect WORD, got …`.
-fn expected_word(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("expected the effect ")?;
-    Some(rest.split(',').next()?.to_owned())
+/// The expected effect or message at a location; empty if there is none.
+fn expected_value(suite: &Suite, span: Span) -> String {
+    let rows = suite.expectations.iter().map(|row| &row.expectation);
+    let cases = suite.cases.iter().map(|case| &case.expectation);
+    let value = rows.chain(cases).find_map(|expectation| {
+        let effect = expectation.effect.as_ref().filter(|effect| effect.span == span);
+        let message = expectation.message.as_ref().map(|message| match message {
+            ExpectedMessage::Exact(text) | ExpectedMessage::Contains(text) => text,
+        });
+        effect
+            .map(|effect| effect.value.as_str().to_owned())
+            .or_else(|| message.filter(|text| text.span == span).map(|text| text.value.clone()))
+    });
+    value.unwrap_or_default()
 }
 
 /// The reference to a resource in a row.

@@ -227,7 +227,7 @@ fn review<'s>(
         for file in apply(&[(suite, &change)], documents) {
             output.remark(&difference(&file));
         }
-        match ask(output) {
+        match prompt(output) {
             Choice::Take => taken.push((suite, change)),
             Choice::Leave => {}
             Choice::Quit => *quit = true,
@@ -236,7 +236,7 @@ fn review<'s>(
     taken
 }
 
-fn ask(output: &mut Output) -> Choice {
+fn prompt(output: &mut Output) -> Choice {
     loop {
         output.remark("make this change? [y]es, [n]o, [q]uit: ");
         let mut line = String::new();

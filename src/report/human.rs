@@ -189,7 +189,7 @@ fn full(run: &SuiteRun, case: &Case, sources: &Sources, look: HumanOptions<'_>, 
         let _ = writeln!(more, "data:     {data}");
     }
     if case.mocked {
-        more.push_str("mocked:   the sidecar answered in place of a registry\n");
+        more.push_str("mocked:   the sidecar replaced a registry\n");
     }
     for (engine, lines) in [("kyverno", &case.trace.kyverno), ("vap", &case.trace.vap)] {
         if !lines.is_empty() && look.verbose {

@@ -97,7 +97,7 @@ fn message(wanted: &ExpectedMessage, cases: &[Case]) -> Option<Diagnostic> {
         diagnostic = diagnostic.with_note(format!("got `{}`", answer.message));
     }
     Some(if found().next().is_none() {
-        diagnostic.with_note("no rule answered")
+        diagnostic.with_note("no rule produced a result")
     } else {
         diagnostic
     })

@@ -153,12 +153,12 @@ impl Filter {
 
 impl Expression {
     /// Evaluates as far as the predicates are known.
-    fn decide(&self, ask: &dyn Fn(Subject, &Matcher) -> Option<bool>) -> Option<bool> {
+    fn decide(&self, evaluate: &dyn Fn(Subject, &Matcher) -> Option<bool>) -> Option<bool> {
         // One value decides at once, the other does not.
         let fold = |parts: &[Self], decisive: bool| {
             let mut all = Some(!decisive);
             for part in parts {
-                match part.decide(ask) {
+                match part.decide(evaluate) {
                     Some(answer) if answer == decisive => return Some(decisive),
                     Some(_) => {}
                     None => all = None,
@@ -168,8 +168,8 @@ impl Expression {
         };
         match self {
             Self::Constant(answer) => Some(*answer),
-            Self::Is(subject, matcher) => ask(*subject, matcher),
-            Self::Not(inner) => inner.decide(ask).map(|answer| !answer),
+            Self::Is(subject, matcher) => evaluate(*subject, matcher),
+            Self::Not(inner) => inner.decide(evaluate).map(|answer| !answer),
             Self::All(parts) => fold(parts, false),
             Self::Any(parts) => fold(parts, true),
         }

@@ -119,11 +119,11 @@ impl Judge<'_> {
                 cases.push(unknown(&spec.name, spec.span));
             }
         }
-        let asked = self.check.keys(self.responses);
-        for key in asked.iter().filter(|key| self.responses.is_wanted(key)) {
+        let keys = self.check.keys(self.responses);
+        for key in keys.iter().filter(|key| self.responses.is_wanted(key)) {
             self.key(key, cases);
         }
-        if asked.is_empty() && cases.len() == before {
+        if keys.is_empty() && cases.len() == before {
             let span = Span::point(self.check.span.file, self.check.span.start);
             let finding = Diagnostic::at(Code::NothingChecked, span, "the row applies to no resource");
             cases.push(self.unmatched(&Key::default(), finding));

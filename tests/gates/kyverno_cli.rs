@@ -1,4 +1,4 @@
-//! What the Kyverno 1.19 CLI computes and prints on the public suites: `kyvtest run --compat`.
+//! The results and output of the Kyverno 1.19 CLI on the public suites: `kyvtest run --compat`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -97,7 +97,7 @@ fn is_key(key: &Key, recorded: &str) -> bool {
 
 type Answers<'r> = Vec<(&'r str, &'r str, &'r str)>;
 
-/// Our responses to the question that a line answers.
+/// Our responses to the check of a line.
 fn responses(line: &Line) -> impl Iterator<Item = &'static Response> {
     let run = RUNS.get(&(line.suite.clone(), line.doc));
     let responses = run.into_iter().flat_map(|run| &run.responses);
@@ -108,7 +108,7 @@ fn responses(line: &Line) -> impl Iterator<Item = &'static Response> {
     })
 }
 
-/// Our answers to the question that a line answers: rule, status, message.
+/// Our results for the check of a line: rule, status, message.
 fn answers(line: &Line) -> Answers<'static> {
     responses(line)
         .flat_map(|response| &response.rules)
@@ -175,7 +175,7 @@ fn engine_message() {
         |(_, line)| {
             let rule = line.rule.as_deref().unwrap_or_default();
             let ours: Vec<&str> = answers(line).iter().filter(|a| a.0 == rule).map(|a| a.2).collect();
-            // The text of the network was not recorded: messages agree up to it.
+            // The network's message was not recorded: messages agree up to it.
             let agrees = |ours: &&str| match line.msg.split_once("(network error)") {
                 Some((before, _)) => ours.starts_with(before),
                 None => *ours == line.msg,

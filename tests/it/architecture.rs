@@ -1,7 +1,7 @@
-//! The rules of ARCHITECTURE.md, checked: who may use whom, and what no source file may contain.
+//! Checks the rules of ARCHITECTURE.md: the permitted dependencies, and the forbidden contents of source files.
 //!
-//! `source` finds the `crate::` paths in Rust files, `edges` reads the tables and compares. The same check runs over the
-//! small trees in `fixtures/architecture/`, which show that it can fail.
+//! `source` finds the `crate::` paths in Rust files, `edges` reads the tables and compares. The same check runs over
+//! the small trees in `fixtures/architecture/`, which show that it can fail.
 
 mod edges;
 mod source;

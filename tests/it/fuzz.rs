@@ -426,7 +426,7 @@ const CEL_WORDS: [&str; 84] = [
     "\u{0}",
 ];
 
-/// What a target starts from.
+/// The inputs of a fuzz target.
 struct Target {
     name: &'static str,
     seeds: Vec<Vec<u8>>,

@@ -128,13 +128,13 @@ impl<'s> CoverageRecorder<'s> {
 /// The parts of constraints that select a request. Excluding rules count only if the rest selects the request.
 pub(super) fn constraints_select(
     constraints: &MatchConstraints,
-    mut ask: impl FnMut(&MatchConstraints) -> bool,
+    mut is_selected: impl FnMut(&MatchConstraints) -> bool,
 ) -> Vec<Selected> {
     let mut found: Vec<Selected> = constraints_apart(constraints)
         .into_iter()
         .map(|(path, alone)| Selected {
             rule: String::new(),
-            selects: ask(&alone),
+            selects: is_selected(&alone),
             path,
         })
         .collect();
@@ -142,7 +142,7 @@ pub(super) fn constraints_select(
         exclude_resource_rules: Vec::new(),
         ..constraints.clone()
     };
-    if !ask(&rest) {
+    if !is_selected(&rest) {
         found.retain(|one| !one.path.starts_with("matchConstraints.excludeResourceRules"));
     }
     found

@@ -16,7 +16,7 @@ use crate::{
 
 use Type::{Bool, Bytes, Double, Duration, Dyn, Int, String, Timestamp, Uint};
 
-/// The largest list that `lists.range` makes, where it is limited.
+/// The largest list that `lists.range` makes, if it is limited.
 const MAX_RANGE: i64 = 1_000_000;
 /// The largest list that it makes otherwise: upstream would continue until memory runs out, but the cost limit of an
 /// evaluation stops it long before.

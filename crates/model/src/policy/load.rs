@@ -377,7 +377,7 @@ impl<'t> Load<'_, 't> {
         match decide(group, version, &kind.value, self.purpose) {
             Decision::Decode(known) => self.decode(known, &api_version.value, node, &kind.value),
             Decision::Version(versions) => {
-                let message = format!("there is no version `{version}` of `{}` in `{group}`", kind.value);
+                let message = format!("unknown version `{version}` of `{}` in `{group}`", kind.value);
                 // A version that Kubernetes has and Kyverno does not accept ends the run upstream.
                 let fatal = kind.value.starts_with("ValidatingAdmission");
                 let help = format!("write {}", choice(versions));
